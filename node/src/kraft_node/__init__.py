@@ -1,0 +1,9 @@
+"""The node: Kafka's quorum controller, broker and Raft metadata log in one program.
+
+Layers, lowest first: `base`, `records` and `wire`, `raft`, `log` and `metadata`, `controller` and `partition`,
+`broker`, `server`, `runtime`, `cli`. A layer imports only what lies below it; import-linter holds it to that.
+"""
+
+from kraft_node.base.version import VERSION as __version__
+
+__all__ = ["__version__"]

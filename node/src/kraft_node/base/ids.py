@@ -1,0 +1,66 @@
+"""Distinct types for the numbers and names that Kafka's protocol is made of, and the text form of UUIDs.
+
+A UUID is its 16 big-endian bytes. Its text form is URL-safe base64 without padding, 22 characters
+(org.apache.kafka.common.Uuid), never that with dashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Final, NewType
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Rng
+
+NodeId = NewType("NodeId", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+ProducerId = NewType("ProducerId", int)
+TimestampMs = NewType("TimestampMs", int)
+Uuid = NewType("Uuid", bytes)
+TopicId = Uuid
+DirectoryId = Uuid
+
+UUID_SIZE: Final = 16
+ZERO_UUID: Final = Uuid(bytes(16))
+ONE_UUID: Final = Uuid(bytes(15) + b"\x01")
+METADATA_TOPIC_ID: Final = ONE_UUID
+METADATA_TOPIC_NAME: Final = "__cluster_metadata"
+
+DIRECTORY_MIGRATING: Final = ZERO_UUID
+DIRECTORY_UNASSIGNED: Final = ONE_UUID
+DIRECTORY_LOST: Final = Uuid(bytes(15) + b"\x02")
+RESERVED_DIRECTORY_IDS: Final = 100
+"""Directory ids whose number is below this are reserved (KIP-858)."""
+
+
+def uuid_text(uuid: Uuid) -> str:
+    """The 22 characters under which Kafka prints and stores a UUID."""
+    return base64.urlsafe_b64encode(uuid).decode("ascii").rstrip("=")
+
+
+def parse_uuid(text: str) -> Uuid:
+    """The UUID that `text` (22 characters, padding allowed) names.
+
+    Raises ValueError, naming the text, when it is not one.
+    """
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as e:
+        raise ValueError(f"not a UUID: {text!r} ({e})") from None
+    if len(raw) != UUID_SIZE:
+        raise ValueError(f"not a UUID: {text!r} has {len(raw)} bytes, not {UUID_SIZE}")
+    return Uuid(raw)
+
+
+def random_uuid(rng: Rng) -> Uuid:
+    """A version-4 UUID that is not reserved and whose text does not begin with a dash, as Kafka generates them."""
+    while True:
+        raw = bytearray(rng.random_bytes(UUID_SIZE))
+        raw[6] = (raw[6] & 0x0F) | 0x40
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        uuid = Uuid(bytes(raw))
+        if int.from_bytes(raw, "big") >= RESERVED_DIRECTORY_IDS and not uuid_text(uuid).startswith("-"):
+            return uuid

@@ -1,0 +1,6 @@
+"""The versions that the node states about itself."""
+
+VERSION = "0.1.0"
+
+COMPATIBLE_KAFKA_VERSION = "4.3.1"
+"""The Apache Kafka release whose wire protocol, files, tools, configurations and metrics the node follows."""

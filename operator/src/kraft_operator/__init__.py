@@ -1,0 +1,1 @@
+"""The operator that runs kraftcluster on Kubernetes (reconciles `KRaftCluster` resources)."""

@@ -1,0 +1,1 @@
+"""Moves and analyses the data of a cluster with Spark."""
