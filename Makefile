@@ -1,0 +1,52 @@
+# make run | test | check; `make help` lists the rest. Needs Python >= 3.11 and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= .kraft/data
+SEEDS ?= 200
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format sim bench peers clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.node: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.node
+
+run: $(VENV)/.node ## a node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
+	@exec $(BIN)/python -m kraft_node.cli.local --data $(DATA)
+
+test: $(VENV)/.dev ## the everyday tests
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' -rs tests
+
+check: $(VENV)/.dev ## ruff, mypy, import contracts, tidy tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/tidy
+
+format: $(VENV)/.dev ## mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+sim: $(VENV)/.dev ## the whole node under SEEDS=n seeds of simulated faults
+	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
+
+peers: $(VENV)/.dev ## Apache Kafka from Maven Central into .peers (needs Java and Maven)
+	$(BIN)/python tools/peers.py install
+
+bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine
+	$(BIN)/python -m bench
+
+clean: ## forget the virtual environment and caches (never the data)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

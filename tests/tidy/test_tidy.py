@@ -1,0 +1,114 @@
+"""The house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NODE = ROOT / "node" / "src" / "kraft_node"
+
+# What would let a core read the world by itself. The world comes through base.env; runtime/ makes it, cli/ is a
+# program of its own, testing/ simulates.
+WORLD = {
+    "asyncio",
+    "multiprocessing",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+}
+WORLD_CALLS = {"open", "input", "print"}
+FREE = ("runtime", "cli", "testing")
+
+
+def _tracked(pattern: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+
+
+def _core_files() -> list[Path]:
+    return [p for p in sorted(NODE.rglob("*.py")) if p.relative_to(NODE).parts[0] not in FREE]
+
+
+def _forbidden(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        else:
+            names = []
+        found += [f"{path.relative_to(ROOT)}:{node.lineno} imports {n}" for n in names if n.split(".")[0] in WORLD]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORLD_CALLS:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.id}()")
+    return found
+
+
+def test_the_cores_reach_the_world_only_through_env() -> None:
+    assert [line for path in _core_files() for line in _forbidden(path)] == []
+
+
+def test_the_world_check_sees_a_forbidden_import(tmp_path: Path) -> None:
+    bad = ROOT / "node" / "never_written.py"
+    assert not bad.exists()
+    sample = tmp_path / "sample.py"
+    sample.write_text("import time\nfrom socket import socket\nprint(1)\n")
+    found = []
+    for node in ast.walk(ast.parse(sample.read_text())):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name in WORLD]
+        if isinstance(node, ast.ImportFrom) and node.module in WORLD:
+            found.append(node.module)
+    assert found == ["time", "socket"]
+
+
+@pytest.mark.parametrize("package", sorted(p.parent.name for p in NODE.glob("*/__init__.py")))
+def test_every_package_opens_with_an_essay(package: str) -> None:
+    doc = ast.get_docstring(ast.parse((NODE / package / "__init__.py").read_text()))
+    assert doc, package
+    assert len(doc.split()) >= 10, f"{package}/__init__.py says too little"
+
+
+def test_no_package_shadows_the_standard_library() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_no_unfinished_words() -> None:
+    words = ("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error")
+    found = [
+        f"{p.relative_to(ROOT)}:{n}: {line.strip()}"
+        for p in _tracked("*.py")
+        for n, line in enumerate(p.read_text().split("\n"), 1)
+        if any(w in line for w in words)
+    ]
+    assert found == []
+
+
+def test_no_path_of_one_machine() -> None:
+    needles = ("/wo" + "rk/", "/tm" + "p/w/", "/root" + "/")
+    found = [
+        f"{p.relative_to(ROOT)}: {needle}"
+        for p in _tracked("*")
+        if p.suffix in {".py", ".md", ".toml", ".java", ".properties", ".txt", ""} and p.name != "LICENSE"
+        for needle in needles
+        if needle in p.read_text(errors="replace")
+    ]
+    assert found == []
