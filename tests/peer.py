@@ -1,0 +1,66 @@
+"""What tests need of Apache Kafka: its jars, and a plain skip (in CI a failure) where they are missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import peers
+
+CI = bool(os.environ.get("CI"))
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""Short programs start faster without the optimising compiler."""
+
+
+def missing(what: str, how: str) -> None:
+    """Skip the test that needs `what`, or fail it in CI, where everything has been installed."""
+    reason = f"{what} is not here: {how}"
+    if CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def require_peer(version: str = peers.VERSION) -> Path:
+    """The folder of the jars of Apache Kafka `version`."""
+    if not peers.installed(version):
+        missing(f"Apache Kafka {version}", "`make peers` installs it (needs Java and Maven)")
+    return peers.lib(version)
+
+
+def require_program(name: str) -> str:
+    """The path of a program such as kcat or javac."""
+    found = shutil.which(name)
+    if found is None:
+        missing(name, "install it from your system's packages")
+    assert found is not None
+    return found
+
+
+def run_java(
+    main_class: str,
+    *args: str,
+    stdin: bytes | None = None,
+    timeout_s: float = 120,
+    classpath: tuple[Path, ...] = (),
+    check: bool = True,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a main class (or a .java source file) with the peer's jars; output captured."""
+    jars = require_peer()
+    path = ":".join([f"{jars}/*", *map(str, classpath)])
+    command = ["java", *QUICK_JVM, "-cp", path, main_class, *args]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(
+            f"{main_class} {' '.join(args)}: exit {done.returncode}\n{done.stdout.decode()}\n{done.stderr.decode()}"
+        )
+    return done
+
+
+@pytest.fixture(scope="session")
+def peer() -> Path:
+    """The folder of Apache Kafka's jars."""
+    return require_peer()

@@ -1,0 +1,105 @@
+"""Brings Apache Kafka from Maven Central into `.peers/<version>/lib` and runs its programs.
+
+    python tools/peers.py install [VERSION ...]       (default: the release that we are compatible with)
+    python tools/peers.py run [--version V] MAIN_CLASS [ARG ...]
+
+Tests and benchmarks judge by these jars; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSION = "4.3.1"
+LAST_WITH_ZOOKEEPER = "3.9.2"
+LOG4J = {VERSION: ("log4j-core", "log4j-slf4j-impl"), LAST_WITH_ZOOKEEPER: ()}
+LOG4J_VERSION = "2.25.3"
+MODULES = ("kafka_2.13", "kafka-tools", "kafka-shell")
+COMPLETE = ".complete"
+
+
+def home() -> Path:
+    """The folder that holds one folder a version."""
+    return Path(os.environ.get("KRAFT_PEER_HOME", ROOT / ".peers"))
+
+
+def lib(version: str = VERSION) -> Path:
+    """The folder with the jars of `version`, which may not be there."""
+    return home() / version / "lib"
+
+
+def installed(version: str = VERSION) -> bool:
+    """Whether a complete set of jars and a Java to run them are there."""
+    return (lib(version) / COMPLETE).exists() and shutil.which("java") is not None
+
+
+def java_command(main_class: str, *args: str, version: str = VERSION, options: tuple[str, ...] = ()) -> list[str]:
+    """The command line that runs `main_class` of the peer; `options` are the JVM's."""
+    return ["java", *options, "-cp", f"{lib(version)}/*", main_class, *args]
+
+
+def _pom(version: str) -> str:
+    wanted = [("org.apache.kafka", module, version) for module in MODULES]
+    wanted += [("org.apache.logging.log4j", module, LOG4J_VERSION) for module in LOG4J.get(version, LOG4J[VERSION])]
+    if version == LAST_WITH_ZOOKEEPER:
+        wanted.append(("org.slf4j", "slf4j-simple", "1.7.36"))
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>"
+        for group, artifact, number in wanted
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>peers</groupId><artifactId>peers</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def install(version: str) -> None:
+    """Download the jars of `version` unless they are there. Raises CalledProcessError with Maven's own words."""
+    target = lib(version)
+    if (target / COMPLETE).exists():
+        print(f"Apache Kafka {version}: already in {target}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pom.xml").write_text(_pom(version))
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        subprocess.run(command, cwd=folder, check=True)
+    (target / COMPLETE).touch()
+    print(f"Apache Kafka {version}: {len(list(target.glob('*.jar')))} jars in {target}")
+
+
+def main() -> int:
+    """The command line; exit code 1 when something is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    installing = commands.add_parser("install", help="download the jars")
+    installing.add_argument("versions", nargs="*", default=[VERSION])
+    running = commands.add_parser("run", help="run one of Kafka's main classes")
+    running.add_argument("--version", default=VERSION)
+    running.add_argument("main_class")
+    running.add_argument("args", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.command == "install":
+        if shutil.which("mvn") is None:
+            print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)
+            return 1
+        for version in options.versions:
+            install(version)
+        return 0
+    if not installed(options.version):
+        print(f"peers: Apache Kafka {options.version} is not in {home()}: run `install` first", file=sys.stderr)
+        return 1
+    return subprocess.run(
+        java_command(options.main_class, *options.args, version=options.version), check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
