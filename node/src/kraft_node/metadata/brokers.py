@@ -1,0 +1,97 @@
+"""What the metadata says of a registered broker or controller. Immutable values, replaced on change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kraft_node.base.ids import Uuid
+
+
+class Endpoint(NamedTuple):
+    """Where a listener of a node can be reached."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+    """Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker from its RegisterBrokerRecord on, as later records changed it."""
+
+    id: int
+    epoch: int
+    incarnation_id: Uuid
+    endpoints: Mapping[str, Endpoint]
+    features: Mapping[str, tuple[int, int]]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    is_migrating_zk_broker: bool
+    directories: tuple[Uuid, ...]
+    """Its online log directories; empty when the record version or metadata.version does not carry them."""
+    cordoned_directories: tuple[Uuid, ...] | None
+
+    @property
+    def active(self) -> bool:
+        """May lead partitions and is shown to clients."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return self.endpoints.get(listener)
+
+    def has_online_directory(self, directory: Uuid) -> bool:
+        """Whether a replica assigned to `directory` can be served: unassigned ones always can (KIP-858)."""
+        number = int.from_bytes(directory, "big")
+        if not self.directories or number in (0, 1):
+            return True
+        return directory in self.directories
+
+
+class ControllerRegistration(NamedTuple):
+    """A controller from its RegisterControllerRecord."""
+
+    id: int
+    incarnation_id: Uuid
+    zk_migration_ready: bool
+    endpoints: Mapping[str, Endpoint]
+    features: Mapping[str, tuple[int, int]]
+
+
+def _endpoints(record: Any) -> dict[str, Endpoint]:
+    return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points}
+
+
+def _features(record: Any) -> dict[str, tuple[int, int]]:
+    return {f.name: (f.min_supported_version, f.max_supported_version) for f in record.features}
+
+
+def broker_of_record(record: Any) -> BrokerRegistration:
+    """What a RegisterBrokerRecord says."""
+    cordoned = record.cordoned_log_dirs
+    return BrokerRegistration(
+        record.broker_id,
+        record.broker_epoch,
+        record.incarnation_id,
+        _endpoints(record),
+        _features(record),
+        record.rack,
+        record.fenced,
+        record.in_controlled_shutdown,
+        record.is_migrating_zk_broker,
+        tuple(record.log_dirs or ()),
+        None if cordoned is None else tuple(cordoned),
+    )
+
+
+def controller_of_record(record: Any) -> ControllerRegistration:
+    """What a RegisterControllerRecord says."""
+    return ControllerRegistration(
+        record.controller_id,
+        record.incarnation_id,
+        record.zk_migration_ready,
+        _endpoints(record),
+        _features(record),
+    )

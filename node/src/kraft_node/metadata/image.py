@@ -1,0 +1,173 @@
+"""The committed metadata of the cluster, changed in place. One a process; everything but `loader` only reads it.
+
+Reading interface (the same in `overlay.Overlay`):
+  features      name -> level; levels of 0 are absent. `metadata_level`, `feature_level(name)`
+  brokers       id -> BrokerRegistration
+  controllers   id -> ControllerRegistration
+  topics        by_name, by_id, partition(topic_id, number), led_by, in_sync_on, assigned_to
+  configs       (resource type, name) -> {key: value}; types 2 topic, 4 broker, 16 client-metrics, 32 group
+  quotas        entity -> {key: value}
+  producer_ids  `next_producer_id`
+  acls          id -> AccessControlEntryRecord
+  scram         (mechanism, user) -> UserScramCredentialRecord
+  tokens        token id -> DelegationTokenRecord
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kraft_node.base.ids import Uuid
+from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
+from kraft_node.metadata.delta import Entity, MetadataDelta
+from kraft_node.metadata.features import METADATA_VERSION, MINIMUM_METADATA_VERSION
+from kraft_node.metadata.replay import PRODUCER_IDS, ZK_MIGRATION, replay
+from kraft_node.metadata.sections import Section, SectionView
+from kraft_node.metadata.topics import Topics, TopicsView
+
+
+class MetadataView(Protocol):
+    """What controller and broker may read, from an image or an overlay alike."""
+
+    @property
+    def features(self) -> SectionView[str, int]: ...
+
+    @property
+    def brokers(self) -> SectionView[int, BrokerRegistration]: ...
+
+    @property
+    def controllers(self) -> SectionView[int, ControllerRegistration]: ...
+
+    @property
+    def topics(self) -> TopicsView: ...
+
+    @property
+    def configs(self) -> SectionView[tuple[int, str], Mapping[str, str]]: ...
+
+    @property
+    def quotas(self) -> SectionView[Entity, Mapping[str, float]]: ...
+
+    @property
+    def acls(self) -> SectionView[Uuid, Any]: ...
+
+    @property
+    def scram(self) -> SectionView[tuple[int, str], Any]: ...
+
+    @property
+    def tokens(self) -> SectionView[str, Any]: ...
+
+    @property
+    def metadata_level(self) -> int: ...
+
+    @property
+    def next_producer_id(self) -> int: ...
+
+    def feature_level(self, name: str) -> int: ...
+
+
+class _Derived:
+    """What image and overlay answer the same way from their sections."""
+
+    __slots__ = ()
+
+    features: Any
+    producer_ids: Any
+    zk_migration: Any
+
+    @property
+    def metadata_level(self) -> int:
+        """The finalized metadata.version; the oldest that 4.3.1 knows before there is any."""
+        level = self.features.get(METADATA_VERSION)
+        return MINIMUM_METADATA_VERSION if level is None else int(level)
+
+    def feature_level(self, name: str) -> int:
+        """The finalized level of a feature, 0 when it has none."""
+        return int(self.features.get(name) or 0)
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id not yet given to any broker."""
+        record = self.producer_ids.get(PRODUCER_IDS)
+        return 0 if record is None else int(record.next_producer_id)
+
+    @property
+    def zk_migration_state(self) -> int:
+        """0 NONE, 1 MIGRATION, 2 PRE_MIGRATION, 3 POST_MIGRATION."""
+        return int(self.zk_migration.get(ZK_MIGRATION) or 0)
+
+
+class MetadataImage(_Derived):
+    """All committed metadata up to and with the record at `offset`."""
+
+    __slots__ = (
+        "acls",
+        "brokers",
+        "configs",
+        "controllers",
+        "epoch",
+        "features",
+        "offset",
+        "producer_ids",
+        "quotas",
+        "scram",
+        "timestamp_ms",
+        "tokens",
+        "topics",
+        "zk_migration",
+    )
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """Offset of the last record that counts (those of an open metadata transaction do not yet)."""
+        self.epoch = -1
+        """Leader epoch of that record."""
+        self.timestamp_ms = -1
+        """Append time of that record."""
+        self.features: Section[str, int] = Section()
+        self.brokers: Section[int, BrokerRegistration] = Section()
+        self.controllers: Section[int, ControllerRegistration] = Section()
+        self.topics = Topics()
+        self.configs: Section[tuple[int, str], Mapping[str, str]] = Section()
+        self.quotas: Section[Entity, Mapping[str, float]] = Section()
+        self.producer_ids: Section[str, Any] = Section()
+        self.acls: Section[Uuid, Any] = Section()
+        self.scram: Section[tuple[int, str], Any] = Section()
+        self.tokens: Section[str, Any] = Section()
+        self.zk_migration: Section[str, Any] = Section()
+
+    def replay(self, record: Any) -> None:
+        """Change the image as a committed record says. Raises MetadataError when the record does not fit."""
+        replay(self, record)
+
+    def moved_to(self, offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Note that everything up to and with `offset` has been replayed."""
+        assert offset >= self.offset, f"law: the image never goes back (from {self.offset} to {offset})"
+        self.offset = offset
+        self.epoch = epoch
+        self.timestamp_ms = timestamp_ms
+
+    def take_delta(self) -> MetadataDelta:
+        """What changed since the last call."""
+        delta = MetadataDelta()
+        delta.last_offset = self.offset
+        delta.epoch = self.epoch
+        delta.topics = self.topics.take_changes()
+        for name in SECTION_NAMES:
+            setattr(delta, name, getattr(self, name).take_changes())
+        return delta
+
+
+SECTION_NAMES = (
+    "features",
+    "brokers",
+    "controllers",
+    "configs",
+    "quotas",
+    "producer_ids",
+    "acls",
+    "scram",
+    "tokens",
+    "zk_migration",
+)
+"""The keyed parts of an image; the topics are the rest."""

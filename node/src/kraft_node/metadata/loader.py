@@ -1,0 +1,97 @@
+"""Applies committed records to the image and tells the publishers, one batch at a time (KIP-868 respected).
+
+Called by the raft driver with what has been committed, in order. Records of a metadata transaction are held back until
+its EndTransactionRecord is committed, and dropped by an AbortTransactionRecord, so that no reader ever sees half of
+one: `image.offset` stays at the record before the transaction began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from kraft_node.metadata.delta import MetadataDelta
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.partitions import MetadataError
+
+Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
+
+TRANSACTION_RECORDS_MAX: Final = 5_000_000
+"""A transaction larger than this is a damaged log: the largest real one carries a whole cluster (a migration)."""
+
+
+class MetadataLoader:
+    """Owns the image; the only one that changes it."""
+
+    __slots__ = ("_held", "_in_transaction", "_position", "image", "publishers")
+
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        self.image = image or MetadataImage()
+        self.publishers: list[Publisher] = []
+        """Called in order after each batch that moved the image."""
+        self._in_transaction = False
+        self._held: list[Any] = []
+        self._position = (-1, -1, -1)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a committed transaction is open: a new leader aborts it before anything else."""
+        return self._in_transaction
+
+    def apply(self, records: Sequence[tuple[int, Any]], epoch: int, timestamp_ms: int) -> None:
+        """Replay committed (offset, record) pairs of one epoch.
+
+        Raises MetadataError, naming the offset, when a record does not fit; the image is then not to be used.
+        """
+        for offset, record in records:
+            try:
+                self._apply_one(record)
+            except MetadataError as e:
+                raise MetadataError(f"metadata record at offset {offset}, epoch {epoch}: {e}") from e
+            if not self._in_transaction:
+                self._position = (offset, epoch, timestamp_ms)
+        self._move()
+
+    def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Control records up to and with `last_offset` were committed: they say nothing to the image."""
+        if not self._in_transaction:
+            self._position = (last_offset, epoch, timestamp_ms)
+            self._move()
+
+    def _move(self) -> None:
+        if self._position[0] > self.image.offset:
+            self.image.moved_to(*self._position)
+
+    def publish(self, *, is_snapshot: bool = False) -> MetadataDelta:
+        """Tell the publishers what has changed since the last call."""
+        delta = self.image.take_delta()
+        delta.is_snapshot = is_snapshot
+        for publisher in self.publishers:
+            publisher(delta, self.image)
+        return delta
+
+    def _apply_one(self, record: Any) -> None:
+        kind = type(record).__name__
+        if kind == "BeginTransactionRecord":
+            if self._in_transaction:
+                raise MetadataError("a metadata transaction begins inside another")
+            self._in_transaction = True
+        elif kind == "EndTransactionRecord":
+            self._leave("ends")
+            for held in self._held:
+                self.image.replay(held)
+            self._held = []
+        elif kind == "AbortTransactionRecord":
+            self._leave("is aborted")
+            self._held = []
+        elif self._in_transaction:
+            if len(self._held) >= TRANSACTION_RECORDS_MAX:
+                raise MetadataError(f"a metadata transaction has more than {TRANSACTION_RECORDS_MAX} records")
+            self._held.append(record)
+        else:
+            self.image.replay(record)
+
+    def _leave(self, how: str) -> None:
+        if not self._in_transaction:
+            raise MetadataError(f"a metadata transaction {how} that never began")
+        self._in_transaction = False

@@ -1,0 +1,373 @@
+"""How a topic keeps its partitions: seven 4-byte numbers each, lists of brokers and directories interned.
+
+`PartitionState` is one partition unpacked, for whoever reads; it is made on reading and never kept by the image.
+Clusters have few distinct replica lists compared with partitions (placement is striped), so a row holds numbers
+that an `Interner` hands out for a list, counted so that ISRs of long ago do not pile up.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from kraft_node.base.ids import DIRECTORY_MIGRATING, Uuid
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+RECOVERY_UNCHANGED: Final = -1
+
+Brokers: TypeAlias = tuple[int, ...]
+Directories: TypeAlias = tuple[Uuid, ...]
+T = TypeVar("T")
+
+
+class MetadataError(Exception):
+    """A record does not fit what came before it: the log is damaged or was written by a broken controller."""
+
+
+class PartitionState:
+    """One partition at one moment. Immutable by convention."""
+
+    __slots__ = (
+        "adding",
+        "directories",
+        "elr",
+        "isr",
+        "last_known_elr",
+        "leader",
+        "leader_epoch",
+        "leader_recovering",
+        "partition_epoch",
+        "removing",
+        "replicas",
+    )
+
+    def __init__(  # noqa: PLR0917 - made by position where speed matters
+        self,
+        replicas: Brokers,
+        isr: Brokers,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        directories: Directories = (),
+        removing: Brokers = (),
+        adding: Brokers = (),
+        elr: Brokers = (),
+        last_known_elr: Brokers = (),
+        leader_recovering: int = 0,
+    ) -> None:
+        self.replicas = replicas
+        self.isr = isr
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.directories = directories or (DIRECTORY_MIGRATING,) * len(replicas)
+        self.removing = removing
+        self.adding = adding
+        self.elr = elr
+        self.last_known_elr = last_known_elr
+        self.leader_recovering = leader_recovering
+        if len(self.directories) != len(replicas):
+            raise MetadataError(f"{len(self.directories)} directories for {len(replicas)} replicas")
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        return self.leader == self.preferred_leader
+
+    def directory(self, broker_id: int) -> Uuid:
+        """The directory of a replica. KeyError when the broker holds none."""
+        for replica, directory in zip(self.replicas, self.directories, strict=True):
+            if replica == broker_id:
+                return directory
+        raise KeyError(broker_id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionState):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__ if getattr(self, name))
+        return f"PartitionState({fields})"
+
+    @classmethod
+    def of_record(cls, record: Any) -> PartitionState:
+        """What a PartitionRecord says."""
+        return cls(
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            tuple(record.directories or ()),
+            tuple(record.removing_replicas or ()),
+            tuple(record.adding_replicas or ()),
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
+            record.leader_recovery_state,
+        )
+
+    def changed_by(self, record: Any) -> PartitionState:
+        """This partition after a PartitionChangeRecord: absent fields stay, the partition epoch goes up by one.
+
+        Naming a leader, even the same or none, starts a new leader epoch.
+        """
+        moved = record.leader != NO_LEADER_CHANGE
+        recovering = record.leader_recovery_state
+        replicas = self.replicas if record.replicas is None else tuple(record.replicas)
+        return PartitionState(
+            replicas,
+            self.isr if record.isr is None else tuple(record.isr),
+            record.leader if moved else self.leader,
+            self.leader_epoch + 1 if moved else self.leader_epoch,
+            self.partition_epoch + 1,
+            self.directories if record.directories is None else tuple(record.directories),
+            self.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+            self.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+            self.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+            self.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
+            self.leader_recovering if recovering == RECOVERY_UNCHANGED else recovering,
+        )
+
+    def without_elr(self) -> PartitionState:
+        """This partition after a ClearElrRecord."""
+        return PartitionState(
+            self.replicas,
+            self.isr,
+            self.leader,
+            self.leader_epoch,
+            self.partition_epoch + 1,
+            self.directories,
+            self.removing,
+            self.adding,
+            (),
+            (),
+            self.leader_recovering,
+        )
+
+
+class Interner(Generic[T]):
+    """Numbers for values, the same number for equal values, counted; number 0 is the value given at the start."""
+
+    __slots__ = ("_counts", "_free", "_numbers", "_pins", "_released", "values")
+
+    def __init__(self, zero: T) -> None:
+        self.values: list[T] = [zero]
+        self._numbers: dict[T, int] = {zero: 0}
+        self._counts = array("i", [1])
+        self._free: list[int] = []
+        self._pins = 0
+        self._released: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def acquire(self, value: T) -> int:
+        number = self._numbers.get(value)
+        if number is not None:
+            self._counts[number] += 1
+            return number
+        if self._free:
+            number = self._free.pop()
+            self.values[number] = value
+            self._counts[number] = 1
+        else:
+            number = len(self.values)
+            self.values.append(value)
+            self._counts.append(1)
+        self._numbers[value] = number
+        return number
+
+    def release(self, number: int) -> None:
+        self._counts[number] -= 1
+        if self._counts[number] == 0:
+            if self._pins:
+                self._released.append(number)
+            else:
+                self._drop(number)
+
+    def pin(self) -> None:
+        """Keep every number readable until `unpin`: a snapshot holds copies of rows that the image has let go."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        if self._pins == 0:
+            for number in self._released:
+                if self._counts[number] == 0 and self._numbers.get(self.values[number]) == number:
+                    self._drop(number)
+            self._released.clear()
+
+    def _drop(self, number: int) -> None:
+        del self._numbers[self.values[number]]
+        self.values[number] = self.values[0]
+        self._free.append(number)
+
+
+Extra: TypeAlias = tuple[Brokers, Brokers, Brokers, Brokers, int]
+"""removing, adding, ELR, last known ELR, recovering: nearly always all empty, hence one number for all of them."""
+
+NO_EXTRA: Final[Extra] = ((), (), (), (), 0)
+
+
+class PartitionLists:
+    """The interned lists that all rows of one image point into."""
+
+    __slots__ = ("brokers", "directories", "extras")
+
+    def __init__(self) -> None:
+        self.brokers: Interner[Brokers] = Interner(())
+        self.directories: Interner[Directories] = Interner(())
+        self.extras: Interner[Extra] = Interner(NO_EXTRA)
+
+    def pin(self) -> None:
+        self.brokers.pin()
+        self.directories.pin()
+        self.extras.pin()
+
+    def unpin(self) -> None:
+        self.brokers.unpin()
+        self.directories.unpin()
+        self.extras.unpin()
+
+
+WIDTH: Final = 7
+_REPLICAS, _ISR, _LEADER, _LEADER_EPOCH, _EPOCH, _DIRECTORIES, _EXTRA = range(WIDTH)
+_HOLE: Final = array("i", [-1] * WIDTH)
+"""A partition number not yet spoken of, below one that was. Never left behind by a correct log."""
+
+
+class TopicView(Protocol):
+    """What a topic offers to readers, be it committed or in an overlay."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> Uuid: ...
+
+    def __len__(self) -> int:
+        """How many partitions it has."""
+
+    def partition(self, number: int) -> PartitionState | None: ...
+
+    def leader(self, number: int) -> int:
+        """The leader's broker id, -1 when there is none. IndexError when there is no such partition."""
+
+    def partitions(self) -> Iterator[tuple[int, PartitionState]]:
+        """Every partition with its number, ascending."""
+
+
+class Topic:
+    """A committed topic and its partitions' rows. Changed by `Topics` only."""
+
+    __slots__ = ("id", "lists", "name", "rows")
+
+    def __init__(self, name: str, topic_id: Uuid, lists: PartitionLists) -> None:
+        self.name = name
+        self.id = topic_id
+        self.lists = lists
+        self.rows = array("i")
+
+    def __len__(self) -> int:
+        return len(self.rows) // WIDTH
+
+    def partition(self, number: int) -> PartitionState | None:
+        at = number * WIDTH
+        if number < 0 or at >= len(self.rows):
+            return None
+        replicas, isr, leader, leader_epoch, epoch, directories, extra = self.rows[at : at + WIDTH]
+        if replicas < 0:
+            return None
+        brokers = self.lists.brokers.values
+        removing, adding, elr, last_known, recovering = self.lists.extras.values[extra]
+        return PartitionState(
+            brokers[replicas],
+            brokers[isr],
+            leader,
+            leader_epoch,
+            epoch,
+            self.lists.directories.values[directories],
+            removing,
+            adding,
+            elr,
+            last_known,
+            recovering,
+        )
+
+    def leader(self, number: int) -> int:
+        if number < 0:
+            raise IndexError(number)
+        return self.rows[number * WIDTH + _LEADER]
+
+    def partitions(self) -> Iterator[tuple[int, PartitionState]]:
+        for number in range(len(self)):
+            state = self.partition(number)
+            if state is not None:
+                yield number, state
+
+    def put(self, number: int, state: PartitionState) -> bool:
+        """Set one partition; whether it is new."""
+        at = number * WIDTH
+        rows = self.rows
+        while len(rows) <= at:
+            rows.extend(_HOLE)
+        lists = self.lists
+        extra = (state.removing, state.adding, state.elr, state.last_known_elr, state.leader_recovering)
+        old = rows[at : at + WIDTH]
+        rows[at : at + WIDTH] = array(
+            "i",
+            (
+                lists.brokers.acquire(state.replicas),
+                lists.brokers.acquire(state.isr),
+                state.leader,
+                state.leader_epoch,
+                state.partition_epoch,
+                lists.directories.acquire(state.directories),
+                lists.extras.acquire(extra),
+            ),
+        )
+        self._release(old)
+        return old[_REPLICAS] < 0
+
+    def _release(self, row: Sequence[int]) -> None:
+        if row[_REPLICAS] < 0:
+            return
+        lists = self.lists
+        lists.brokers.release(row[_REPLICAS])
+        lists.brokers.release(row[_ISR])
+        lists.directories.release(row[_DIRECTORIES])
+        lists.extras.release(row[_EXTRA])
+
+    def release_all(self) -> None:
+        """Give back what the rows hold, once the topic is gone. The rows themselves stay readable while pinned."""
+        for at in range(0, len(self.rows), WIDTH):
+            self._release(self.rows[at : at + WIDTH])
+
+    def copy(self) -> Topic:
+        """The topic as it is now, for a snapshot that has pinned the lists; it owns no counts."""
+        other = Topic(self.name, self.id, self.lists)
+        other.rows = self.rows[:]
+        return other
+
+    def numbers_with(self, column: int, wanted: set[int]) -> Iterator[int]:
+        """The partitions whose list in `column` is one of the interned numbers `wanted`."""
+        for number, value in enumerate(self.rows[column::WIDTH]):
+            if value in wanted:
+                yield number
+
+
+COLUMN_REPLICAS: Final = _REPLICAS
+COLUMN_ISR: Final = _ISR
+COLUMN_LEADER: Final = _LEADER

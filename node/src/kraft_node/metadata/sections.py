@@ -1,0 +1,207 @@
+"""Keyed cells: the parts of an image other than topics.
+
+A value, once in a cell, is never changed, only replaced. So whoever wants the state of a moment (a snapshot being
+written) needs only the old values of what has been replaced since, and a delta only the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class SectionView(Protocol[K, V_co]):
+    """What readers may ask, committed or overlaid."""
+
+    def get(self, key: K) -> V_co | None: ...
+
+    def __contains__(self, key: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[K]: ...
+
+    def items(self) -> Iterator[tuple[K, V_co]]: ...
+
+    def values(self) -> Iterator[V_co]: ...
+
+
+class Section(Generic[K, V]):
+    """The committed cells of one kind."""
+
+    __slots__ = ("_cells", "_frozen", "changes")
+
+    def __init__(self) -> None:
+        self._cells: dict[K, V] = {}
+        self._frozen: list[FrozenSection[K, V]] = []
+        self.changes: dict[K, V | None] = {}
+        """What the current delta has touched, with the value before (None: was not there)."""
+
+    def get(self, key: K) -> V | None:
+        return self._cells.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._cells
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._cells)
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        return iter(self._cells.items())
+
+    def values(self) -> Iterator[V]:
+        return iter(self._cells.values())
+
+    def put(self, key: K, value: V) -> None:
+        self._before(key)
+        self._cells[key] = value
+
+    def remove(self, key: K) -> None:
+        """Empty the cell; fine when it is empty."""
+        if key in self._cells:
+            self._before(key)
+            del self._cells[key]
+
+    def _before(self, key: K) -> None:
+        old = self._cells.get(key)
+        if key not in self.changes:
+            self.changes[key] = old
+        for frozen in self._frozen:
+            frozen.keep(key, old)
+
+    def take_changes(self) -> dict[K, V | None]:
+        """What was touched since the last call."""
+        if not self.changes:
+            return self.changes
+        taken = self.changes
+        self.changes = {}
+        return taken
+
+    def freeze(self) -> FrozenSection[K, V]:
+        """The cells as they are now, to be read while they change; end it with `thaw`."""
+        frozen = FrozenSection(self, list(self._cells))
+        self._frozen.append(frozen)
+        return frozen
+
+    def thaw(self, frozen: FrozenSection[K, V]) -> None:
+        if frozen in self._frozen:
+            self._frozen.remove(frozen)
+
+
+class FrozenSection(Generic[K, V]):
+    """A section as it was when frozen: the keys of then, and the old value of each cell replaced since."""
+
+    __slots__ = ("_kept", "_section", "keys")
+
+    def __init__(self, section: Section[K, V], keys: list[K]) -> None:
+        self._section = section
+        self.keys = keys
+        self._kept: dict[K, V | None] = {}
+
+    def keep(self, key: K, old: V | None) -> None:
+        self._kept.setdefault(key, old)
+
+    def value(self, key: K) -> V:
+        value = self._kept[key] if key in self._kept else self._section.get(key)
+        assert value is not None, f"a frozen section lost its cell {key!r}"
+        return value
+
+
+class _Gone:
+    __slots__ = ()
+
+
+GONE: Final = _Gone()
+"""In an overlay: the committed cell is to be taken as empty."""
+
+
+class Touched:
+    """What the overlay wrote at which offset, in order, so that commits can take it out again."""
+
+    __slots__ = ("entries", "offset")
+
+    def __init__(self) -> None:
+        self.offset = -1
+        """The offset of the record being replayed."""
+        self.entries: list[tuple[int, dict[Any, tuple[int, Any]], Any]] = []
+
+    def note(self, cells: dict[Any, tuple[int, Any]], key: Any) -> None:
+        self.entries.append((self.offset, cells, key))
+
+    def expire(self, offset: int) -> None:
+        """Drop every cell that was last written at or below `offset`: the committed image says the same by now."""
+        done = 0
+        for written, cells, key in self.entries:
+            if written > offset:
+                break
+            done += 1
+            cell = cells.get(key)
+            if cell is not None and cell[0] <= offset:
+                del cells[key]
+        del self.entries[:done]
+
+    def clear(self) -> None:
+        for _, cells, key in self.entries:
+            cells.pop(key, None)
+        self.entries.clear()
+
+
+class OverlaySection(Generic[K, V]):
+    """A section as it will be once the overlay's records are committed."""
+
+    __slots__ = ("_base", "_cells", "_touched")
+
+    def __init__(self, base: Section[K, V], touched: Touched) -> None:
+        self._base = base
+        self._cells: dict[Any, tuple[int, Any]] = {}
+        self._touched = touched
+
+    def get(self, key: K) -> V | None:
+        if self._cells:
+            cell = self._cells.get(key)
+            if cell is not None:
+                value = cell[1]
+                return None if value is GONE else value
+        return self._base.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key) is not None  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        difference = 0
+        for key, (_, value) in self._cells.items():
+            difference += (value is not GONE) - (key in self._base)
+        return len(self._base) + difference
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.items())
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        cells = self._cells
+        if not cells:
+            yield from self._base.items()
+            return
+        for key, value in self._base.items():
+            if key not in cells:
+                yield key, value
+        for key, (_, value) in cells.items():
+            if value is not GONE:
+                yield key, value
+
+    def values(self) -> Iterator[V]:
+        return (value for _, value in self.items())
+
+    def put(self, key: K, value: V) -> None:
+        self._cells[key] = (self._touched.offset, value)
+        self._touched.note(self._cells, key)
+
+    def remove(self, key: K) -> None:
+        self._cells[key] = (self._touched.offset, GONE)
+        self._touched.note(self._cells, key)

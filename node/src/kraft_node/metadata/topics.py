@@ -1,0 +1,351 @@
+"""Topics by name and by id, and their partitions: committed (`Topics`) and with an overlay (`OverlayTopics`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.metadata.partitions import (
+    COLUMN_ISR,
+    COLUMN_LEADER,
+    COLUMN_REPLICAS,
+    MetadataError,
+    PartitionLists,
+    PartitionState,
+    Topic,
+    TopicView,
+)
+from kraft_node.metadata.sections import Touched
+
+
+class TopicChange:
+    """What a delta says of one topic."""
+
+    __slots__ = ("created", "deleted", "id", "name", "partition_count_before", "partitions")
+
+    def __init__(self, name: str, topic_id: Uuid, partition_count_before: int) -> None:
+        self.name = name
+        self.id = topic_id
+        self.created = False
+        self.deleted = False
+        self.partitions: set[int] = set()
+        """Created or changed ones; look their state up in the image."""
+        self.partition_count_before = partition_count_before
+        """0 for a created topic; for a deleted one the number of partitions that it had."""
+
+    def __repr__(self) -> str:
+        kind = "deleted" if self.deleted else "created" if self.created else "changed"
+        return f"TopicChange({self.name} {kind} {sorted(self.partitions)})"
+
+
+class TopicsView(Protocol):
+    """What readers may ask of topics, committed or overlaid."""
+
+    @property
+    def partition_count(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[TopicView]: ...
+
+    def by_name(self, name: str) -> TopicView | None: ...
+
+    def by_id(self, topic_id: Uuid) -> TopicView | None: ...
+
+    def partition(self, topic_id: Uuid, number: int) -> PartitionState | None: ...
+
+    def led_by(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        """The partitions that a broker leads; broker -1: those without a leader."""
+
+    def in_sync_on(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        """The partitions that have a broker in their ISR."""
+
+    def assigned_to(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        """The partitions that have a broker among their replicas."""
+
+
+class Topics:
+    """The committed topics."""
+
+    __slots__ = ("_by_id", "_by_name", "_frozen", "changes", "lists", "partition_count")
+
+    def __init__(self) -> None:
+        self.lists = PartitionLists()
+        self.partition_count = 0
+        self.changes: dict[Uuid, TopicChange] = {}
+        self._by_id: dict[Uuid, Topic] = {}
+        self._by_name: dict[str, Topic] = {}
+        self._frozen: list[FrozenTopics] = []
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_id.values())
+
+    def by_name(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: Uuid) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def partition(self, topic_id: Uuid, number: int) -> PartitionState | None:
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.partition(number)
+
+    def create(self, topic_id: Uuid, name: str) -> None:
+        if topic_id in self._by_id or name in self._by_name:
+            raise MetadataError(f"topic {name} with id {uuid_text(topic_id)} is created a second time")
+        topic = Topic(name, topic_id, self.lists)
+        self._by_id[topic_id] = topic
+        self._by_name[name] = topic
+        change = self.changes[topic_id] = TopicChange(name, topic_id, 0)
+        change.created = True
+
+    def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise MetadataError(f"partition {number} of a topic that does not exist: {uuid_text(topic_id)}")
+        self._before(topic)
+        self._change(topic).partitions.add(number)
+        if topic.put(number, state):
+            self.partition_count += 1
+
+    def remove(self, topic_id: Uuid) -> str:
+        """Delete a topic; its name."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise MetadataError(f"removing a topic that does not exist: {uuid_text(topic_id)}")
+        self._before(topic)
+        change = self._change(topic)
+        change.deleted = True
+        change.partitions.clear()
+        del self._by_id[topic_id]
+        del self._by_name[topic.name]
+        self.partition_count -= sum(1 for _ in topic.partitions())
+        topic.release_all()
+        return topic.name
+
+    def _change(self, topic: Topic) -> TopicChange:
+        change = self.changes.get(topic.id)
+        if change is None:
+            change = self.changes[topic.id] = TopicChange(topic.name, topic.id, len(topic))
+        return change
+
+    def _before(self, topic: Topic) -> None:
+        for frozen in self._frozen:
+            frozen.keep(topic)
+
+    def take_changes(self) -> dict[Uuid, TopicChange]:
+        taken = self.changes
+        if taken:
+            self.changes = {}
+        return taken
+
+    def led_by(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
+        wanted = {broker_id}
+        return self._having(COLUMN_LEADER, wanted)
+
+    def in_sync_on(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
+        return self._having(COLUMN_ISR, self._lists_with(broker_id))
+
+    def assigned_to(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
+        return self._having(COLUMN_REPLICAS, self._lists_with(broker_id))
+
+    def _lists_with(self, broker_id: int) -> set[int]:
+        return {number for number, brokers in enumerate(self.lists.brokers.values) if broker_id in brokers}
+
+    def _having(self, column: int, wanted: set[int]) -> Iterator[tuple[Topic, int]]:
+        for topic in self._by_id.values():
+            for number in topic.numbers_with(column, wanted):
+                yield topic, number
+
+    def freeze(self) -> FrozenTopics:
+        self.lists.pin()
+        frozen = FrozenTopics(self, list(self._by_id.values()))
+        self._frozen.append(frozen)
+        return frozen
+
+    def thaw(self, frozen: FrozenTopics) -> None:
+        if frozen in self._frozen:
+            self._frozen.remove(frozen)
+            self.lists.unpin()
+
+
+class FrozenTopics:
+    """The topics as they were when frozen: those of then, and a copy of each one changed since and not yet visited."""
+
+    __slots__ = ("_kept", "topics")
+
+    def __init__(self, topics: Topics, of_then: list[Topic]) -> None:
+        del topics
+        self.topics = of_then
+        self._kept: dict[Uuid, Topic] = {}
+
+    def keep(self, topic: Topic) -> None:
+        if topic.id not in self._kept:
+            self._kept[topic.id] = topic.copy()
+
+    def topic(self, index: int) -> Topic:
+        topic = self.topics[index]
+        return self._kept.get(topic.id, topic)
+
+
+_DELETED: Final = object()
+
+
+class OverlayTopic:
+    """A topic with partitions that are not yet committed; reads through to the committed one."""
+
+    __slots__ = ("_partitions", "_topics", "id", "name")
+
+    def __init__(self, name: str, topic_id: Uuid, topics: OverlayTopics) -> None:
+        self.name = name
+        self.id = topic_id
+        self._topics = topics
+        self._partitions: dict[Any, tuple[int, Any]] = {}
+
+    def _committed(self) -> Topic | None:
+        return self._topics.base.by_id(self.id)
+
+    def __len__(self) -> int:
+        committed = self._committed()
+        count = 0 if committed is None else len(committed)
+        return max(count, max(self._partitions, default=-1) + 1)
+
+    def partition(self, number: int) -> PartitionState | None:
+        cell = self._partitions.get(number)
+        if cell is not None:
+            state: PartitionState = cell[1]
+            return state
+        committed = self._committed()
+        return None if committed is None else committed.partition(number)
+
+    def leader(self, number: int) -> int:
+        state = self.partition(number)
+        if state is None:
+            raise IndexError(number)
+        return state.leader
+
+    def partitions(self) -> Iterator[tuple[int, PartitionState]]:
+        for number in range(len(self)):
+            state = self.partition(number)
+            if state is not None:
+                yield number, state
+
+
+class OverlayTopics:
+    """The topics as they will be once the overlay's records are committed."""
+
+    __slots__ = ("_by_id", "_by_name", "_touched", "base")
+
+    def __init__(self, base: Topics, touched: Touched) -> None:
+        self.base = base
+        self._touched = touched
+        self._by_id: dict[Any, tuple[int, Any]] = {}
+        self._by_name: dict[Any, tuple[int, Any]] = {}
+
+    @property
+    def partition_count(self) -> int:
+        count = self.base.partition_count
+        for topic_id, (_, topic) in self._by_id.items():
+            committed = self.base.by_id(topic_id)
+            before = 0 if committed is None else len(committed)
+            count += (0 if topic is _DELETED else len(topic)) - before
+        return count
+
+    def __len__(self) -> int:
+        difference = 0
+        for topic_id, (_, topic) in self._by_id.items():
+            difference += (topic is not _DELETED) - (self.base.by_id(topic_id) is not None)
+        return len(self.base) + difference
+
+    def __iter__(self) -> Iterator[TopicView]:
+        changed = self._by_id
+        for topic in self.base:
+            if topic.id not in changed:
+                yield topic
+        for _, changed_topic in changed.values():
+            if changed_topic is not _DELETED:
+                yield changed_topic
+
+    def by_name(self, name: str) -> TopicView | None:
+        cell = self._by_name.get(name)
+        if cell is not None:
+            return None if cell[1] is _DELETED else self.by_id(cell[1])
+        committed = self.base.by_name(name)
+        return None if committed is None else self.by_id(committed.id)
+
+    def by_id(self, topic_id: Uuid) -> TopicView | None:
+        cell = self._by_id.get(topic_id)
+        if cell is not None:
+            return None if cell[1] is _DELETED else cell[1]
+        return self.base.by_id(topic_id)
+
+    def partition(self, topic_id: Uuid, number: int) -> PartitionState | None:
+        topic = self.by_id(topic_id)
+        return None if topic is None else topic.partition(number)
+
+    def create(self, topic_id: Uuid, name: str) -> None:
+        if self.by_id(topic_id) is not None or self.by_name(name) is not None:
+            raise MetadataError(f"topic {name} with id {uuid_text(topic_id)} is created a second time")
+        self._set(topic_id, OverlayTopic(name, topic_id, self))
+        self._name(name, topic_id)
+
+    def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        topic = self.by_id(topic_id)
+        if topic is None:
+            raise MetadataError(f"partition {number} of a topic that does not exist: {uuid_text(topic_id)}")
+        if not isinstance(topic, OverlayTopic):
+            topic = OverlayTopic(topic.name, topic_id, self)
+        self._set(topic_id, topic)
+        topic._partitions[number] = (self._touched.offset, state)
+        self._touched.note(topic._partitions, number)
+
+    def remove(self, topic_id: Uuid) -> str:
+        topic = self.by_id(topic_id)
+        if topic is None:
+            raise MetadataError(f"removing a topic that does not exist: {uuid_text(topic_id)}")
+        self._set(topic_id, _DELETED)
+        self._name(topic.name, _DELETED)
+        return topic.name
+
+    def _set(self, topic_id: Uuid, value: Any) -> None:
+        self._by_id[topic_id] = (self._touched.offset, value)
+        self._touched.note(self._by_id, topic_id)
+
+    def _name(self, name: str, value: Any) -> None:
+        self._by_name[name] = (self._touched.offset, value)
+        self._touched.note(self._by_name, name)
+
+    def led_by(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        for topic, number in self._unchanged(self.base.led_by(broker_id)):
+            yield topic, number
+        for topic, number, state in self._changed():
+            if state.leader == broker_id:
+                yield topic, number
+
+    def in_sync_on(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        yield from self._unchanged(self.base.in_sync_on(broker_id))
+        for topic, number, state in self._changed():
+            if broker_id in state.isr:
+                yield topic, number
+
+    def assigned_to(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
+        yield from self._unchanged(self.base.assigned_to(broker_id))
+        for topic, number, state in self._changed():
+            if broker_id in state.replicas:
+                yield topic, number
+
+    def _unchanged(self, found: Iterator[tuple[Topic, int]]) -> Iterator[tuple[TopicView, int]]:
+        changed = self._by_id
+        for topic, number in found:
+            if topic.id not in changed:
+                yield topic, number
+
+    def _changed(self) -> Iterator[tuple[OverlayTopic, int, PartitionState]]:
+        for _, topic in self._by_id.values():
+            if topic is not _DELETED:
+                for number, state in topic.partitions():
+                    yield topic, number, state
