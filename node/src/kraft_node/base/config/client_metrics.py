@@ -1,0 +1,59 @@
+"""Client metrics subscriptions (KIP-714): which clients push which metrics how often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_node.base.config.definitions import CLIENT_METRICS
+from kraft_node.base.config.errors import ConfigError
+
+INTERVAL_MS_MIN: Final = 100
+INTERVAL_MS_MAX: Final = 3_600_000
+
+MATCH_KEYS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+def check_client_metrics_overrides(subscription: str, overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError unless the subscription may have exactly these `overrides`."""
+    if not subscription:
+        raise ConfigError("Subscription name can't be empty")
+    for name in overrides:
+        if name not in CLIENT_METRICS:
+            raise ConfigError(f"Unknown client metrics configuration: {name}", name)
+    values = {name: CLIENT_METRICS[name].parse(text) for name, text in overrides.items()}
+    interval = values.get("interval.ms")
+    if isinstance(interval, int) and not INTERVAL_MS_MIN <= interval <= INTERVAL_MS_MAX:
+        raise ConfigError(
+            f"Invalid value {interval} for interval.ms, interval must be between {INTERVAL_MS_MIN} and "
+            f"{INTERVAL_MS_MAX} (1 hour)",
+            "interval.ms",
+        )
+    match = values.get("match")
+    if isinstance(match, list):
+        parse_match(match)
+
+
+def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
+    """The regular expression by client property of `match`; ConfigError for anything else."""
+    parsed: dict[str, re.Pattern[str]] = {}
+    for pattern in patterns:
+        name, equals, expression = pattern.partition("=")
+        name, expression = name.strip(), expression.strip()
+        if not equals or "=" in expression or name not in MATCH_KEYS:
+            raise ConfigError(f"Illegal client matching pattern: {pattern}", "match")
+        try:
+            parsed[name] = re.compile(expression)
+        except re.error as e:
+            raise ConfigError(f"Illegal client matching pattern: {pattern} ({e})", "match") from None
+    return parsed

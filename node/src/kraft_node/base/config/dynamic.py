@@ -1,0 +1,164 @@
+"""Broker configurations that change at run time: what may be altered, and the values in force.
+
+Dynamic values live in the metadata log: for one broker (resource name = its id) or for all (resource name ""). A value
+for one broker beats one for all, which beats the file (KIP-226).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROKER_SYNONYMS, READ_ONLY, ConfigKey
+from kraft_node.base.config.errors import ConfigError
+from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.config.node import NodeConfig
+from kraft_node.base.config.tables import (
+    CLUSTER_LEVEL_LISTENER_KEYS,
+    LISTENER_MECHANISM_KEYS,
+    SECURITY_KEYS,
+)
+from kraft_node.base.config.types import ConfigValue
+from kraft_node.base.config.view import ConfigView, broker_key
+
+_LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+# Keys that are per broker whatever their listener prefix says.
+_PER_BROKER_NAMES: Final = frozenset(name for name, key in BROKER.items() if key.update_mode == "per-broker")
+
+
+def base_name(name: str) -> str:
+    """The key behind `listener.name.X.KEY`, also behind `listener.name.X.MECHANISM.KEY`; other names unchanged."""
+    match = _LISTENER_KEY.fullmatch(name)
+    if not match:
+        return name
+    rest = match[1]
+    for mechanism_key in LISTENER_MECHANISM_KEYS:
+        if rest.endswith(mechanism_key):
+            return mechanism_key
+    return rest
+
+
+def definition(name: str) -> ConfigKey | None:
+    """The definition of a broker key, with or without a listener prefix; None for a key that Kafka does not have."""
+    base = base_name(name)
+    return BROKER.get(base) or BROKER_DYNAMIC_ONLY.get(base)
+
+
+def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool, static: NodeConfig | None = None) -> None:
+    """Raise ConfigError unless a broker resource may have exactly these dynamic `overrides`.
+
+    `per_broker` tells a broker's own resource from the default one. With `static`, the result is also checked as a
+    whole as it would be in that node. Unknown keys are allowed: they belong to plug-ins.
+    """
+
+    def refuse(names: Iterable[str], why: str) -> None:
+        bad = sorted(names)
+        if bad:
+            raise ConfigError(f"{why}: {','.join(bad)}", bad[0])
+
+    known = {name: key for name in overrides if (key := definition(name)) is not None}
+    refuse(
+        (name for name, key in known.items() if key.name in BROKER and key.update_mode == READ_ONLY),
+        "Cannot update these configs dynamically",
+    )
+    refuse(
+        (name for name in overrides if name in SECURITY_KEYS),
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    for name, key in known.items():
+        key.parse(overrides[name])
+    if not per_broker:
+        refuse(
+            (name for name in overrides if _is_per_broker(name)),
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+    if static is not None:
+        _check_in_node(overrides, static)
+
+
+def _is_per_broker(name: str) -> bool:
+    if name in _PER_BROKER_NAMES:
+        return True
+    match = _LISTENER_KEY.fullmatch(name)
+    return bool(match) and match is not None and match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
+
+
+def _check_in_node(overrides: Mapping[str, str], static: NodeConfig) -> None:
+    for key in ("max.connections.per.ip.overrides",):
+        if key in overrides:
+            parse_map(key, overrides[key])
+    texts = dict(static.texts)
+    for name, text in overrides.items():
+        for synonym in BROKER_SYNONYMS.get(name, (name,)):
+            texts.pop(synonym, None)
+        texts[name] = text
+    NodeConfig.parse(texts)
+
+
+class BrokerConfig(ConfigView):
+    """A broker's values in force: the file under the dynamic values.
+
+    `update` is called with what the metadata image holds for this broker; readers see the new values at once.
+    """
+
+    __slots__ = ("_layers", "cluster", "per_broker", "static")
+
+    def __init__(self, static: NodeConfig) -> None:
+        self.static = static
+        self.per_broker: dict[str, str] = {}
+        self.cluster: dict[str, str] = {}
+        self._layers: list[Mapping[str, ConfigValue]] = list(static.layers())
+
+    def value(self, name: str) -> ConfigValue:
+        names = BROKER_SYNONYMS.get(name)
+        if names is None or len(self._layers) == 1:
+            names = (name,)
+        for layer in self._layers:
+            for synonym in names:
+                value = layer.get(synonym)
+                if value is not None:
+                    # Another spelling in a stronger layer hides this one; its own default stays.
+                    return value if synonym == name else broker_key(name).default
+        return broker_key(name).default
+
+    def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
+        return self._layers
+
+    def update(self, per_broker: Mapping[str, str], cluster: Mapping[str, str]) -> set[str]:
+        """Take the dynamic values of the metadata image; the names whose value in force has changed.
+
+        A value that cannot be parsed, or whose key cannot change at run time, is left out, as if it were not there.
+        """
+        touched = {*per_broker, *cluster, *self.per_broker, *self.cluster}
+        affected = {
+            synonym for name in touched for synonym in BROKER_SYNONYMS.get(name, (name,)) if definition(synonym)
+        }
+        before = {name: self._value_or_none(name) for name in affected}
+        self.per_broker = dict(per_broker)
+        self.cluster = dict(cluster)
+        dynamic = [_parsed(self.per_broker), _parsed(self.cluster)]
+        self._layers = [*(layer for layer in dynamic if layer), *self.static.layers()]
+        return {name for name in affected if self._value_or_none(name) != before[name]}
+
+    def _value_or_none(self, name: str) -> ConfigValue:
+        if name.startswith("listener.name."):
+            for layer in self._layers:
+                if name in layer:
+                    return layer[name]
+            return None
+        return self.value(name)
+
+
+def _parsed(texts: Mapping[str, str]) -> dict[str, ConfigValue]:
+    values: dict[str, ConfigValue] = {}
+    for name, text in texts.items():
+        key = definition(name)
+        if key is None or (key.name in BROKER and key.update_mode == READ_ONLY):
+            continue
+        try:
+            values[name] = key.parse(text)
+        except ConfigError:
+            continue
+    return values

@@ -1,0 +1,260 @@
+"""The static configuration of one node: `server.properties` plus the command line's overrides.
+
+`NodeConfig.parse` accepts exactly what Apache Kafka's KafkaConfig accepts in KRaft mode; every refusal is a
+`ConfigError` that names key and value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.config.definitions import BROKER
+from kraft_node.base.config.errors import ConfigError
+from kraft_node.base.config.listeners import (
+    Endpoint,
+    Voter,
+    parse_bootstrap_servers,
+    parse_endpoints,
+    parse_protocol_map,
+    parse_voters,
+)
+from kraft_node.base.config.properties import parse_properties
+from kraft_node.base.config.types import ConfigValue, trim
+from kraft_node.base.config.view import ConfigView, broker_key
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.topic import TopicConfig
+
+LISTENER_PREFIX: Final = "listener.name."
+
+# Keys that are not Kafka's, for the facilities that Kafka leaves to the JVM (JMX agents, log4j files).
+OWN_DEFAULTS: Final[dict[str, str]] = {}
+
+
+class NodeConfig(ConfigView):
+    """What the file and the overrides say, checked as a whole.
+
+    `texts` holds what was given, by key; `warnings` what deserves a line in the log at start; `unknown` the keys that
+    mean nothing here.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        given = dict(texts)
+        # node.id is the name; broker.id its older spelling. Each stands for the other.
+        if "node.id" not in given and "broker.id" in given:
+            given["node.id"] = given["broker.id"]
+        elif "broker.id" not in given and "node.id" in given:
+            given["broker.id"] = given["node.id"]
+        self.texts: Mapping[str, str] = dict(texts)
+        self._values = BROKER.parse(given)
+        self.unknown = sorted(name for name in texts if name not in BROKER and not name.startswith(LISTENER_PREFIX))
+        self.warnings: list[str] = []
+
+    @classmethod
+    def parse(
+        cls, source: str | Mapping[str, str], overrides: Mapping[str, str] | Iterable[str] | None = None
+    ) -> NodeConfig:
+        """The configuration of `source`, a file's text or its entries, under `overrides` (`k=v` texts or entries).
+
+        Raises ConfigError.
+        """
+        from kraft_node.base.config.validation import validate_node  # noqa: PLC0415  (reads this class)
+
+        texts = parse_properties(source) if isinstance(source, str) else dict(source)
+        if overrides:
+            texts.update(overrides if isinstance(overrides, Mapping) else parse_overrides(overrides))
+        config = cls(texts)
+        config.warnings += [f"Unknown configuration {name}: it has no effect" for name in config.unknown]
+        validate_node(config)
+        return config
+
+    def value(self, name: str) -> ConfigValue:
+        value = self._values.get(name)
+        return broker_key(name).default if value is None else value
+
+    def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
+        return (self._values,)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the file or an override gives the key."""
+        return name in self.texts
+
+    def listener_text(self, listener: str, name: str) -> str | None:
+        """The text given for `name` on one listener (`listener.name.LISTENER.NAME`), else for all, else None."""
+        text = self.texts.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+        return self.texts.get(name) if text is None else trim(text)
+
+    # Identity
+
+    @property
+    def node_id(self) -> int:
+        return self.int("node.id")
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        return frozenset(self.list("process.roles"))
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def is_combined(self) -> bool:
+        return self.is_broker and self.is_controller
+
+    @property
+    def rack(self) -> str | None:
+        return self.string_or_none("broker.rack")
+
+    # Directories
+
+    @cached_property
+    def log_dirs(self) -> list[str]:
+        """Where partitions live: `log.dirs`, else `log.dir`."""
+        dirs = self.value("log.dirs")
+        return dirs if isinstance(dirs, list) else self.list("log.dir")
+
+    @cached_property
+    def metadata_log_dir(self) -> str:
+        """Where `__cluster_metadata` lives: `metadata.log.dir`, else the first log directory."""
+        return self.string_or_none("metadata.log.dir") or self.log_dirs[0]
+
+    @cached_property
+    def all_dirs(self) -> list[str]:
+        """Every directory that must be formatted, in order, the metadata directory last when it is a further one."""
+        return list(dict.fromkeys([*self.log_dirs, self.metadata_log_dir]))
+
+    # Listeners
+
+    @property
+    def controller_listener_names(self) -> list[str]:
+        return self.list("controller.listener.names")
+
+    @cached_property
+    def security_protocols(self) -> dict[str, str]:
+        """Security protocol by listener name."""
+        return parse_protocol_map(
+            self.string("listener.security.protocol.map"),
+            explicit=self.is_set("listener.security.protocol.map"),
+            controller_names=self.controller_listener_names,
+            listeners=self.list("listeners"),
+        )
+
+    @cached_property
+    def listeners(self) -> list[Endpoint]:
+        """All sockets to listen on."""
+        return parse_endpoints("listeners", self.list("listeners"), self.security_protocols, distinct_ports=True)
+
+    @cached_property
+    def controller_listeners(self) -> list[Endpoint]:
+        """Those of `listeners` that serve controller requests."""
+        return [endpoint for endpoint in self.listeners if endpoint.name in self.controller_listener_names]
+
+    @cached_property
+    def broker_listeners(self) -> list[Endpoint]:
+        """Those of `listeners` that serve clients and brokers."""
+        return [endpoint for endpoint in self.listeners if endpoint.name not in self.controller_listener_names]
+
+    @cached_property
+    def _advertised(self) -> list[Endpoint] | None:
+        texts = self.value("advertised.listeners")
+        if not isinstance(texts, list):
+            return None
+        return parse_endpoints("advertised.listeners", texts, self.security_protocols, distinct_ports=False)
+
+    @cached_property
+    def advertised_broker_listeners(self) -> list[Endpoint]:
+        """What brokers register: `advertised.listeners`, else `listeners`, without the controller's.
+
+        A host of "" stands for this machine's own name.
+        """
+        endpoints = self.listeners if self._advertised is None else self._advertised
+        return [endpoint for endpoint in endpoints if endpoint.name not in self.controller_listener_names]
+
+    @cached_property
+    def advertised_controller_listeners(self) -> list[Endpoint]:
+        """What controllers register, in the order of `controller.listener.names`."""
+        advertised = {endpoint.name: endpoint for endpoint in self._advertised or ()}
+        listening = {endpoint.name: endpoint for endpoint in self.controller_listeners}
+        found = (advertised.get(name) or listening.get(name) for name in self.controller_listener_names)
+        return [endpoint for endpoint in found if endpoint is not None]
+
+    @cached_property
+    def inter_broker_listener_name(self) -> str:
+        """The listener over which brokers talk to one another."""
+        name = self.string_or_none("inter.broker.listener.name")
+        if name is None:
+            return self.string("security.inter.broker.protocol")
+        if self.is_set("security.inter.broker.protocol"):
+            raise ConfigError(
+                "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
+                "inter.broker.listener.name",
+            )
+        if name.upper() not in self.security_protocols:
+            raise ConfigError(
+                f"Listener with name {name.upper()} defined in inter.broker.listener.name not found in "
+                "listener.security.protocol.map.",
+                "inter.broker.listener.name",
+            )
+        return name.upper()
+
+    @cached_property
+    def inter_broker_security_protocol(self) -> str:
+        return self.security_protocols.get(self.inter_broker_listener_name, self.inter_broker_listener_name)
+
+    # The quorum
+
+    @cached_property
+    def voters(self) -> list[Voter]:
+        """`controller.quorum.voters`, the static quorum; empty for a dynamic one."""
+        return parse_voters(self.list("controller.quorum.voters"))
+
+    @cached_property
+    def bootstrap_servers(self) -> list[tuple[str, int]]:
+        """`controller.quorum.bootstrap.servers`."""
+        return parse_bootstrap_servers(self.list("controller.quorum.bootstrap.servers"))
+
+    # Durations that have several spellings
+
+    @property
+    def log_retention_ms(self) -> int:
+        """-1 = for ever."""
+        value = self.topic_default("retention.ms")
+        assert isinstance(value, int)
+        return -1 if value < 0 else value
+
+    @property
+    def log_roll_ms(self) -> int:
+        value = self.topic_default("segment.ms")
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        value = self.topic_default("segment.jitter.ms")
+        assert isinstance(value, int)
+        return value
+
+    @cached_property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic without overrides has, under the static configuration."""
+        from kraft_node.base.config.topic import TopicConfig  # noqa: PLC0415
+
+        return TopicConfig.resolve(self, {})
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """The entries of `--override k=v` arguments; ConfigError when one has no `=`."""
+    entries: dict[str, str] = {}
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--override wants key=value, not {override!r}")
+        entries[name.strip()] = value
+    return entries

@@ -1,0 +1,150 @@
+"""The types of configuration values and their text forms, as org.apache.kafka.common.config.ConfigDef has them.
+
+A value is text in a file or a request; parsed it is bool, int, float, str, list[str], `Password` or None. Numbers are
+what Java's parsers take, not what Python's `int` and `float` take: no underscores, and ranges of the Java types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from kraft_node.base.config.errors import invalid
+
+
+class Password:
+    """A secret: prints as `[hidden]`, `value` is the text."""
+
+    __slots__ = ("value",)
+
+    HIDDEN: Final = "[hidden]"
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return self.HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+ConfigValue: TypeAlias = bool | int | float | str | list[str] | Password | None
+
+_TRIM: Final = "".join(map(chr, range(0x21)))
+"""What Java's String.trim removes."""
+
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_COMMA: Final = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+
+_BITS: Final = {"int": 31, "short": 15, "long": 63}
+
+
+def trim(text: str) -> str:
+    """`text` without the characters up to the blank at both ends."""
+    return text.strip(_TRIM)
+
+
+def _boolean(name: str, text: str) -> bool:
+    lower = trim(text).lower()
+    if lower == "true":
+        return True
+    if lower == "false":
+        return False
+    raise invalid(name, text, "Expected value to be either true or false")
+
+
+def _integer(kind: str) -> Callable[[str, str], int]:
+    limit = 1 << _BITS[kind]
+
+    def parse(name: str, text: str) -> int:
+        digits = trim(text)
+        if _INTEGER.fullmatch(digits) and len(digits) < 400:  # no range needs more; int() of millions of digits is slow
+            number = int(digits)
+            if -limit <= number < limit:
+                return number
+        raise invalid(name, text, f"Not a number of type {kind.upper()}")
+
+    return parse
+
+
+def _double(name: str, text: str) -> float:
+    number = trim(text)
+    if _DECIMAL.fullmatch(number):
+        return float(number.rstrip("fFdD") if number[-1] in "fFdD" else number)
+    if match := _HEXADECIMAL.fullmatch(number):
+        try:
+            return float.fromhex(match[1])
+        except OverflowError:
+            return float("-inf" if match[1].startswith("-") else "inf")
+    raise invalid(name, text, "Not a number of type DOUBLE")
+
+
+def split_list(text: str) -> list[str]:
+    """The entries of a comma-separated list; none for blank text."""
+    trimmed = trim(text)
+    return _COMMA.split(trimmed) if trimmed else []
+
+
+_PARSERS: Final[dict[str, Callable[[str, str], ConfigValue]]] = {
+    "boolean": _boolean,
+    "int": _integer("int"),
+    "short": _integer("short"),
+    "long": _integer("long"),
+    "double": _double,
+    "string": lambda _, text: trim(text),
+    "class": lambda _, text: trim(text),
+    "list": lambda _, text: split_list(text),
+    "password": lambda _, text: Password(trim(text)),
+}
+
+
+def parse_type(name: str, text: str, kind: str) -> ConfigValue:
+    """The value that `text` stands for as a `kind` (a type's name in lower case).
+
+    Raises ConfigError naming key and value when it is none. Class names are taken as text: there are no classes here.
+    """
+    return _PARSERS[kind](name, text)
+
+
+def value_text(value: ConfigValue) -> str | None:
+    """The text under which Kafka shows a parsed value; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return double_text(value)
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value)
+
+
+def double_text(value: float) -> str:
+    """A double as Java prints it: `0.5`, `1.0E10`, `Infinity`."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    size = abs(value)
+    if size == 0 or 1e-3 <= size < 1e7:
+        text = repr(value)
+        return text if "e" not in text else f"{value:.20f}".rstrip("0")
+    sign = "-" if value < 0 else ""
+    digits, _, exponent = f"{size!r}".partition("e")
+    whole, _, fraction = digits.partition(".")
+    power = int(exponent or 0)
+    if len(whole) > 1:  # 12345678.9 -> 1.23456789 * 10^7
+        power += len(whole) - 1
+        whole, fraction = whole[0], whole[1:] + fraction
+    elif whole == "0":  # 0.000123 -> 1.23 * 10^-4
+        kept = fraction.lstrip("0")
+        power -= len(fraction) - len(kept) + 1
+        whole, fraction = kept[0], kept[1:]
+    return f"{sign}{whole}.{fraction.rstrip('0') or '0'}E{power}"
