@@ -1,0 +1,129 @@
+"""Request frames spelled out byte by byte, so that neither server's code makes the load that measures it.
+
+Old, inflexible versions that both servers serve: ApiVersions 0, Metadata 4, Produce 7, Fetch 11, CreateTopics 4.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+
+from fastcrc import crc32
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+RECORDS_AT_FETCH_OFFSET = 12
+"""From the start of the fetch offset to the end of its frame (see `fetch`)."""
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def frame(key: int, version: int, body: bytes, correlation_id: int = 1) -> bytes:
+    """A whole request with header v1 and length."""
+    header = struct.pack(">hhi", key, version, correlation_id) + _string("bench")
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 31)
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def batch(count: int, value_size: int, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+    """An uncompressed batch of `count` records without keys, each with a value of `value_size` bytes."""
+    value = bytes(i * 7 % 251 for i in range(value_size))
+    records = bytearray()
+    for i in range(count):
+        body = b"\x00\x00" + _varint(i) + b"\x01" + _varint(value_size) + value + b"\x00"
+        records += _varint(len(body)) + body
+    after_crc = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    head = struct.pack(">ibI", -1, 2, crc32.iscsi(after_crc))
+    return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc
+
+
+def produce(topic: str, partition: int, records: bytes, acks: int = -1) -> bytes:
+    """A Produce frame for one partition."""
+    body = _string(None) + struct.pack(">hii", acks, 30_000, 1) + _string(topic)
+    return frame(PRODUCE, 7, body + struct.pack(">iii", 1, partition, len(records)) + records)
+
+
+def fetch(topic: str, partition: int, offset: int, max_bytes: int, max_wait_ms: int = 500) -> tuple[bytes, int]:
+    """A Fetch frame for one partition without a session, and where in it the fetch offset stands."""
+    body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1) + struct.pack(">i", 1) + _string(topic)
+    body += struct.pack(">iii", 1, partition, -1)
+    tail = struct.pack(">qqi", offset, -1, max_bytes) + struct.pack(">i", 0) + _string("")
+    whole = frame(FETCH, 11, body + tail)
+    return whole, len(whole) - len(tail)
+
+
+def metadata(topics: list[str], *, create: bool = False) -> bytes:
+    """A Metadata frame."""
+    body = struct.pack(">i", len(topics)) + b"".join(map(_string, topics)) + bytes([create])
+    return frame(METADATA, 4, body)
+
+
+def create_topics(names: list[str], partitions: int) -> bytes:
+    """A CreateTopics frame, replication factor 1."""
+    one = b"".join(_string(n) + struct.pack(">ihii", partitions, 1, 0, 0) for n in names)
+    return frame(CREATE_TOPICS, 4, struct.pack(">i", len(names)) + one + struct.pack(">ib", 60_000, 0))
+
+
+class Wire:
+    """A blocking connection that sends frames and returns answers without their length."""
+
+    def __init__(self, port: int, timeout_s: float = 60) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, request: bytes) -> bytes:
+        """Send one frame, wait for its answer."""
+        self._socket.sendall(request)
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
+
+    def _read(self, count: int) -> bytes:
+        out = bytearray(count)
+        view = memoryview(out)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise ConnectionError("closed by the server")
+            view = view[got:]
+        return bytes(out)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.close()
+
+
+def produce_error(answer: bytes) -> int:
+    """The error code of the only partition of a Produce answer."""
+    at = 4 + 4
+    (size,) = struct.unpack_from(">h", answer, at)
+    return int(struct.unpack_from(">h", answer, at + 2 + size + 4 + 4)[0])
+
+
+def create_errors(answer: bytes) -> list[int]:
+    """The error codes of a CreateTopics answer, a topic each."""
+    at = 4 + 4
+    (count,) = struct.unpack_from(">i", answer, at)
+    at += 4
+    codes = []
+    for _ in range(count):
+        (size,) = struct.unpack_from(">h", answer, at)
+        at += 2 + size
+        codes.append(struct.unpack_from(">h", answer, at)[0])
+        at += 2
+        (size,) = struct.unpack_from(">h", answer, at)
+        at += 2 + max(size, 0)
+    return codes
