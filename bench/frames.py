@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from contextlib import suppress
 
 from fastcrc import crc32
@@ -39,8 +40,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def batch(count: int, value_size: int, timestamp_ms: int = 1_700_000_000_000) -> bytes:
-    """An uncompressed batch of `count` records without keys, each with a value of `value_size` bytes."""
+def batch(count: int, value_size: int) -> bytes:
+    """An uncompressed batch of `count` records of now without keys, each with a value of `value_size` bytes."""
+    timestamp_ms = time.time_ns() // 1_000_000
     value = bytes(i * 7 % 251 for i in range(value_size))
     records = bytearray()
     for i in range(count):

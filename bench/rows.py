@@ -22,6 +22,9 @@ from tests.compat.targets import Target
 READY_TIMEOUT_S = 120.0
 GIB = 1 << 30
 MIB = 1 << 20
+LIBRDKAFKA_BATCH_RECORDS = 10_000
+LIBRDKAFKA_BATCH_BYTES = 1_000_000
+"""The C client's default batching: batch.num.messages and batch.size, whichever comes first."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ ROWS = {
     "produce 1 KB records, default batching": Row("MB/s", True, 1.3),
     "produce 1 KB records, CPU per GB": Row("s/GB", False, 1.0),
     "produce 1 MB batches": Row("MB/s", True, 1.3),
+    "produce 16 KB batches of 100 B records": Row("MB/s", True, 1.0),
     "catch-up fetch": Row("MB/s", True, 1.0),
     "catch-up fetch, CPU per GB": Row("s/GB", False, 1.0),
     "one-record requests, pipelined": Row("/s", True, 2.5),
@@ -167,12 +171,13 @@ def bulk(name: str, folder: Path, load: Load) -> Figures:
     target = fresh(name, folder).start()
     process = target.process
     assert process is not None
-    create(target, ["b100", "b1k", "b1m", "one"])
+    create(target, ["b100", "b1k", "b1m", "b16", "one"])
     figures: Figures = {}
     shapes = {
-        "produce 100 B records": ("b100", frames.batch(150, 100), GIB),
-        "produce 1 KB records": ("b1k", frames.batch(15, 1024), 2 * GIB),
-        "produce 1 MB batches": ("b1m", frames.batch(1000, 1024), 2 * GIB),
+        "produce 100 B records": ("b100", frames.batch(LIBRDKAFKA_BATCH_RECORDS, 100 - 5), 2 * GIB),
+        "produce 1 KB records": ("b1k", frames.batch(LIBRDKAFKA_BATCH_BYTES // 1030, 1024), 2 * GIB),
+        "produce 1 MB batches": ("b1m", frames.batch(8, 131_000), 2 * GIB),
+        "produce 16 KB batches of 100 B records": ("b16", frames.batch(150, 100), GIB // 2),
     }
     for row, (topic, batch, volume) in shapes.items():
         request = [frames.produce(topic, 0, batch)]
