@@ -1,0 +1,160 @@
+"""ListGroups (0-5), DescribeGroups (0-6) and DeleteGroups (0-2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.coordinators.group.answers import client_error
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.records import Change, OffsetChange
+from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.wire.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+    from kraft_node.broker.coordinators.group.member import Member
+    from kraft_node.broker.coordinators.group.shard import Shard
+
+CLASSIC: Final = "Classic"
+FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP: Final = 6
+FIRST_DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
+GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that one may do with a group."""
+OPERATIONS_NOT_ASKED: Final = -(1 << 31)
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+class AdminApi:
+    """Handlers of the three requests."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def list_groups(self, _ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+        """The groups coordinated here, by state and type where asked; both filters ignore case."""
+        states = {s.strip().lower() for s in request.states_filter}
+        types = {t.strip().lower() for t in request.types_filter}
+        listed = []
+        for shard in self._groups.shards.values():
+            if shard.phase is Phase.LOADING:
+                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            for group_id, protocol_type, state, group_type in _summaries(shard):
+                if states and state.lower() not in states:
+                    continue
+                if types and group_type.lower() not in types:
+                    continue
+                listed.append(
+                    ListGroupsResponse.ListedGroup(
+                        group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
+                    )
+                )
+        return ListGroupsResponse(groups=listed)
+
+    def describe_groups(self, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        """State and members of classic groups."""
+        version = ctx.api_version
+        wants_operations = version >= FIRST_DESCRIBE_VERSION_WITH_OPERATIONS and request.include_authorized_operations
+        groups = []
+        for group_id in request.groups:
+            try:
+                described = _describe(self._groups.shard_of(group_id), group_id, version)
+            except KafkaError as error:
+                described = Described(error_code=client_error(error), group_id=group_id)
+            if wants_operations and described.error_code == ErrorCode.NONE:
+                described.authorized_operations = GROUP_OPERATIONS
+            groups.append(described)
+        return DescribeGroupsResponse(groups=groups)
+
+    def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+        """Remove empty groups with their offsets."""
+        results = {}
+        by_shard: dict[int, tuple[Shard, list[str], list[Change]]] = {}
+        for group_id in dict.fromkeys(request.groups_names):
+            result = results[group_id] = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
+            try:
+                shard = self._groups.shard_of(group_id)
+                changes = _removal(shard, group_id)
+            except KafkaError as error:
+                result.error_code = client_error(error)
+                continue
+            _, ids, all_changes = by_shard.setdefault(shard.partition, (shard, [], []))
+            ids.append(group_id)
+            all_changes += changes
+        response = DeleteGroupsResponse(results=list(results.values()))
+        left = len(by_shard)
+
+        def done_for(ids: list[str], error: KafkaError | None) -> None:
+            nonlocal left
+            if error is not None:
+                for group_id in ids:
+                    results[group_id].error_code = client_error(error)
+            left -= 1
+            if left == 0:
+                ctx.respond(response)
+
+        if not by_shard:
+            return response
+        for shard, ids, changes in by_shard.values():
+            shard.write_all(changes, lambda error, ids=ids: done_for(ids, error))  # type: ignore[misc]
+        return None
+
+
+def _summaries(shard: Shard) -> list[tuple[str, str, str, str]]:
+    """Group id, protocol type, state and group type of all groups; those of other kinds have no members here."""
+    classic = [(g.group_id, g.protocol_type or "", g.state.value, CLASSIC) for g in shard.groups.values()]
+    return classic + [
+        (group_id, group.kind.lower(), State.EMPTY.value, group.kind) for group_id, group in shard.foreign.items()
+    ]
+
+
+def _describe(shard: Shard, group_id: str, version: int) -> Described:
+    group = shard.groups.get(group_id)
+    if group is None:
+        described = Described(group_id=group_id, group_state=State.DEAD.value)
+        if version >= FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing = group_id not in shard.foreign
+            described.error_message = f"Group {group_id} {'not found' if missing else 'is not a classic group'}."
+        return described
+    return Described(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if group.state is State.STABLE else "",
+        members=[_describe_member(group, member) for member in group.members.values()],
+    )
+
+
+def _describe_member(group: ClassicGroup, member: Member) -> DescribeGroupsResponse.DescribedGroupMember:
+    stable = group.state is State.STABLE
+    return DescribeGroupsResponse.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.protocols.get(group.protocol or "", b"") if stable else b"",
+        member_assignment=member.assignment,
+    )
+
+
+def _removal(shard: Shard, group_id: str) -> list[Change]:
+    """Tombstones for the group and its offsets. Raises GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+    group = shard.groups.get(group_id)
+    if group is None and group_id not in shard.foreign:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
+    if group is not None and group.state is not State.EMPTY:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} is {group.state.value}")
+    offsets: list[Change] = [OffsetChange(group_id, topic, p, None) for topic, p in shard.offsets.keys(group_id)]
+    return offsets + shard.removal_of(group_id)

@@ -1,0 +1,119 @@
+"""Responses that several operations build, and which error a client gets when the log beneath fails.
+
+A coordinator's client must not see errors of the partition that it cannot know of: it gets COORDINATOR_NOT_AVAILABLE
+(try again) or NOT_COORDINATOR (look for the coordinator again) in their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.wire.messages import JoinGroupResponse, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.errors import KafkaError
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.coordinators.group.classic import ClassicGroup
+    from kraft_node.broker.coordinators.group.member import Member
+
+_TRANSLATED: Final = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
+
+
+def client_error(error: KafkaError) -> ErrorCode:
+    """The code that a group member gets for `error`."""
+    return _TRANSLATED.get(error.code, error.code)
+
+
+def join_error(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """A JoinGroup answer that is only an error (MEMBER_ID_REQUIRED carries the id to come back with)."""
+    return JoinGroupResponse(
+        error_code=code,
+        member_id=member_id,
+        protocol_name=None if version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL else "",
+    )
+
+
+def joined(
+    group: ClassicGroup, member: Member, version: int, *, leader: str | None = None, skip_assignment: bool = False
+) -> JoinGroupResponse:
+    """The answer of a rebalance: the generation, and for the leader all members with their metadata.
+
+    `leader` overrides the leader that is shown: a static leader that came back to an unchanged assignment is told
+    the id it had before, so that it does not compute a new assignment that nobody would apply.
+    """
+    shown = leader if leader is not None else group.leader
+    members = []
+    if group.leader == member.member_id and shown == member.member_id:
+        protocol = group.protocol or ""
+        members = [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.protocols.get(protocol, b"")
+            )
+            for m in group.members.values()
+        ]
+    name = group.protocol
+    if name is None and version < FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL:
+        name = ""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=name,
+        leader=shown or "",
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
+    """Answer the member's waiting JoinGroup, if it has one."""
+    context = member.join
+    if context is not None:
+        member.join = None
+        group.members_joining -= 1
+        context.respond(response)
+
+
+def hold_join(group: ClassicGroup, member: Member, context: RequestContext) -> None:
+    """Let the member's JoinGroup wait for the rebalance; an older one, of a lost connection, is sent back."""
+    if member.join is not None:
+        old = member.join
+        answer_join(group, member, join_error(old.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    member.join = context
+    group.members_joining += 1
+
+
+def answer_sync(member: Member, response: SyncGroupResponse) -> bool:
+    """Answer the member's waiting SyncGroup; False when it has none."""
+    context = member.sync
+    if context is None:
+        return False
+    member.sync = None
+    context.respond(response)
+    return True
+
+
+def hold_sync(member: Member, context: RequestContext) -> None:
+    """Let the member's SyncGroup wait for the leader's assignment; an older one is sent back."""
+    answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.sync = context
+
+
+def answer_all(group: ClassicGroup, code: ErrorCode) -> None:
+    """Answer every waiting JoinGroup and SyncGroup of a group that is no more."""
+    for member in group.members.values():
+        if member.join is not None:
+            answer_join(group, member, join_error(member.join.api_version, code, member.member_id))
+        answer_sync(member, SyncGroupResponse(error_code=code))

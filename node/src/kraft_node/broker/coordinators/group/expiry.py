@@ -1,0 +1,84 @@
+"""Which offsets and groups have outlived their use (KIP-211), and offsets of topics that are gone.
+
+An offset expires `offsets.retention.minutes` after
+- the group became empty, for a group that had members;
+- its last commit, for offsets committed without membership, and for topics that a group of consumers, though
+  active, does not consume any more.
+A group without offsets that is empty goes with them. An offset that brought its own retention time (OffsetCommit v2
+to v4) obeys that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
+from kraft_node.broker.coordinators.group.records import SHARE, Change, OffsetChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kraft_node.broker.coordinators.group.offsets import CommittedOffset
+    from kraft_node.broker.coordinators.group.shard import Shard
+
+
+def expired(shard: Shard, group_id: str) -> list[Change]:
+    """Tombstones for what has expired of one group, and for the group itself when nothing is left of it."""
+    group = shard.groups.get(group_id)
+    foreign = shard.foreign.get(group_id)
+    if foreign is not None and foreign.kind == SHARE:
+        return []
+    table = shard.offsets
+    changes: list[Change] = []
+    offsets = table.groups.get(group_id)
+    nothing_left = not table.has_open_transactions(group_id)
+    if offsets is not None:
+        base = _base_time(group)
+        if base is None:
+            return []
+        now = shard.clock.wall_ms()
+        retention = shard.config.offsets_retention_ms
+        for topic, partitions in offsets.items():
+            if group is not None and group.is_subscribed_to(topic):
+                nothing_left = False
+                continue
+            for partition, value in partitions.items():
+                due = base(value) + retention if value.expire_ms is None else value.expire_ms
+                if now >= due and not table.is_pending(group_id, topic, partition):
+                    changes.append(OffsetChange(group_id, topic, partition, None))
+                else:
+                    nothing_left = False
+    if nothing_left and (group is None or group.state is State.EMPTY):
+        changes += shard.removal_of(group_id)
+    return changes
+
+
+def _base_time(group: ClassicGroup | None) -> Callable[[CommittedOffset], int] | None:
+    """From when the retention of an offset counts; None while none of the group's offsets may expire."""
+
+    def commit_time(value: CommittedOffset) -> int:
+        return value.commit_ms
+
+    if group is None or group.protocol_type is None:
+        return commit_time
+    if group.state is State.EMPTY:
+        since = group.state_since_ms
+        return commit_time if since is None else lambda _: since
+    if group.state is State.STABLE and group.uses_consumer_protocol and group.subscribed is not None:
+        return commit_time
+    return None
+
+
+def of_deleted_topics(shard: Shard, deleted: dict[str, Uuid], group_id: str) -> list[Change]:
+    """Tombstones for the group's offsets of the deleted topics; those committed for a newer topic of the name stay."""
+    changes: list[Change] = []
+    table = shard.offsets
+    for topic, partition in table.keys(group_id):
+        topic_id = deleted.get(topic)
+        if topic_id is None:
+            continue
+        value = table.get(group_id, topic, partition)
+        if value is None or value.topic_id in {ZERO_UUID, topic_id}:
+            changes.append(OffsetChange(group_id, topic, partition, None))
+    return changes

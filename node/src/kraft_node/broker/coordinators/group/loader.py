@@ -1,0 +1,101 @@
+"""Reads a partition of `__consumer_offsets` back into its shard, a slice a turn of the loop.
+
+The bound of a turn is records, not bytes: decoding a record costs some 10 µs, so a turn stays below 5 ms and the
+broker goes on serving others while a large partition loads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import KafkaError
+from kraft_node.broker.coordinators.group.records import UnknownRecordTypeError, decode_change
+from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.records.batch import iter_headers, iter_records
+from kraft_node.records.control import ControlType, parse_control_key
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer
+    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.records.batch import BatchHeader
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 64 * 1024
+"""Asked of the log at once (a single larger batch is read whole): what one turn can digest."""
+RECORDS_A_TURN: Final = 400
+
+
+class Loader:
+    """Loads one shard; then calls `done` with None, or with what made it give up."""
+
+    __slots__ = ("_count", "_done", "_shard", "_work")
+
+    def __init__(self, shard: Shard, done: Callable[[Exception | None], None]) -> None:
+        self._shard = shard
+        self._done = done
+        self._count = 0
+        self._work = self._replay()
+
+    def start(self) -> None:
+        """Load from the next turn of the loop on."""
+        self._shard.scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        if self._shard.phase is not Phase.LOADING:
+            return  # resigned meanwhile
+        before = self._count
+        try:
+            self._count += sum(1 for _ in islice(self._work, RECORDS_A_TURN))
+        except (KafkaError, ValueError, OSError) as error:
+            self._done(error)
+            return
+        if self._count - before == RECORDS_A_TURN:
+            self._shard.scheduler.call_soon(self._turn)
+            return
+        log.info("Partition %d of __consumer_offsets: loaded %d records", self._shard.partition, self._count)
+        self._done(None)
+
+    def _replay(self) -> Iterator[None]:
+        """Apply the whole log, yielding after each record."""
+        shard, store = self._shard, self._shard.store
+        offset = store.start_offset(shard.partition)
+        shard.high_watermark_moved(store.high_watermark(shard.partition))
+        while offset < store.end_offset(shard.partition):
+            piece = store.read(shard.partition, offset, READ_BYTES)
+            next_offset = offset
+            for batch in iter_headers(piece):
+                next_offset = batch.next_offset
+                yield from self._replay_batch(piece, batch, offset)
+            if next_offset <= offset:
+                return  # compaction left nothing up to the end
+            offset = next_offset
+
+    def _replay_batch(self, piece: Buffer, batch: BatchHeader, start: int) -> Iterator[None]:
+        shard = self._shard
+        for record in iter_records(piece, batch):
+            yield
+            if record.offset < start:
+                continue
+            if batch.is_control:
+                kind = parse_control_key(record.key)
+                if kind in {ControlType.COMMIT, ControlType.ABORT}:
+                    commit = kind is ControlType.COMMIT
+                    shard.offsets.end_transaction(record.offset, batch.producer_id, commit=commit)
+                continue
+            try:
+                change = decode_change(record.key or b"", record.value)
+            except UnknownRecordTypeError as error:
+                log.warning(
+                    "Partition %d of __consumer_offsets: %s at offset %d is ignored",
+                    shard.partition,
+                    error,
+                    record.offset,
+                )
+                continue
+            except ValueError as error:
+                raise ValueError(f"the record at offset {record.offset} cannot be read: {error}") from error
+            shard.apply(record.offset, batch.producer_id, change)

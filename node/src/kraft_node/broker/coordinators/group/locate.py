@@ -1,0 +1,83 @@
+"""FindCoordinator (0-6): which broker coordinates a key. Several keys from 4 (KIP-699), share groups from 6.
+
+Asking for a group's coordinator creates `__consumer_offsets` when it is not there yet; until it has leaders the
+answer is COORDINATOR_NOT_AVAILABLE, which clients retry. So are keys of coordinators that this broker does not run.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.broker.coordinators.group.seams import Endpoint
+from kraft_node.broker.coordinators.partitioning import partition_for
+from kraft_node.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.coordinators.group.config import GroupConfig
+    from kraft_node.broker.coordinators.group.seams import ClusterView
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+KEY_TYPE_GROUP: Final = 0
+KEY_TYPE_TRANSACTION: Final = 1
+KEY_TYPE_SHARE: Final = 2
+FIRST_VERSION_WITH_KEYS: Final = 4
+FIRST_VERSION_WITH_SHARE_GROUPS: Final = 6
+NOBODY: Final = Endpoint(-1, "", -1)
+
+_TEXT: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "No coordinator is kept for keys of this type.",
+}
+
+
+class Locator:
+    """Answers FindCoordinator."""
+
+    __slots__ = ("_cluster", "_config")
+
+    def __init__(self, cluster: ClusterView, config: GroupConfig) -> None:
+        self._cluster = cluster
+        self._config = config
+
+    def find_coordinator(self, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        """The coordinator of each key."""
+        if ctx.api_version < FIRST_VERSION_WITH_KEYS:
+            code, node = self._find(ctx, request.key_type, request.key)
+            return FindCoordinatorResponse(
+                error_code=code, error_message=_TEXT[code], node_id=node.node_id, host=node.host, port=node.port
+            )
+        coordinators = []
+        for key in request.coordinator_keys:
+            code, node = self._find(ctx, request.key_type, key)
+            coordinators.append(
+                FindCoordinatorResponse.Coordinator(
+                    key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code, error_message=""
+                )
+            )
+        return FindCoordinatorResponse(coordinators=coordinators)
+
+    def _find(self, ctx: RequestContext, key_type: int, key: str) -> tuple[ErrorCode, Endpoint]:
+        if key_type == KEY_TYPE_GROUP:
+            return self._find_group(ctx, key)
+        known = {KEY_TYPE_TRANSACTION}
+        if ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS:
+            known.add(KEY_TYPE_SHARE)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if key_type in known else ErrorCode.INVALID_REQUEST
+        return code, NOBODY
+
+    def _find_group(self, ctx: RequestContext, group_id: str) -> tuple[ErrorCode, Endpoint]:
+        count = self._cluster.partition_count(OFFSETS_TOPIC)
+        if count is None:
+            self._cluster.create_internal_topic(OFFSETS_TOPIC, ctx)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
+        partition = partition_for(group_id, count)
+        endpoint = self._cluster.leader_endpoint(OFFSETS_TOPIC, partition, ctx.listener)
+        if endpoint is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
+        return ErrorCode.NONE, endpoint

@@ -1,0 +1,166 @@
+"""The committed offsets of the groups of one partition: what is written, what of it is committed, what is pending.
+
+Three views over the same records:
+- `latest`: all that has been written. Decisions (expiry, deletion) are made on it.
+- committed: `latest` without what the high watermark has not passed yet. OffsetFetch shows it, because an offset
+  that may still be lost with the leader must not be handed out. Kept as an undo list a key, empty nearly always.
+- pending: offsets committed inside a transaction that is still open; they enter `latest` with its commit marker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from kraft_node.base.ids import ZERO_UUID, Uuid
+
+NO_PRODUCER_ID = -1
+
+
+class CommittedOffset(NamedTuple):
+    """One offset as a group committed it. -1 stands for no leader epoch, None for no expiry of its own."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None = None
+    topic_id: Uuid = ZERO_UUID
+    record_offset: int = -1
+    """Where in the log it stands; decides between a transactional and a plain commit of the same partition."""
+
+
+Key: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+TopicOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
+
+
+class OffsetTable:
+    """The offsets of all groups of one partition of `__consumer_offsets`."""
+
+    __slots__ = ("_committed_to", "_open", "_pending", "_undo", "_undo_queue", "count", "groups")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, TopicOffsets] = {}
+        self.count = 0
+        self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
+        self._open: dict[str, dict[Key, set[int]]] = {}
+        self._committed_to = 0
+        self._undo: dict[str, dict[Key, deque[CommittedOffset | None]]] = {}
+        self._undo_queue: deque[tuple[int, str, Key]] = deque()
+
+    # -- writing
+
+    def replay(
+        self, record_offset: int, producer_id: int, group: str, topic: str, partition: int, value: CommittedOffset | None
+    ) -> None:
+        """Apply one record (None = tombstone) that stands at `record_offset` of the log."""
+        if value is not None and producer_id != NO_PRODUCER_ID:
+            self._pending.setdefault(producer_id, {})[group, topic, partition] = value
+            self._open.setdefault(group, {}).setdefault((topic, partition), set()).add(producer_id)
+            return
+        self._put(record_offset, group, topic, partition, value)
+        if value is None:
+            opened = self._open.get(group, {}).pop((topic, partition), None)
+            for pid in opened or ():
+                self._pending.get(pid, {}).pop((group, topic, partition), None)
+            if opened is not None and not self._open[group]:
+                del self._open[group]
+
+    def end_transaction(self, record_offset: int, producer_id: int, *, commit: bool) -> None:
+        """Apply a transaction marker: its pending offsets become real, unless a later plain commit overtook them."""
+        pending = self._pending.pop(producer_id, None)
+        if pending is None:
+            return
+        for (group, topic, partition), value in pending.items():
+            keys = self._open.get(group, {})
+            producers = keys.get((topic, partition))
+            if producers is not None:
+                producers.discard(producer_id)
+                if not producers:
+                    del keys[topic, partition]
+                if not keys:
+                    del self._open[group]
+            if commit:
+                existing = self.get(group, topic, partition)
+                if existing is None or value.record_offset > existing.record_offset:
+                    self._put(record_offset, group, topic, partition, value)
+
+    def _put(self, record_offset: int, group: str, topic: str, partition: int, value: CommittedOffset | None) -> None:
+        topics = self.groups.get(group)
+        before = topics.get(topic, {}).get(partition) if topics is not None else None
+        if record_offset >= self._committed_to:
+            key = (topic, partition)
+            self._undo.setdefault(group, {}).setdefault(key, deque()).append(before)
+            self._undo_queue.append((record_offset, group, key))
+        if value is not None:
+            self.groups.setdefault(group, {}).setdefault(topic, {})[partition] = value
+            self.count += before is None
+        elif before is not None:
+            assert topics is not None
+            del topics[topic][partition]
+            if not topics[topic]:
+                del topics[topic]
+            if not topics:
+                del self.groups[group]
+            self.count -= 1
+
+    def committed_to(self, high_watermark: int) -> None:
+        """All records below `high_watermark` are committed."""
+        self._committed_to = max(self._committed_to, high_watermark)
+        queue = self._undo_queue
+        while queue and queue[0][0] < high_watermark:
+            _, group, key = queue.popleft()
+            keys = self._undo[group]
+            keys[key].popleft()
+            if not keys[key]:
+                del keys[key]
+                if not keys:
+                    del self._undo[group]
+
+    # -- reading
+
+    def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The latest written offset."""
+        topics = self.groups.get(group)
+        return topics.get(topic, {}).get(partition) if topics is not None else None
+
+    def get_committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The latest committed offset."""
+        undo = self._undo.get(group)
+        if undo is not None and (topic, partition) in undo:
+            return undo[topic, partition][0]
+        return self.get(group, topic, partition)
+
+    def all_committed(self, group: str) -> TopicOffsets:
+        """All committed offsets of the group. Not to be changed: without uncommitted writes it is the table's own."""
+        topics = self.groups.get(group, {})
+        undo = self._undo.get(group)
+        if undo is None:
+            return topics
+        view = {topic: dict(partitions) for topic, partitions in topics.items()}
+        for (topic, partition), before in undo.items():
+            if before[0] is None:
+                view.get(topic, {}).pop(partition, None)
+            else:
+                view.setdefault(topic, {})[partition] = before[0]
+        return {topic: partitions for topic, partitions in view.items() if partitions}
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction holds an offset for the partition."""
+        return (topic, partition) in self._open.get(group, {})
+
+    def has_open_transactions(self, group: str) -> bool:
+        return group in self._open
+
+    def keys(self, group: str) -> Iterator[Key]:
+        """Every partition with a written or pending offset, each once."""
+        seen = set()
+        for topic, partitions in self.groups.get(group, {}).items():
+            for partition in partitions:
+                seen.add((topic, partition))
+                yield topic, partition
+        for key in self._open.get(group, {}):
+            if key not in seen:
+                yield key

@@ -1,0 +1,244 @@
+"""How a group gets from one generation to the next, and how members that fall silent are dropped.
+
+All time-outs live here: sessions, the initial delay that lets a new group's members gather, the time that members
+have to rejoin, the time that they have to fetch their assignment. Member sessions use one lazy timer each: a
+heartbeat moves the deadline, the timer looks at it when it fires.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.coordinators.group.answers import answer_join, answer_sync, client_error, join_error, joined
+from kraft_node.broker.coordinators.group.classic import State
+from kraft_node.broker.coordinators.group.records import group_snapshot
+from kraft_node.wire.messages import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kraft_node.broker.coordinators.group.classic import ClassicGroup
+    from kraft_node.broker.coordinators.group.member import Member
+    from kraft_node.broker.coordinators.group.shard import Done, Shard
+
+log = logging.getLogger(__name__)
+
+
+def stored_or_logged(group: ClassicGroup) -> Done:
+    """For writes that nobody waits for: a failure is logged; the next write of the group makes up for it."""
+
+    def done(error: KafkaError | None) -> None:
+        if error is not None:
+            log.warning("Group %s (%s): writing it failed: %s", group.group_id, group.state.value, error)
+
+    return done
+
+
+class Rebalancer:
+    """Drives the groups of one shard."""
+
+    __slots__ = ("shard",)
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+
+    # -- rebalancing
+
+    def begin_or_complete(self, group: ClassicGroup, reason: str) -> None:
+        """Something changed: begin a rebalance, or see whether the one that is being prepared is complete now."""
+        if group.can_rebalance:
+            self.begin(group, reason)
+        else:
+            self.complete_if_gathered(group)
+
+    def begin(self, group: ClassicGroup, reason: str) -> None:
+        """Ask all members to join again. The first rebalance of a group waits for more members to come."""
+        if group.state is State.COMPLETING:
+            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.forget_syncs(group)
+        initial = group.state is State.EMPTY
+        group.move_to(State.PREPARING, self.shard.clock.wall_ms())
+        log.info("Group %s: preparing a rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        if initial:
+            delay = self.shard.config.initial_rebalance_delay_ms
+            remaining = max(group.rebalance_timeout_ms - delay, 0)
+            self._set_join_timer(group, delay, delay, remaining)
+        elif group.all_joined:
+            self.complete_join(group)
+        else:
+            self._set_join_timer(group, group.rebalance_timeout_ms)
+
+    def _set_join_timer(self, group: ClassicGroup, delay_ms: int, *initial: int) -> None:
+        self._stop_join_timer(group)
+        function = self._initial_delay_over if initial else self.complete_join
+        group.join_timer = self.shard.scheduler.call_later(delay_ms, function, group, *initial)
+
+    @staticmethod
+    def _stop_join_timer(group: ClassicGroup) -> None:
+        if group.join_timer is not None:
+            group.join_timer.cancel()
+            group.join_timer = None
+
+    def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+        """Wait once more for as long as members keep coming, at most one rebalance timeout in all."""
+        group.join_timer = None
+        if not group.new_member_added or remaining_ms == 0:
+            self.complete_join(group)
+            return
+        group.new_member_added = False
+        delay = min(self.shard.config.initial_rebalance_delay_ms, remaining_ms)
+        self._set_join_timer(group, delay, delay, max(remaining_ms - delay_ms, 0))
+
+    def complete_if_gathered(self, group: ClassicGroup) -> None:
+        """Complete the join phase when all have joined; the initial rebalance only ends by its timer."""
+        if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.all_joined:
+            self.complete_join(group)
+
+    def complete_join(self, group: ClassicGroup) -> None:
+        """Start the next generation with those who joined; static members keep their place even if they did not."""
+        self._stop_join_timer(group)
+        late = [m for m in group.members.values() if m.join is None and not m.is_static]
+        for member in late:
+            group.remove(member.member_id)
+        if late:
+            names = [m.member_id for m in late]
+            log.info("Group %s: removed members that did not rejoin in time: %s", group.group_id, names)
+        if group.state is State.DEAD:
+            return
+        if not group.elect_joined_leader() and group.members:
+            log.warning("Group %s: no member rejoined; waiting for its static members", group.group_id)
+            self._set_join_timer(group, group.rebalance_timeout_ms)
+            return
+        group.next_generation(self.shard.clock.wall_ms())
+        if group.state is State.EMPTY:
+            log.info("Group %s: empty with generation %d", group.group_id, group.generation)
+            self.shard.write([group_snapshot(group, {})], stored_or_logged(group), apply=False)
+            return
+        log.info("Group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
+        group.sync_timer = self.shard.scheduler.call_later(
+            group.rebalance_timeout_ms, self._sync_timed_out, group, group.generation
+        )
+        for member in group.members.values():
+            group.pending_syncs.add(member.member_id)
+            member.is_new = False
+        for member in list(group.members.values()):
+            if member.join is not None:
+                answer_join(group, member, joined(group, member, member.join.api_version))
+            self.touch(group, member)
+
+    # -- assignments
+
+    def propagate(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        """Hand every member its part of the leader's assignment."""
+        for member in list(group.members.values()):
+            member.assignment = assignments.get(member.member_id, b"")
+            response = SyncGroupResponse(
+                protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+            )
+            if answer_sync(member, response):
+                self.touch(group, member)
+
+    def reset_assignments(self, group: ClassicGroup, code: ErrorCode) -> None:
+        """Forget the assignment under way; members that wait for it get the error."""
+        for member in list(group.members.values()):
+            member.assignment = b""
+            if answer_sync(member, SyncGroupResponse(error_code=code)):
+                self.touch(group, member)
+
+    def forget_syncs(self, group: ClassicGroup) -> None:
+        """Nobody is expected to fetch an assignment any more."""
+        group.pending_syncs.clear()
+        self._stop_sync_timer(group)
+
+    @staticmethod
+    def _stop_sync_timer(group: ClassicGroup) -> None:
+        if group.sync_timer is not None:
+            group.sync_timer.cancel()
+            group.sync_timer = None
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        """The member has asked for its assignment."""
+        group.pending_syncs.discard(member_id)
+        if not group.pending_syncs:
+            self._stop_sync_timer(group)
+
+    def _sync_timed_out(self, group: ClassicGroup, generation: int) -> None:
+        group.sync_timer = None
+        if generation != group.generation or group.state not in {State.COMPLETING, State.STABLE}:
+            return
+        missing = list(group.pending_syncs)
+        if missing:
+            for member_id in missing:
+                group.remove(member_id)
+            self.begin(group, f"members {missing} never asked for their assignment")
+
+    # -- sessions
+
+    def touch(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+        """The member is alive: its session ends one session timeout from now."""
+        timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        now = self.shard.clock.monotonic_ms()
+        member.deadline_ms = now + timeout
+        if member.timer is not None:
+            if member.timer_due_ms <= member.deadline_ms:
+                return
+            member.timer.cancel()
+        self._arm(group, member, timeout)
+
+    def _arm(self, group: ClassicGroup, member: Member, delay_ms: int) -> None:
+        member.timer_due_ms = self.shard.clock.monotonic_ms() + delay_ms
+        member.timer = self.shard.scheduler.call_later(delay_ms, self._session_timer, group, member)
+
+    def _session_timer(self, group: ClassicGroup, member: Member) -> None:
+        member.timer = None
+        left = member.deadline_ms - self.shard.clock.monotonic_ms()
+        if left > 0:
+            self._arm(group, member, left)
+            return
+        if group.members.get(member.member_id) is not member or member.is_waiting:
+            return  # gone, or its unanswered request shows that it is alive: the answer starts a new session
+        log.info("Group %s: session of member %s expired", group.group_id, member.member_id)
+        self.remove(group, member, f"session of member {member.member_id} expired")
+
+    def remove(self, group: ClassicGroup, member: Member, reason: str) -> None:
+        """Take out a member that is gone, and rebalance."""
+        self.dismiss(group, member)
+        if group.state in {State.STABLE, State.COMPLETING}:
+            self.begin_or_complete(group, reason)
+        elif group.state is State.PREPARING and group.all_joined:
+            self.complete_join(group)
+
+    @staticmethod
+    def dismiss(group: ClassicGroup, member: Member) -> None:
+        """Take the member out; what it still asks is answered UNKNOWN_MEMBER_ID."""
+        if member.join is not None:
+            answer_join(group, member, join_error(member.join.api_version, ErrorCode.UNKNOWN_MEMBER_ID))
+        answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member.member_id)
+
+    def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """An id was given out (KIP-394): whoever got it has one session timeout to come back with it."""
+        group.pending_members[member_id] = self.shard.scheduler.call_later(
+            timeout_ms, self._expected_in_vain, group, member_id
+        )
+
+    def _expected_in_vain(self, group: ClassicGroup, member_id: str) -> None:
+        group.remove(member_id)
+        log.info("Group %s: nobody came back with member id %s", group.group_id, member_id)
+        if group.state is State.PREPARING and group.all_joined:
+            self.complete_join(group)
+
+    # -- after loading
+
+    def resume(self) -> None:
+        """Start the sessions of the members that were read back; shrink a group that is over group.max.size now."""
+        for group in list(self.shard.groups.values()):
+            for member in group.members.values():
+                self.touch(group, member)
+            if len(group.members) > self.shard.config.max_size:
+                self.begin(group, f"{len(group.members)} members are more than group.max.size allows")
+
+    def failed_assignment(self, group: ClassicGroup, error: KafkaError) -> None:
+        """The assignment could not be stored: tell the waiting members and rebalance."""
+        self.reset_assignments(group, client_error(error))
+        self.begin_or_complete(group, f"the assignment could not be stored: {error}")

@@ -1,0 +1,69 @@
+"""What the group coordinator asks of the broker around it: the log of a partition and the topics of the cluster.
+
+`coordinators.store` implements both on the replica manager and the metadata image; tests implement them in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer
+    from kraft_node.base.ids import Uuid
+    from kraft_node.base.request import RequestContext
+
+StoredRecord: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value of a record; a value of None is a tombstone."""
+
+
+class GroupStore(Protocol):
+    """The logs of the partitions of `__consumer_offsets` that this broker leads."""
+
+    def append(self, partition: int, leader_epoch: int, records: Sequence[StoredRecord], now_ms: int) -> int:
+        """Append `records` as one batch, all or nothing; the offset of the first one.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+
+    def start_offset(self, partition: int) -> int:
+        """Where the log begins. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+
+    def end_offset(self, partition: int) -> int:
+        """Where the next record will go. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+
+    def high_watermark(self, partition: int) -> int:
+        """Below this everything is committed. Raises KafkaError NOT_LEADER_OR_FOLLOWER when it is not led here."""
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
+        """Whole batches from the one that holds `offset`, at least one; empty at the end. Raises KafkaError."""
+
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        """Call `done` once when everything below `offset` is committed, or never when leadership is lost before."""
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class ClusterView(Protocol):
+    """The topics and brokers as the metadata image has them; every call costs O(1)."""
+
+    def topic_id(self, name: str) -> Uuid | None: ...
+
+    def topic_name(self, topic_id: Uuid) -> str | None: ...
+
+    def has_partition(self, name: str, partition: int) -> bool: ...
+
+    def partition_count(self, name: str) -> int | None:
+        """How many partitions the topic has; None when there is no such topic."""
+
+    def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
+        """The partition's leader on the listener; None while it has no leader that is alive."""
+
+    def create_internal_topic(self, name: str, context: RequestContext) -> None:
+        """Ask for the topic to be created; returns at once, errors are logged, asking twice is harmless."""
