@@ -22,12 +22,14 @@ HEAD = '''"""The configuration keys of Apache Kafka {version}, as facts. Written
 One key a line: name, type, default, constraint, flags. `base.config.definitions` reads it.
 
 - default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
-- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list without
-  duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
+- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
+  without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
   empty, `n` = may be null; otherwise the name of a rule in `base.config.validators`.
 - flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
   `i` internal, not shown by DescribeConfigs.
 """
+
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -102,26 +104,18 @@ def render(dump: str, version: str) -> str:
         ]
         out.append(f'\n{constant}: Final = """\\\n' + "\n".join(lines) + f'\n"""\n"""{MEANINGS[constant]}"""\n')
     topics = [
-        f"{row[1]} " + " ".join(f"{n}*{f}" for n, f in zip(row[2::2], row[3::2], strict=True))
+        " ".join([row[1], *(f"{name}*{factor}" for name, factor in zip(row[2::2], row[3::2], strict=True))])
         for row in rows
         if row[0] == "topic"
     ]
-    out.append('\nTOPIC_SYNONYMS: Final = """\\\n' + "\n".join(topics) + '\n"""\n')
-    out.append(
-        '"""Topic key, then the broker keys whose value (times the factor) is its default; the first that is set wins."""\n'
-    )
     groups = [f"{row[1]} {row[2]}" for row in rows if row[0] == "group"]
-    out.append(
-        '\nGROUP_SYNONYMS: Final = """\\\n'
-        + "\n".join(groups)
-        + '\n"""\n"""Group key, then the broker key that is its default."""\n'
-    )
     synonyms = [" ".join(row[1:]) for row in rows if row[0] == "broker"]
-    out.append(
-        '\nBROKER_SYNONYMS: Final = """\\\n'
-        + "\n".join(synonyms)
-        + '\n"""\n"""Broker key, then all spellings of it; the first that is set wins."""\n'
-    )
+    for constant, lines, meaning in (
+        ("TOPIC_SYNONYMS", topics, "Topic key, then the broker keys whose value (times the factor) is its default."),
+        ("GROUP_SYNONYMS", groups, "Group key, then the broker key that is its default."),
+        ("BROKER_SYNONYMS", synonyms, "Broker key, then all spellings of it; the first that is set wins."),
+    ):
+        out.append(f'\n{constant}: Final = """\\\n' + "\n".join(lines) + f'\n"""\n"""{meaning}"""\n')
     for row in rows:
         if row[0] == "set":
             constant = row[1].replace("-", "_").upper() + "_KEYS"

@@ -6,7 +6,7 @@ The facts are in `base.config.tables`; a table becomes objects when it is first 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kraft_node.base.config import tables
 from kraft_node.base.config.errors import ConfigError
@@ -31,6 +31,11 @@ TYPE_IDS: Final = {
 }
 
 
+def _LATER(name: str, value: ConfigValue) -> None:  # noqa: N802
+    """Stands for a check or default that has not been made yet; most keys are never asked for theirs."""
+    raise AssertionError(f"{name}={value}: a placeholder was called")
+
+
 class ConfigKey:
     """One key of a table."""
 
@@ -38,8 +43,8 @@ class ConfigKey:
 
     def __init__(self, line: str) -> None:
         self.name, self.kind, self._default_text, self._constraint, self._flags = line.split(" ")
-        self._check: Check | bool | None = False
-        self._default: ConfigValue = self  # type: ignore[assignment]  # stands for "not parsed yet"
+        self._check: Check | None = _LATER
+        self._default: Any = _LATER
 
     def __repr__(self) -> str:
         return f"ConfigKey({self.name}: {self.kind} {self._default_text} {self._constraint} {self._flags})"
@@ -57,10 +62,11 @@ class ConfigKey:
     @property
     def default(self) -> ConfigValue:
         """The default, parsed; None for null and for a required key."""
-        if self._default is self:  # type: ignore[comparison-overlap]
+        if self._default is _LATER:
             text = self.default_text
             self._default = None if text is None else parse_type(self.name, text, self.kind)
-        return self._default
+        value: ConfigValue = self._default
+        return value
 
     @property
     def sensitive(self) -> bool:
@@ -89,15 +95,17 @@ class ConfigKey:
     def parse(self, text: str) -> ConfigValue:
         """The checked value of `text`; ConfigError when it is of the wrong type or out of range."""
         value = parse_type(self.name, text, self.kind)
+        if isinstance(value, list) and self._constraint.startswith("list"):
+            value = list(dict.fromkeys(value))  # a repeated entry counts once
         self.check(value)
         return value
 
     def check(self, value: ConfigValue) -> None:
         """Raise ConfigError unless the constraint allows `value`."""
-        if self._check is False:
+        if self._check is _LATER:
             self._check = compile_constraint(self._constraint, self.kind)
-        if self._check:
-            self._check(self.name, value)  # type: ignore[operator]
+        if self._check is not None:
+            self._check(self.name, value)
 
 
 class ConfigDef(Mapping[str, ConfigKey]):

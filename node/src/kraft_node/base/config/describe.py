@@ -160,11 +160,7 @@ def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     entries: list[ConfigEntry] = []
     for name in names:
         key = definition(name)
-        value: str | None
-        if name in BROKER:
-            value = value_text(broker.value(name))
-        else:
-            value = _normal(key, given[name])
+        value = value_text(broker.value(name)) if name in BROKER else _normal(key, given[name])
         read_only = key is None or (key.name in BROKER and key.update_mode == READ_ONLY)
         entries.append(_entry(name, key, value, broker_synonyms(name, broker), read_only=read_only))
     return entries

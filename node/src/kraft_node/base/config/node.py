@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.config.definitions import BROKER
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.listeners import (
+    NON_ROUTABLE,
     Endpoint,
     Voter,
     parse_bootstrap_servers,
@@ -123,7 +124,8 @@ class NodeConfig(ConfigView):
     @cached_property
     def metadata_log_dir(self) -> str:
         """Where `__cluster_metadata` lives: `metadata.log.dir`, else the first log directory."""
-        return self.string_or_none("metadata.log.dir") or self.log_dirs[0]
+        path = self.string_or_none("metadata.log.dir")
+        return self.log_dirs[0] if path is None else path
 
     @cached_property
     def all_dirs(self) -> list[str]:
@@ -179,11 +181,22 @@ class NodeConfig(ConfigView):
 
     @cached_property
     def advertised_controller_listeners(self) -> list[Endpoint]:
-        """What controllers register, in the order of `controller.listener.names`."""
-        advertised = {endpoint.name: endpoint for endpoint in self._advertised or ()}
-        listening = {endpoint.name: endpoint for endpoint in self.controller_listeners}
-        found = (advertised.get(name) or listening.get(name) for name in self.controller_listener_names)
-        return [endpoint for endpoint in found if endpoint is not None]
+        """What controllers register, in the order of `controller.listener.names`.
+
+        A first listener without a routable host has this node's address in `controller.quorum.voters`, if it is
+        there; a host of "" stands for this machine's own name.
+        """
+        endpoints = {endpoint.name: endpoint for endpoint in self.controller_listeners}
+        names = self.controller_listener_names
+        for name, endpoint in endpoints.items():
+            if endpoint.host in ("", NON_ROUTABLE):
+                host, port = "", endpoint.port
+                if name == names[0]:
+                    own = next((voter for voter in self.voters if voter.node_id == self.node_id), None)
+                    host, port = (own.host, own.port) if own else (host, port)
+                endpoints[name] = Endpoint(name, endpoint.security_protocol, host, port)
+        endpoints.update({endpoint.name: endpoint for endpoint in self._advertised or () if endpoint.name in names})
+        return [endpoints[name.upper()] for name in names if name.upper() in endpoints]
 
     @cached_property
     def inter_broker_listener_name(self) -> str:

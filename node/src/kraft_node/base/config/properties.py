@@ -39,8 +39,9 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     # Only these three end a line; str.splitlines knows more.
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         body = line.lstrip(_BLANKS)
-        if pending is None:
+        if not pending:  # nothing of a logical line yet, even if a lone backslash has announced one
             if not body or body[0] in "#!":
+                pending = None
                 continue
             started, pending = number, ""
         backslashes = len(body) - len(body.rstrip("\\"))

@@ -3,12 +3,14 @@
 One key a line: name, type, default, constraint, flags. `base.config.definitions` reads it.
 
 - default: `!` none (the key must be given), `~` null, otherwise `=` and the text.
-- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list without
-  duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
+- constraint: `-` none; `range:A..B` (either may be missing); `in:A,B`; `ci:A,B` (in any case); `list:A,B` a list
+  without duplicates or empty entries whose values are among these (all when none are named), `e` after list = may be
   empty, `n` = may be null; otherwise the name of a rule in `base.config.validators`.
 - flags: `h` `m` `l` the importance; `p` may change at run time per broker, `c` for one broker or the whole cluster;
   `i` internal, not shown by DescribeConfigs.
 """
+
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -496,7 +498,7 @@ segment.jitter.ms log.roll.jitter.ms*1 log.roll.jitter.hours*3600000
 segment.ms log.roll.ms*1 log.roll.hours*3600000
 unclean.leader.election.enable unclean.leader.election.enable*1
 """
-"""Topic key, then the broker keys whose value (times the factor) is its default; the first that is set wins."""
+"""Topic key, then the broker keys whose value (times the factor) is its default."""
 
 GROUP_SYNONYMS: Final = """\
 consumer.assignment.interval.ms group.consumer.assignment.interval.ms

@@ -5,7 +5,7 @@ A topic's value is its override, else the broker's synonym in the broker's layer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kraft_node.base.config.definitions import TOPIC
@@ -209,27 +209,38 @@ def check_topic_overrides(
                 "remote.storage.enable",
             )
         _check_tiered(value)
-    elif (previous or {}).get("remote.storage.enable", "").strip().lower() == "true":
-        if not values.get("remote.log.delete.on.disable"):
-            raise ConfigError(
-                "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
-                "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
-                "you want to disable remote storage and delete all remote data, please set "
-                "`remote.storage.enable=false,remote.log.delete.on.disable=true`.",
-                "remote.storage.enable",
-            )
+    elif _was_tiered(previous) and not values.get("remote.log.delete.on.disable"):
+        raise ConfigError(
+            "remote.storage.enable cannot become false while remote data is to be kept: set "
+            "remote.log.delete.on.disable=true to delete it, or keep remote.storage.enable=true with "
+            "remote.log.copy.disable=true to stop copying.",
+            "remote.storage.enable",
+        )
 
 
-def _check_tiered(value: object) -> None:
+def _was_tiered(previous: Mapping[str, str] | None) -> bool:
+    return previous is not None and previous.get("remote.storage.enable", "").strip().lower() == "true"
+
+
+def _check_tiered(value: Callable[[str], ConfigValue]) -> None:
     """The rules between the keys of a tiered topic (KIP-405)."""
-    assert callable(value)
-    if "delete" not in value("cleanup.policy") or "compact" in value("cleanup.policy"):
+    policy = value("cleanup.policy")
+    if isinstance(policy, list) and "compact" in policy:
         raise ConfigError(
             "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list.",
             "cleanup.policy",
         )
+    stopped = value("remote.log.copy.disable")
     for local, total in (("local.retention.bytes", "retention.bytes"), ("local.retention.ms", "retention.ms")):
         limit, whole = value(local), value(total)
+        assert isinstance(limit, int)
+        assert isinstance(whole, int)
+        if stopped and limit not in (-2, whole):
+            raise ConfigError(
+                f"With remote.log.copy.disable nothing more is copied to remote storage, so {local} ({limit}) must be the "
+                f"same as {total} ({whole})",
+                local,
+            )
         if whole != -1 and limit != -2 and (limit == -1 or limit > whole):
             raise ConfigError(
                 f"Invalid value {limit} for configuration {local}: Value must not be more than {total} property value: "

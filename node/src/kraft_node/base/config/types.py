@@ -6,6 +6,7 @@ what Java's parsers take, not what Python's `int` and `float` take: no underscor
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -128,16 +129,18 @@ def value_text(value: ConfigValue) -> str | None:
 
 def double_text(value: float) -> str:
     """A double as Java prints it: `0.5`, `1.0E10`, `Infinity`."""
-    if value != value:
+    if math.isnan(value):
         return "NaN"
-    if value in (float("inf"), float("-inf")):
+    if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     size = abs(value)
     if size == 0 or 1e-3 <= size < 1e7:
         text = repr(value)
         return text if "e" not in text else f"{value:.20f}".rstrip("0")
     sign = "-" if value < 0 else ""
-    digits, _, exponent = f"{size!r}".partition("e")
+    text = repr(size)
+    two_digits = f"{size:.1e}"  # never fewer than two: where there is a choice, Java prints the closer ones
+    digits, _, exponent = (two_digits if float(two_digits) == size else text).partition("e")
     whole, _, fraction = digits.partition(".")
     power = int(exponent or 0)
     if len(whole) > 1:  # 12345678.9 -> 1.23456789 * 10^7

@@ -28,10 +28,12 @@ def validate_node(config: NodeConfig) -> None:
         f"You must set `node.id` to the same value as `broker.id` ({config.node_id} and {config.int('broker.id')}).",
     )
     _check_times(config)
-    _ROLES[(config.is_broker, config.is_controller)](config)
+    _ROLES[(config.is_broker, config.is_controller)](config)  # the key's own constraint refuses none at all
     _check_listeners(config)
     _check_limits(config)
-    _check_cordoned(config)
+    if config.is_broker:
+        _check_cordoned(config)
+    _check_coordinators(config)
     from kraft_node.base.config.group import validate_broker_group_bounds  # noqa: PLC0415
 
     validate_broker_group_bounds(config)
@@ -49,9 +51,10 @@ def _check_times(config: NodeConfig) -> None:
     _require(bool(config.log_dirs), "log.dirs", "At least one log directory must be defined via log.dirs or log.dir.")
     buffer, threads = config.int("log.cleaner.dedupe.buffer.size"), config.int("log.cleaner.threads")
     _require(
-        threads == 0 or buffer // threads > 1 << 20,
+        threads > 0 and buffer // threads > 1 << 20,
         "log.cleaner.dedupe.buffer.size",
-        f"log.cleaner.dedupe.buffer.size ({buffer}) must be at least 1MB per cleaner thread ({threads}).",
+        f"log.cleaner.dedupe.buffer.size ({buffer}) must be more than 1 MiB per cleaner thread, of which there must "
+        f"be one ({threads}).",
     )
     wait, socket, lag = (
         config.int(name)
@@ -170,6 +173,13 @@ def _check_controller_only(config: NodeConfig) -> None:
         "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
         "process.roles=controller",
     )
+    name = config.string_or_none("inter.broker.listener.name")
+    _require(
+        name is None or name.upper() not in config.controller_listener_names,
+        "inter.broker.listener.name",
+        f"inter.broker.listener.name must not be a listener of controller.listener.names ({name}) when "
+        "process.roles=controller",
+    )
 
 
 def _check_combined(config: NodeConfig) -> None:
@@ -178,15 +188,10 @@ def _check_combined(config: NodeConfig) -> None:
     _check_controller_listeners(config)
 
 
-def _check_no_role(config: NodeConfig) -> None:
-    raise ConfigError("process.roles must name broker, controller or both", "process.roles")
-
-
 _ROLES: Final[dict[tuple[bool, bool], Callable[[NodeConfig], None]]] = {
     (True, False): _check_broker_only,
     (False, True): _check_controller_only,
     (True, True): _check_combined,
-    (False, False): _check_no_role,
 }
 
 
@@ -203,8 +208,8 @@ def _check_listeners(config: NodeConfig) -> None:
         _require(
             inter_broker in advertised,
             "inter.broker.listener.name",
-            f"inter.broker.listener.name must be a listener name defined in advertised.listeners: {inter_broker} is not "
-            f"among {','.join(sorted(advertised))}",
+            f"inter.broker.listener.name must be a listener name defined in advertised.listeners: {inter_broker} is "
+            f"not among {','.join(sorted(advertised))}",
         )
         listening = {endpoint.name for endpoint in config.listeners}
         _require(
@@ -219,7 +224,7 @@ def _check_listeners(config: NodeConfig) -> None:
             "advertised.listeners",
             f"advertised.listeners cannot use the nonroutable meta-address {NON_ROUTABLE}. Use a routable IP address.",
         )
-    known = {endpoint.name for endpoint in config.listeners} | set(config.controller_listener_names)
+    known = {endpoint.name for endpoint in config.listeners}
     early = config.value("early.start.listeners")
     for name in early if isinstance(early, list) else ():
         _require(
@@ -261,9 +266,17 @@ def _check_limits(config: NodeConfig) -> None:
     _require(
         idle < 0 or delay < idle,
         "connection.failed.authentication.delay.ms",
-        f"connection.failed.authentication.delay.ms={delay} should always be less than connections.max.idle.ms={idle} to "
-        "prevent failed authentication responses from timing out",
+        f"connection.failed.authentication.delay.ms={delay} should always be less than connections.max.idle.ms={idle}, "
+        "or the answer to a failed authentication is never sent",
     )
+
+
+def _check_coordinators(config: NodeConfig) -> None:
+    for key in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        codec = config.int(key)
+        _require(0 <= codec <= 4, key, f"{key}: there is no compression codec {codec}, only 0 to 4")
+    key = "group.coordinator.rebalance.protocols"
+    _require("classic" in config.list(key), key, f"{key} must contain classic")
 
 
 def _check_cordoned(config: NodeConfig) -> None:
@@ -279,5 +292,6 @@ def _check_cordoned(config: NodeConfig) -> None:
     _require(
         not missing,
         "cordoned.log.dirs",
-        f"All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : {', '.join(missing)}",
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+        + ", ".join(missing),
     )

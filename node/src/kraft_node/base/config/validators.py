@@ -102,7 +102,7 @@ def _gzip_level(name: str, value: ConfigValue) -> None:
         raise invalid(name, value, "Value must be between 1 and 9 or equal to -1")
 
 
-_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+_REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 
 
 def _throttled_replicas(name: str, value: ConfigValue) -> None:
@@ -110,9 +110,7 @@ def _throttled_replicas(name: str, value: ConfigValue) -> None:
         raise invalid(name, None)
     assert isinstance(value, list)
     entries = [entry.strip() for entry in value]
-    if not entries or (entries[0] == "*" and len(entries) == 1):
-        return
-    if not all(_REPLICA.fullmatch(entry) for entry in entries):
+    if "".join(entries) != "*" and not all(_REPLICA.fullmatch(entry) for entry in entries):
         raise invalid(
             name, ",".join(value), "a list of [partitionId]:[brokerId] pairs, or *, is expected for throttled replicas"
         )

@@ -58,8 +58,8 @@ class ConfigView:
     def string_or_none(self, name: str) -> str | None:
         return None if self.value(name) is None else self._typed(name, str)
 
-    def list(self, name: str) -> list[str]:  # type: ignore[valid-type]
-        value: list[str] = self._typed(name, list)  # type: ignore[valid-type]
+    def list(self, name: str) -> list[str]:
+        value: list[str] = self._typed(name, list)
         return value
 
     def password(self, name: str) -> Password | None:
@@ -76,18 +76,20 @@ class ConfigView:
             for broker, factor in synonyms:
                 value = layer.get(broker)
                 if value is not None:
-                    return _scaled(value, factor)
+                    return _scaled(name, value, factor)
         for broker, factor in synonyms:
             value = BROKER[broker].default
             if value is not None:
-                return _scaled(value, factor)
+                return _scaled(name, value, factor)
         return None
 
 
-def _scaled(value: ConfigValue, factor: int) -> ConfigValue:
-    if factor == 1 or not isinstance(value, int):
+def _scaled(name: str, value: ConfigValue, factor: int) -> ConfigValue:
+    if not isinstance(value, int) or isinstance(value, bool):
         return value
-    return -1 if value < 0 else value * factor
+    if name == "retention.ms" and value < 0:
+        return -1  # for ever, in every unit
+    return value * factor
 
 
 def synonyms(name: str) -> tuple[str, ...]:
