@@ -1,0 +1,42 @@
+"""The Raft core of the metadata quorum: who leads, what is committed, what must be on disk before what is said.
+
+Kafka's Raft (KIP-595) is pulled: followers and observers fetch, the leader never sends records. This package decides;
+it does no I/O, reads no clock and draws random numbers only from the `Rng` it is given. `RaftNode.step(event, now_ms)`
+takes one `events` thing and returns `effects` to carry out, strictly in order; `server.raft_driver` does that on an
+`Env`, be it the real or the simulated one. Messages are `messages` values; `wire_form` translates them from and to the
+protocol's requests.
+
+| file | question it answers |
+|-|-|
+| `states` | which role may follow which: one table, anything else raises |
+| `unattached` `prospective` `candidate` `leader` `follower` `resigned` | what a role remembers and does by itself |
+| `election` | whether to grant a vote, and what the answers to ours mean |
+| `replication` | answering Fetch, taking in fetched records, divergence |
+| `snapshots` | which snapshot to offer, answering and using FetchSnapshot, when to take and drop snapshots |
+| `progress` | how far each replica is; the high watermark |
+| `quorum` | the voters (directory ids shaped for KIP-853) and the quorum-state |
+| `log_view` | what the core knows of the log: its ends, what is flushed, where each epoch began |
+| `requests` | at most one request in flight to each node, back-off, time-outs |
+| `accumulator` | appends that wait for the running flush, to share the next one |
+| `node` | `RaftNode`: dispatch, transitions, the order of effects |
+
+What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in `node` and `server.raft_driver`):
+
+1. **Effects in order.** Carry out the effects of a step in their order, all of them before the next step.
+2. **Vote and epoch before words.** While `WriteQuorumState` is unanswered nothing leaves: the core holds back every
+   `Send` and `Respond` until `QuorumStateWritten`. The driver reports it only after fsync of file and directory.
+3. **Own vote.** A candidate counts its own vote only once it is on disk.
+4. **Leader's own log.** The leader counts itself up to the last `Flushed`, not up to what it has written.
+5. **Follower's log.** A voter fetches from offset X only when everything below X is flushed: the fetch is its
+   acknowledgement.
+6. **LeaderChange first.** The first record of an epoch is its leader's LeaderChange control record; the high watermark
+   is not exposed before it is itself committed, so that records of older epochs are never committed by counting.
+7. **High watermark.** It never goes back nor passes what a majority has flushed, and nothing below it is truncated.
+8. **Truncation** is carried out before any later fetch, and its new end is flushed before it is acknowledged.
+9. **Snapshots** count once they are renamed into place and their directory is fsynced; only then may log before them go,
+   and only then is a fetch from their end sent.
+10. **A failed write or fsync ends the voter.** Its state is unknown from then on: the driver stops stepping the node.
+
+What it must not do: look into records (other than the counts and epochs it is told), know the controller, or answer a
+client.
+"""

@@ -1,0 +1,73 @@
+"""Appends that came while a flush was running: they share one batch and the next flush.
+
+A lone append is written at once. While the disk is busy further ones wait here, for `append.linger.ms` at most, so that
+under load each fsync commits many of them. Offsets are given out on arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Kafka's bound for one batch of the metadata log; what is appended together must fit (KIP-631, KIP-868)."""
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""At most this much is added to each value inside a batch."""
+
+PENDING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""With this much waiting the disk does not keep up; further appends are refused until it has."""
+
+
+class BatchTooLarge(ValueError):  # noqa: N818 - named after what it says
+    """Records to be appended together do not fit into one batch."""
+
+
+class Accumulator:
+    """Batches not yet written; the offsets of its records follow the log's end."""
+
+    __slots__ = ("_batches", "_bytes", "_last_bytes", "first_ms", "next_offset")
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        """The offset of the next record to be appended."""
+        self.first_ms = 0
+        """When the oldest waiting append came."""
+        self._batches: list[list[bytes]] = []
+        self._bytes = 0
+        self._last_bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._batches
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= PENDING_BYTES_MAX
+
+    def add(self, records: Sequence[bytes], now_ms: int) -> int:
+        """Take records that belong together; the first one's offset.
+
+        Raises BatchTooLarge when they can never be written as one batch.
+        """
+        size = sum(len(record) + RECORD_OVERHEAD_BYTES for record in records)
+        if size > BATCH_BYTES_MAX:
+            raise BatchTooLarge(f"{len(records)} records of {size} bytes do not fit into a batch of {BATCH_BYTES_MAX}")
+        if not self._batches:
+            self.first_ms = now_ms
+        if self._batches and self._last_bytes + size <= BATCH_BYTES_MAX:
+            self._batches[-1].extend(records)
+            self._last_bytes += size
+        else:
+            self._batches.append(list(records))
+            self._last_bytes = size
+        self._bytes += size
+        first = self.next_offset
+        self.next_offset += len(records)
+        return first
+
+    def drain(self) -> list[list[bytes]]:
+        """All waiting batches, in order."""
+        batches, self._batches = self._batches, []
+        self._bytes = self._last_bytes = 0
+        return batches

@@ -1,0 +1,36 @@
+"""Candidate: has begun an epoch, and asks for votes once its own is on disk (contract 2 and 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft import election
+from kraft_node.raft.role import RoleState
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Candidate(RoleState):
+    __slots__ = ("deadline", "tally")
+
+    role = Role.CANDIDATE
+
+    def __init__(self, node: RaftNode, epoch: int) -> None:
+        super().__init__(epoch)
+        self.deadline = node.now_ms + node.random_election_timeout_ms()
+        self.tally = election.Tally(node.voters)
+
+    def act(self, node: RaftNode) -> None:
+        if node.is_quorum_state_durable:
+            self.tally.grant(node.local.id)
+        if self.tally.is_won:
+            node.become_leader(self.tally.granting())
+        elif node.now_ms >= self.deadline:
+            node.become_prospective()
+        else:
+            election.ask_for_votes(node, self.tally, pre_vote=False)
+
+    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+        return [self.deadline]

@@ -1,0 +1,30 @@
+"""The core's settings, under Kafka's names (`controller.quorum.` in front of each), all in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class RaftConfig:
+    """Defaults are those of Apache Kafka 4.3.1."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    append_linger_ms: int = 25
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
+    fetch_max_wait_ms: int = 500
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """A leader that a majority has not fetched from for this long resigns."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_epoch_interval_ms(self) -> int:
+        """A voter silent for this long is told again who leads."""
+        return self.fetch_timeout_ms // 2

@@ -1,0 +1,133 @@
+"""Votes: counting ours, granting others theirs (KIP-595, KIP-996)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft.messages import (
+    FENCED_LEADER_EPOCH,
+    INCONSISTENT_CLUSTER_ID,
+    INVALID_REQUEST,
+    INVALID_VOTER_KEY,
+    NONE,
+    VoteReply,
+    VoteRequest,
+)
+from kraft_node.raft.quorum import NOBODY, ReplicaKey, VoterSet
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Tally:
+    """The answers of one election or pre-vote."""
+
+    __slots__ = ("_answers", "_voters")
+
+    def __init__(self, voters: VoterSet) -> None:
+        self._voters = voters
+        self._answers: dict[int, bool | None] = dict.fromkeys(voters.ids)
+
+    def grant(self, voter_id: int) -> None:
+        if voter_id in self._answers:
+            self._answers[voter_id] = True
+
+    def reject(self, voter_id: int) -> None:
+        if voter_id in self._answers and self._answers[voter_id] is None:
+            self._answers[voter_id] = False
+
+    @property
+    def is_won(self) -> bool:
+        return sum(answer is True for answer in self._answers.values()) >= self._voters.majority
+
+    @property
+    def is_lost(self) -> bool:
+        """Too many have refused for a majority to be possible."""
+        possible = sum(answer is not False for answer in self._answers.values())
+        return possible < self._voters.majority
+
+    def unanswered(self) -> list[int]:
+        return [voter_id for voter_id, answer in self._answers.items() if answer is None]
+
+    def granting(self) -> tuple[ReplicaKey, ...]:
+        """Who voted for us."""
+        return tuple(voter.key for voter in self._voters if self._answers[voter.key.id])
+
+
+def ask_for_votes(node: RaftNode, tally: Tally, *, pre_vote: bool) -> None:
+    """Ask every voter that has not answered."""
+    for voter_id in tally.unanswered():
+        if voter_id == node.local.id:
+            continue
+        voter = node.voters.get(voter_id)
+        request = VoteRequest(
+            node.epoch,
+            node.local,
+            node.log.last_epoch,
+            node.log.end_offset,
+            pre_vote,
+            None if voter is None else voter.key,
+            node.cluster_id,
+        )
+        node.ask(voter_id, request)
+
+
+def answer_vote(node: RaftNode, request: VoteRequest) -> VoteReply:
+    """Decide on somebody's request for a vote; a granted one is remembered before the answer leaves (contract 2)."""
+    if request.cluster_id is not None and request.cluster_id != node.cluster_id:
+        return _refuse(node, INCONSISTENT_CLUSTER_ID)
+    if request.epoch < node.epoch:
+        return _refuse(node, FENCED_LEADER_EPOCH)
+    too_new = request.last_epoch > request.epoch if request.pre_vote else request.last_epoch >= request.epoch
+    if request.end_offset < 0 or request.last_epoch < 0 or too_new:
+        return _refuse(node, INVALID_REQUEST)
+    if request.epoch > node.epoch:
+        node.become_unattached(request.epoch)
+    if request.voter is not None and not request.voter.matches(node.local):
+        return _refuse(node, INVALID_VOTER_KEY)
+    granted = _may_grant(node, request)
+    if granted and not request.pre_vote:
+        node.remember_vote(request.candidate)
+    return VoteReply(NONE, node.epoch, node.leader_id, granted)
+
+
+def _refuse(node: RaftNode, error: int) -> VoteReply:
+    return VoteReply(error, node.epoch, node.leader_id, granted=False)
+
+
+def _may_grant(node: RaftNode, request: VoteRequest) -> bool:
+    up_to_date = (request.last_epoch, request.end_offset) >= (node.log.last_epoch, node.log.end_offset)
+    if not up_to_date or node.is_amnesiac:
+        return False
+    role = node.role.role
+    if request.pre_vote:
+        if role is Role.FOLLOWER:
+            return not node.follower.has_fetched
+        return role is not Role.LEADER
+    if role not in (Role.UNATTACHED, Role.PROSPECTIVE):
+        return False
+    if node.state.has_voted:
+        return node.state.voted.matches(request.candidate)
+    return node.leader_id == NOBODY
+
+
+def take_vote(node: RaftNode, voter_id: int, request: VoteRequest, reply: VoteReply) -> None:
+    """Count an answer to our request of this epoch."""
+    role = node.role
+    wanted = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
+    if role.role is not wanted or request.epoch != node.epoch:
+        return
+    tally: Tally = role.tally  # type: ignore[attr-defined]
+    if reply.error != NONE:
+        node.requests.back_off(voter_id, node.now_ms)
+    elif reply.granted:
+        tally.grant(voter_id)
+    else:
+        tally.reject(voter_id)
+
+
+def take_unsupported(node: RaftNode, request: VoteRequest) -> None:
+    """A voter does not know pre-votes (3.9 and older): stand at once, as Kafka does."""
+    if request.pre_vote and node.role.role is Role.PROSPECTIVE and request.epoch == node.epoch:
+        node.become_candidate()

@@ -1,0 +1,103 @@
+"""What can happen to a `RaftNode`: the inputs of `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.messages import Reply, Request
+from kraft_node.raft.quorum import QuorumState
+
+
+class Started(NamedTuple):
+    """The first event, once."""
+
+
+class Tick(NamedTuple):
+    """The time asked for by `SetTimer` has come; harmless earlier."""
+
+
+class QuorumStateWritten(NamedTuple):
+    """`WriteQuorumState` of that state is on stable storage."""
+
+    state: QuorumState
+
+
+class Flushed(NamedTuple):
+    """Everything of the log below `offset` is on stable storage."""
+
+    offset: int
+
+
+class Asked(NamedTuple):
+    """Another node's request; answered by one `Respond` with the same token, perhaps much later."""
+
+    token: Hashable
+    request: Request
+
+
+class Cancelled(NamedTuple):
+    """The connection of a request is gone: no answer is needed any more."""
+
+    token: Hashable
+
+
+class Answered(NamedTuple):
+    """The reply to the `Send` of that number; None: refused, timed out, or the connection broke."""
+
+    number: int
+    reply: Reply | None
+
+
+class Disconnected(NamedTuple):
+    """The connection to a node was closed by it, with no word about when it is back."""
+
+    node_id: int
+
+
+class Propose(NamedTuple):
+    """The leader of `epoch` wants these record values appended, all in one batch."""
+
+    epoch: int
+    records: Sequence[bytes]
+
+
+class SnapshotStored(NamedTuple):
+    """A snapshot, taken here or fetched from the leader, is complete and durable."""
+
+    snapshot: SnapshotId
+
+
+class SnapshotsDropped(NamedTuple):
+    """The driver has removed the snapshots before `first_kept` and the log below its end (see `snapshots.clean_up`)."""
+
+    first_kept: SnapshotId
+    log_start_offset: int
+
+
+class Resign(NamedTuple):
+    """The leader's own state machine wants another leader, in that epoch."""
+
+    epoch: int
+
+
+class Shutdown(NamedTuple):
+    """Hand over what is led, then stop: answered by `ShutdownComplete`."""
+
+
+Event = (
+    Started
+    | Tick
+    | QuorumStateWritten
+    | Flushed
+    | Asked
+    | Cancelled
+    | Answered
+    | Disconnected
+    | Propose
+    | SnapshotStored
+    | SnapshotsDropped
+    | Resign
+    | Shutdown
+)

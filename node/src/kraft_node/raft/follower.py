@@ -1,0 +1,51 @@
+"""Follower (observer, where this node is no voter): fetches from the leader; a voter that hears nothing pre-votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft import replication, snapshots
+from kraft_node.raft.role import RoleState
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Follower(RoleState):
+    __slots__ = ("_leader_id", "download", "fetch_deadline_ms", "has_fetched")
+
+    role = Role.FOLLOWER
+
+    def __init__(self, node: RaftNode, epoch: int, leader_id: int) -> None:
+        super().__init__(epoch)
+        self._leader_id = leader_id
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms
+        self.has_fetched = False
+        """A fetch from this leader has succeeded: from then on pre-votes are refused."""
+        self.download: snapshots.Download | None = None
+
+    @property
+    def leader_id(self) -> int:
+        return self._leader_id
+
+    def alive(self, node: RaftNode) -> None:
+        """The leader has answered in this epoch."""
+        self.has_fetched = True
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms
+
+    def act(self, node: RaftNode) -> None:
+        expired = node.now_ms >= self.fetch_deadline_ms
+        if expired and node.is_voter:
+            node.become_prospective()
+            return
+        node.want_flush()
+        if self.download is not None:
+            snapshots.fetch_part(node, self, self.download)
+        elif expired:
+            replication.fetch_from_anyone(node)
+        else:
+            replication.fetch_from(node, self._leader_id)
+
+    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+        return [self.fetch_deadline_ms]

@@ -1,0 +1,95 @@
+"""Leader: appends, counts what a majority has, tells voters of its epoch, and resigns when a majority is silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft.accumulator import Accumulator
+from kraft_node.raft.effects import Append, BecameLeader
+from kraft_node.raft.messages import BeginQuorumEpochRequest
+from kraft_node.raft.progress import Progress
+from kraft_node.raft.role import RoleState
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Leader(RoleState):
+    __slots__ = ("_heard", "_quorum_deadline", "_told_ms", "accumulator", "announced", "local_id", "progress")
+
+    role = Role.LEADER
+
+    def __init__(self, node: RaftNode, epoch_start_offset: int) -> None:
+        super().__init__(node.epoch)
+        self.local_id = node.local.id
+        self.progress = Progress(node.voters, node.local, epoch_start_offset)
+        self.accumulator = Accumulator(epoch_start_offset + 1)
+        self.announced = False
+        """`BecameLeader` has been said: everything committed before is known to be."""
+        self._heard: set[int] = set()
+        self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
+        self._told_ms: dict[int, int] = {}
+
+    @property
+    def leader_id(self) -> int:
+        return self.local_id
+
+    def act(self, node: RaftNode) -> None:
+        others = len(self.progress.voters) - 1
+        if others and node.now_ms >= self._quorum_deadline:
+            node.resign()
+            return
+        self.write_pending(node)
+        node.want_flush()
+        self.progress.flushed(node.log.flushed_offset)
+        node.advance_high_watermark(self.progress.high_watermark())
+        if not self.announced and node.high_watermark > self.progress.epoch_start_offset:
+            self.announced = True
+            node.emit(BecameLeader(self.epoch))
+        if others:
+            self._tell_epoch(node)
+        self.progress.expire_observers(node.now_ms)
+
+    def write_pending(self, node: RaftNode) -> None:
+        """Write what waits, unless a flush runs that it can wait for."""
+        pending = self.accumulator
+        if pending.is_empty:
+            return
+        if node.flushing and node.now_ms < pending.first_ms + node.config.append_linger_ms:
+            return
+        for records in pending.drain():
+            offset = node.log.end_offset
+            node.log.appended(offset, offset + len(records), self.epoch)
+            node.emit(Append(offset, self.epoch, records))
+        assert node.log.end_offset == pending.next_offset, "law: offsets given out are the offsets written"
+
+    def heard_from(self, node: RaftNode, voter_id: int) -> None:
+        """A voter has fetched in this epoch: it still takes this node for the leader (CheckQuorum)."""
+        if voter_id not in self.progress.voters or voter_id == self.local_id:
+            return
+        self._told_ms[voter_id] = node.now_ms
+        self._heard.add(voter_id)
+        if len(self._heard) + 1 >= node.voters.majority:
+            self._heard.clear()
+            self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
+
+    def _tell_epoch(self, node: RaftNode) -> None:
+        for voter_id, voter in self.progress.voters.items():
+            if voter_id == self.local_id:
+                continue
+            told_ms = self._told_ms.get(voter_id)
+            if told_ms is not None and node.now_ms < told_ms + node.config.begin_quorum_epoch_interval_ms:
+                continue
+            if node.ask(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, voter.key, node.cluster_id)):
+                self._told_ms[voter_id] = node.now_ms
+
+    def deadlines_ms(self, node: RaftNode) -> list[int]:
+        times = []
+        if not self.accumulator.is_empty:
+            times.append(self.accumulator.first_ms + node.config.append_linger_ms)
+        if len(self.progress.voters) > 1:
+            times.append(self._quorum_deadline)
+            interval = node.config.begin_quorum_epoch_interval_ms
+            times += [told + interval for told in self._told_ms.values()]
+        return times

@@ -1,0 +1,138 @@
+"""What replicas say to one another, without the protocol's wrapping. `error` is one of Kafka's codes, 0 for none."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.raft.log_view import EpochEnd, SnapshotId
+from kraft_node.raft.quorum import NOBODY, ReplicaKey
+
+NONE = 0
+NOT_LEADER_OR_FOLLOWER = 6
+BROKER_NOT_AVAILABLE = 8
+INVALID_REQUEST = 42
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+INCONSISTENT_VOTER_SET = 94
+SNAPSHOT_NOT_FOUND = 98
+POSITION_OUT_OF_RANGE = 99
+INCONSISTENT_CLUSTER_ID = 104
+INVALID_VOTER_KEY = 125
+NO_HIGH_WATERMARK = (1 << 63) - 1
+"""In a Fetch: the sender does not wait for a higher high watermark (before version 18)."""
+
+
+class VoteRequest(NamedTuple):
+    epoch: int
+    candidate: ReplicaKey
+    last_epoch: int
+    end_offset: int
+    pre_vote: bool = False
+    voter: ReplicaKey | None = None
+    """Whom the sender means to ask; None in version 0."""
+    cluster_id: str | None = None
+
+
+class VoteReply(NamedTuple):
+    error: int
+    epoch: int
+    leader_id: int = NOBODY
+    granted: bool = False
+
+
+class BeginQuorumEpochRequest(NamedTuple):
+    epoch: int
+    leader_id: int
+    voter: ReplicaKey | None = None
+    cluster_id: str | None = None
+
+
+class BeginQuorumEpochReply(NamedTuple):
+    error: int
+    epoch: int
+    leader_id: int = NOBODY
+
+
+class EndQuorumEpochRequest(NamedTuple):
+    epoch: int
+    leader_id: int
+    successors: tuple[ReplicaKey, ...]
+    """Who should stand for election first: the most caught up one leads the list."""
+    cluster_id: str | None = None
+
+
+class EndQuorumEpochReply(NamedTuple):
+    error: int
+    epoch: int
+    leader_id: int = NOBODY
+
+
+class FetchRequest(NamedTuple):
+    epoch: int
+    replica: ReplicaKey
+    """Id -1: somebody who only reads."""
+    offset: int
+    last_epoch: int
+    max_bytes: int
+    max_wait_ms: int
+    high_watermark: int = NO_HIGH_WATERMARK
+    cluster_id: str | None = None
+
+
+class Batch(NamedTuple):
+    """What the core must know of a fetched batch."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+
+
+class FetchReply(NamedTuple):
+    error: int
+    epoch: int
+    leader_id: int = NOBODY
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    snapshot: SnapshotId | None = None
+    batches: tuple[Batch, ...] = ()
+    records: Any = b""
+    """The bytes of `batches`; in an answer to others they are read by the driver (`ReadLog`)."""
+
+
+class FetchSnapshotRequest(NamedTuple):
+    epoch: int
+    replica: ReplicaKey
+    snapshot: SnapshotId
+    position: int
+    max_bytes: int
+    cluster_id: str | None = None
+
+
+class FetchSnapshotReply(NamedTuple):
+    error: int
+    epoch: int
+    leader_id: int = NOBODY
+    snapshot: SnapshotId | None = None
+    size: int = 0
+    position: int = 0
+    data: Any = b""
+
+
+Message = (
+    VoteRequest
+    | VoteReply
+    | BeginQuorumEpochRequest
+    | BeginQuorumEpochReply
+    | EndQuorumEpochRequest
+    | EndQuorumEpochReply
+    | FetchRequest
+    | FetchReply
+    | FetchSnapshotRequest
+    | FetchSnapshotReply
+)
+Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+Reply = VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply
+
+UNKNOWN_DIRECTORY: Uuid = ZERO_UUID

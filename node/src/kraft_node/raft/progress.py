@@ -1,0 +1,99 @@
+"""How far each replica of the log is, as the leader knows, and the high watermark that follows (KIP-595, 836)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
+
+OBSERVER_SESSION_MS: Final = 300_000
+"""An observer that has not fetched for this long is forgotten; Kafka's figure."""
+
+OBSERVERS_MAX: Final = 10_000
+"""More than the brokers of the largest cluster; further ones are answered but not remembered."""
+
+
+class ReplicaProgress:
+    """One replica. Times are of the core's monotonic clock, -1 for never."""
+
+    __slots__ = ("caught_up_ms", "end_offset", "key", "last_fetch_leader_end", "last_fetch_ms", "told_epoch")
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.end_offset = -1
+        """It has everything below this on disk; -1: not heard of in this epoch."""
+        self.last_fetch_ms = -1
+        self.caught_up_ms = -1
+        self.last_fetch_leader_end = -1
+        self.told_epoch = False
+        """Has acknowledged who leads this epoch."""
+
+    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
+        """It asked for `offset`, hence has all before it."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif 0 < self.last_fetch_leader_end <= offset:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end_offset = max(self.end_offset, offset) if self.end_offset >= 0 else offset
+        self.last_fetch_ms = now_ms
+        self.last_fetch_leader_end = leader_end
+        self.told_epoch = True
+
+
+class Progress:
+    """All replicas of one leader's epoch."""
+
+    __slots__ = ("_local", "epoch_start_offset", "observers", "voters")
+
+    def __init__(self, voters: VoterSet, local: ReplicaKey, epoch_start_offset: int) -> None:
+        self.epoch_start_offset = epoch_start_offset
+        """Offset of the leader's own LeaderChange record."""
+        self._local = local
+        self.voters = {voter.key.id: ReplicaProgress(voter.key) for voter in voters}
+        self.observers: dict[ReplicaKey, ReplicaProgress] = {}
+        if local.id in self.voters:
+            self.voters[local.id].told_epoch = True
+            self.voters[local.id].key = local
+
+    def flushed(self, offset: int) -> None:
+        """The leader's own log is durable below `offset` (contract 4)."""
+        own = self.voters.get(self._local.id)
+        if own is not None:
+            own.end_offset = max(own.end_offset, offset)
+
+    def of(self, key: ReplicaKey) -> ReplicaProgress | None:
+        """The replica's entry, made when it is an observer not seen before; None for mere readers."""
+        if key.id < 0:
+            return None
+        voter = self.voters.get(key.id)
+        if voter is not None and voter.key.matches(key):
+            if voter.key.directory != key.directory and any(key.directory):
+                voter.key = key
+            return voter
+        observer = self.observers.get(key)
+        if observer is None and len(self.observers) < OBSERVERS_MAX:
+            observer = self.observers[key] = ReplicaProgress(key)
+        return observer
+
+    def expire_observers(self, now_ms: int) -> None:
+        gone = [key for key, seen in self.observers.items() if now_ms - seen.last_fetch_ms >= OBSERVER_SESSION_MS]
+        for key in gone:
+            del self.observers[key]
+
+    def high_watermark(self) -> int:
+        """What a majority has, once that is past the epoch's first record (contract 6); -1 before."""
+        offset = majority_offset(progress.end_offset for progress in self.voters.values())
+        return offset if offset > self.epoch_start_offset else -1
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """The other voters, the most caught up first."""
+        others = [voter for voter in self.voters.values() if voter.key.id != self._local.id]
+        others.sort(key=lambda voter: (-voter.end_offset, voter.key.id))
+        return tuple(voter.key for voter in others)
+
+
+def majority_offset(offsets: Iterable[int]) -> int:
+    """The highest offset that more than half of the given ones have reached."""
+    ordered = sorted(offsets, reverse=True)
+    return ordered[len(ordered) // 2]

@@ -1,0 +1,83 @@
+"""The voters, and what a replica must never forget: its epoch and whom it voted for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kraft_node.base.ids import ZERO_UUID, Uuid
+
+NOBODY = -1
+
+
+class ReplicaKey(NamedTuple):
+    """A replica: node id and, where known, the directory id that tells an emptied disk from the old one (KIP-853)."""
+
+    id: int
+    directory: Uuid = ZERO_UUID
+    """ZERO_UUID where it is not known: then any directory of that node matches."""
+
+    def matches(self, other: ReplicaKey) -> bool:
+        unknown = ZERO_UUID in (self.directory, other.directory)
+        return self.id == other.id and (unknown or self.directory == other.directory)
+
+
+class Voter(NamedTuple):
+    """A voter and where it listens: listener name -> (host, port), the controller's default listener first."""
+
+    key: ReplicaKey
+    endpoints: Mapping[str, tuple[str, int]] = {}
+
+
+class VoterSet:
+    """Immutable."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self, voters: Iterable[Voter]) -> None:
+        self._by_id = {voter.key.id: voter for voter in voters}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, node_id: object) -> bool:
+        return node_id in self._by_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self._by_id == other._by_id
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get(self, node_id: int) -> Voter | None:
+        return self._by_id.get(node_id)
+
+    def has(self, key: ReplicaKey) -> bool:
+        """Whether this very replica (id, and directory where both are known) is a voter."""
+        voter = self._by_id.get(key.id)
+        return voter is not None and voter.key.matches(key)
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(self._by_id)
+
+    @property
+    def majority(self) -> int:
+        return len(self._by_id) // 2 + 1
+
+    def is_only(self, key: ReplicaKey) -> bool:
+        return len(self._by_id) == 1 and self.has(key)
+
+
+class QuorumState(NamedTuple):
+    """What the quorum-state file holds."""
+
+    epoch: int = 0
+    leader_id: int = NOBODY
+    voted: ReplicaKey = ReplicaKey(NOBODY)
+
+    @property
+    def has_voted(self) -> bool:
+        return self.voted.id != NOBODY

@@ -1,0 +1,201 @@
+"""Fetch: answering replicas and readers as the leader, taking in records as a follower (KIP-595)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
+from kraft_node.raft.log_view import EpochEnd
+from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
+from kraft_node.raft.snapshots import Download
+from kraft_node.raft.states import Role
+from kraft_node.raft.validation import leader_error
+
+if TYPE_CHECKING:
+    from kraft_node.raft.follower import Follower
+    from kraft_node.raft.leader import Leader
+    from kraft_node.raft.node import RaftNode
+
+WAITING_FETCHES_MAX: Final = 10_000
+"""Long polls at one time, one a replica; when there are more, the newcomer is answered at once and asks again."""
+
+
+class WaitingFetch:
+    """A Fetch that found nothing to answer with yet."""
+
+    __slots__ = ("deadline_ms", "request", "token")
+
+    def __init__(self, token: Hashable, request: FetchRequest, deadline_ms: int) -> None:
+        self.token = token
+        self.request = request
+        self.deadline_ms = deadline_ms
+
+
+def answer_fetch(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+    """Answer now, or keep the request until there is something to say."""
+    error = leader_error(node, request.epoch, request.cluster_id)
+    if not error and (request.offset < 0 or not 0 <= request.last_epoch <= request.epoch):
+        error = INVALID_REQUEST
+    if error:
+        node.say(Respond(token, FetchReply(error, node.epoch, node.leader_id)))
+        return
+    if not _fits(node, request):
+        _say_where_logs_part(node, token, request)
+        return
+    _note_progress(node, node.leader, request)
+    if not answer_if_due(node, token, request) and not _may_wait(node, token, request):
+        _answer(node, token, request)
+
+
+def _may_wait(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
+    if request.max_wait_ms <= 0 or len(node.waiting) >= WAITING_FETCHES_MAX:
+        return False
+    node.waiting[token] = WaitingFetch(token, request, node.now_ms + request.max_wait_ms)
+    return True
+
+
+def answer_if_due(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
+    """Answer when there are records, or a high watermark that the replica does not know yet (version 18)."""
+    if request.offset >= node.log.end_offset and node.high_watermark <= request.high_watermark:
+        return False
+    _answer(node, token, request)
+    return True
+
+
+def _answer(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+    reply = FetchReply(NONE, node.epoch, node.leader_id, node.high_watermark, node.log.start_offset)
+    if request.offset < node.log.end_offset:
+        node.say(ReadLog(token, reply, request.offset, request.max_bytes))
+    else:
+        node.say(Respond(token, reply))
+
+
+def _fits(node: RaftNode, request: FetchRequest) -> bool:
+    """Whether the replica's log, as far as it goes, is a prefix of ours."""
+    log = node.log
+    if _must_take_snapshot(node, request):
+        return False
+    if request.offset == 0 and log.start_offset == 0:
+        return True
+    end = log.end_of_epoch(request.last_epoch)
+    return end.epoch == request.last_epoch and request.offset <= end.end_offset
+
+
+def _must_take_snapshot(node: RaftNode, request: FetchRequest) -> bool:
+    """Whether what the replica has ends before our log begins, or it has nothing at all and a snapshot is quicker."""
+    log = node.log
+    latest = log.latest_snapshot
+    if latest is None or latest.is_bootstrap:
+        return False
+    if request.offset == 0:
+        return True
+    earliest = log.snapshots[0]
+    if request.offset < log.start_offset or request.last_epoch < earliest.epoch:
+        return True
+    return request.offset == log.start_offset and request.last_epoch != earliest.epoch
+
+
+def _say_where_logs_part(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+    log = node.log
+    reply = FetchReply(NONE, node.epoch, node.leader_id, node.high_watermark, log.start_offset)
+    if _must_take_snapshot(node, request):
+        reply = reply._replace(snapshot=log.latest_snapshot)
+    else:
+        reply = reply._replace(diverging=log.end_of_epoch(request.last_epoch))
+    node.say(Respond(token, reply))
+
+
+def _note_progress(node: RaftNode, leader: Leader, request: FetchRequest) -> None:
+    entry = leader.progress.of(request.replica)
+    if entry is not None:
+        entry.fetched(request.offset, node.log.end_offset, node.now_ms)
+        if entry.key.id in leader.progress.voters:
+            leader.heard_from(node, entry.key.id)
+    node.advance_high_watermark(leader.progress.high_watermark())
+
+
+def release_waiting(node: RaftNode) -> None:
+    """Answer the long polls whose time, or news, has come; all of them when this node does not lead any more."""
+    for waiting in list(node.waiting.values()):
+        request = waiting.request
+        if node.role.role is not Role.LEADER or request.epoch != node.epoch:
+            del node.waiting[waiting.token]
+            answer_fetch(node, waiting.token, request)
+        elif answer_if_due(node, waiting.token, request):
+            del node.waiting[waiting.token]
+        elif node.now_ms >= waiting.deadline_ms:
+            del node.waiting[waiting.token]
+            _answer(node, waiting.token, request)
+
+
+# The follower's half.
+
+
+def fetch_from(node: RaftNode, node_id: int) -> None:
+    """Ask for what comes next, once everything before it is durable here (contract 5, 8)."""
+    if node.is_voter and not node.is_log_durable:
+        return
+    request = FetchRequest(
+        node.epoch,
+        node.local,
+        node.log.end_offset,
+        node.log.last_epoch,
+        node.config.fetch_max_bytes,
+        node.config.fetch_max_wait_ms,
+        node.high_watermark,
+        node.cluster_id,
+    )
+    node.ask(node_id, request)
+
+
+def fetch_from_anyone(node: RaftNode) -> None:
+    """Look for the leader: whoever is asked names it. One node at a time, at random."""
+    candidates = [node_id for node_id in node.bootstrap_ids if node_id != node.local.id]
+    if not candidates or any(not node.requests.is_ready(node_id, node.now_ms) for node_id in candidates):
+        return
+    fetch_from(node, candidates[node.rng.randrange(len(candidates))])
+
+
+def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: FetchReply) -> None:
+    """Use the leader's answer to our Fetch."""
+    if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
+        return
+    follower: Follower = node.follower
+    if reply.error != NONE:
+        node.requests.back_off(node_id, node.now_ms)
+        return
+    if request.offset != node.log.end_offset:
+        return
+    follower.alive(node)
+    if reply.diverging is not None:
+        _truncate(node, reply.diverging)
+    elif reply.snapshot is not None:
+        latest = node.log.latest_snapshot
+        if latest is None or reply.snapshot.end_offset > latest.end_offset:
+            follower.download = Download(reply.snapshot)
+    else:
+        _append(node, reply)
+        if reply.high_watermark >= 0:
+            node.advance_high_watermark(min(reply.high_watermark, node.log.end_offset))
+
+
+def _append(node: RaftNode, reply: FetchReply) -> None:
+    if not reply.batches:
+        return
+    start = node.log.end_offset
+    for batch in reply.batches:
+        node.log.appended(batch.base_offset, batch.next_offset, batch.epoch)
+    node.emit(AppendFetched(start, node.log.end_offset, reply.records))
+
+
+def _truncate(node: RaftNode, diverging: EpochEnd) -> None:
+    own = node.log.end_of_epoch(diverging.epoch)
+    offset = min(diverging.end_offset, own.end_offset) if own.epoch == diverging.epoch else own.end_offset
+    offset = min(offset, node.log.end_offset)
+    assert offset >= node.high_watermark, (
+        f"law: nothing committed is truncated (to {offset}, high watermark {node.high_watermark})"
+    )
+    node.log.truncated(offset)
+    node.flush_needed = True
+    node.emit(Truncate(offset))

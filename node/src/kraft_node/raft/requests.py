@@ -1,0 +1,71 @@
+"""Requests to other nodes: one in flight to each, a back-off after a failure, a time-out."""
+
+from __future__ import annotations
+
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.messages import Request
+
+
+class _Line:
+    __slots__ = ("blocked_until_ms", "number", "request", "sent_ms")
+
+    def __init__(self) -> None:
+        self.number = 0
+        """Of the request in flight; 0 when there is none."""
+        self.request: Request | None = None
+        self.sent_ms = 0
+        self.blocked_until_ms = 0
+
+
+class Requests:
+    """Keeps the lines to all nodes that were ever asked; a quorum has few."""
+
+    __slots__ = ("_config", "_lines", "_next")
+
+    def __init__(self, config: RaftConfig) -> None:
+        self._config = config
+        self._lines: dict[int, _Line] = {}
+        self._next = 1
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may be sent to that node now."""
+        line = self._lines.get(node_id)
+        return line is None or (not line.number and now_ms >= line.blocked_until_ms)
+
+    def sent(self, node_id: int, request: Request, now_ms: int) -> int:
+        """Note a request; its number."""
+        line = self._lines.setdefault(node_id, _Line())
+        assert not line.number, f"law: one request in flight to a node ({node_id} has one)"
+        line.number = self._next
+        line.request = request
+        line.sent_ms = now_ms
+        self._next += 1
+        return line.number
+
+    def answered(self, number: int, now_ms: int, *, failed: bool) -> tuple[int, Request] | None:
+        """The node and request that were answered; None when nobody waits for that number any more."""
+        for node_id, line in self._lines.items():
+            if line.number == number and line.request is not None:
+                request = line.request
+                line.number = 0
+                line.request = None
+                line.blocked_until_ms = now_ms + self._config.retry_backoff_ms if failed else 0
+                return node_id, request
+        return None
+
+    def back_off(self, node_id: int, now_ms: int) -> None:
+        """Ask that node nothing for a moment."""
+        self._lines.setdefault(node_id, _Line()).blocked_until_ms = now_ms + self._config.retry_backoff_ms
+
+    def expire(self, now_ms: int) -> None:
+        """Give up on requests that have had no answer for too long."""
+        for line in self._lines.values():
+            if line.number and now_ms >= line.sent_ms + self._config.request_timeout_ms:
+                line.number = 0
+                line.request = None
+                line.blocked_until_ms = now_ms + self._config.retry_backoff_ms
+
+    def deadlines_ms(self) -> list[int]:
+        """When lines become free again by themselves."""
+        timeout = self._config.request_timeout_ms
+        return [line.sent_ms + timeout if line.number else line.blocked_until_ms for line in self._lines.values()]

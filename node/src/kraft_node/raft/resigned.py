@@ -1,0 +1,45 @@
+"""Resigned: led this epoch and no longer does; hands over by EndQuorumEpoch, then looks on in a new epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft.messages import EndQuorumEpochRequest
+from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.role import RoleState
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Resigned(RoleState):
+    __slots__ = ("_successors", "deadline", "local_id", "unacknowledged")
+
+    role = Role.RESIGNED
+
+    def __init__(self, node: RaftNode, epoch: int, successors: tuple[ReplicaKey, ...]) -> None:
+        super().__init__(epoch)
+        self.local_id = node.local.id
+        self._successors = successors
+        self.unacknowledged = {key.id for key in successors}
+        self.deadline = node.now_ms + node.random_election_timeout_ms()
+
+    @property
+    def leader_id(self) -> int:
+        return self.local_id
+
+    def act(self, node: RaftNode) -> None:
+        if node.is_shutting_down:
+            if not self.unacknowledged or node.now_ms >= self.deadline:
+                node.finish_shutdown()
+                return
+        elif node.now_ms >= self.deadline:
+            node.become_unattached(self.epoch + 1)
+            return
+        request = EndQuorumEpochRequest(self.epoch, self.local_id, self._successors, node.cluster_id)
+        for voter_id in sorted(self.unacknowledged):
+            node.ask(voter_id, request)
+
+    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+        return [self.deadline]

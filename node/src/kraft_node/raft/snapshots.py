@@ -1,0 +1,150 @@
+"""Snapshots: when to take and drop them, serving them in chunks, fetching one from the leader (KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft.effects import FinishSnapshot, ReadSnapshot, Respond, WriteSnapshotPart
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.messages import (
+    NONE,
+    POSITION_OUT_OF_RANGE,
+    SNAPSHOT_NOT_FOUND,
+    FetchSnapshotReply,
+    FetchSnapshotRequest,
+)
+from kraft_node.raft.states import Role
+from kraft_node.raft.validation import leader_error
+
+if TYPE_CHECKING:
+    from kraft_node.raft.follower import Follower
+    from kraft_node.raft.node import RaftNode
+
+
+@dataclass(slots=True, frozen=True)
+class SnapshotPolicy:
+    """When a new snapshot is due, and which old ones may go; names are Kafka's."""
+
+    max_new_record_bytes: int = 20 * 1024 * 1024
+    """metadata.log.max.record.bytes.between.snapshots."""
+    max_interval_ms: int = 3_600_000
+    """metadata.log.max.snapshot.interval.ms; 0 for never by age."""
+    retention_bytes: int = 100 * 1024 * 1024
+    """metadata.max.retention.bytes, of log and snapshots together; -1 for no bound."""
+    retention_ms: int = 7 * 24 * 3_600_000
+    """metadata.max.retention.ms; -1 for no bound."""
+
+    def is_due(self, new_bytes: int, since_ms: int) -> bool:
+        """Whether to begin one, `new_bytes` of records and `since_ms` after the last."""
+        if new_bytes <= 0:
+            return False
+        return new_bytes >= self.max_new_record_bytes or 0 < self.max_interval_ms <= since_ms
+
+    def first_to_keep(
+        self, snapshots: Sequence[tuple[SnapshotId, int, int]], log_bytes: int, now_wall_ms: int
+    ) -> SnapshotId | None:
+        """The oldest of (id, size, last contained time) to keep, ascending; the newest always stays. None: keep all.
+
+        Old ones go while there is too much altogether or they are too old.
+        """
+        total = log_bytes + sum(size for _, size, _ in snapshots)
+        first = 0
+        while first < len(snapshots) - 1:
+            _, size, time_ms = snapshots[first]
+            too_much = 0 <= self.retention_bytes < total
+            too_old = 0 <= self.retention_ms < now_wall_ms - time_ms
+            if not (too_much or too_old):
+                break
+            total -= size
+            first += 1
+        return snapshots[first][0] if first else None
+
+
+RETENTION_CHECK_MS: Final = 60_000
+"""How often old snapshots and log segments are looked at; Kafka's figure."""
+
+
+class Download:
+    """A snapshot being fetched."""
+
+    __slots__ = ("finishing", "position", "snapshot")
+
+    def __init__(self, snapshot: SnapshotId) -> None:
+        self.snapshot = snapshot
+        self.position = 0
+        self.finishing = False
+
+
+def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapshotRequest) -> None:
+    """Give out a chunk of a complete snapshot."""
+    error = leader_error(node, request.epoch, request.cluster_id)
+    if not error and (request.snapshot not in node.log.snapshots or request.snapshot.is_bootstrap):
+        error = SNAPSHOT_NOT_FOUND
+    if not error and request.position < 0:
+        error = POSITION_OUT_OF_RANGE
+    reply = FetchSnapshotReply(error, node.epoch, node.leader_id, request.snapshot, 0, request.position)
+    if error:
+        node.say(Respond(token, reply))
+        return
+    leader = node.leader
+    if request.replica.id in leader.progress.voters:
+        leader.heard_from(node, request.replica.id)
+    node.say(ReadSnapshot(token, reply, request.snapshot, request.position, request.max_bytes))
+
+
+def fetch_part(node: RaftNode, follower: Follower, download: Download) -> None:
+    """Ask for the next chunk."""
+    if download.finishing:
+        return
+    request = FetchSnapshotRequest(
+        node.epoch,
+        node.local,
+        download.snapshot,
+        download.position,
+        node.config.fetch_snapshot_max_bytes,
+        node.cluster_id,
+    )
+    node.ask(follower.leader_id, request)
+
+
+def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply: FetchSnapshotReply) -> None:
+    """Use a chunk; after the last one the snapshot replaces the log."""
+    if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
+        return
+    follower = node.follower
+    download = follower.download
+    if download is None or request.snapshot != download.snapshot or request.position != download.position:
+        return
+    if reply.error in (SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE) or (reply.error == NONE and reply.size <= 0):
+        follower.download = None
+        node.requests.back_off(node_id, node.now_ms)
+        return
+    if reply.error != NONE:
+        node.requests.back_off(node_id, node.now_ms)
+        return
+    follower.alive(node)
+    node.emit(WriteSnapshotPart(download.snapshot, download.position, reply.data))
+    download.position += len(reply.data)
+    if download.position >= reply.size:
+        download.finishing = True
+        node.emit(FinishSnapshot(download.snapshot))
+
+
+def stored(node: RaftNode, snapshot: SnapshotId) -> None:
+    """A snapshot is durable: one of ours is remembered, a fetched one stands for the whole log."""
+    role = node.role
+    if role.role is Role.FOLLOWER:
+        follower = node.follower
+        if follower.download is not None and follower.download.snapshot == snapshot:
+            follower.download = None
+    if snapshot.end_offset > node.log.end_offset:
+        assert role.role is not Role.LEADER, "law: a leader never loads a snapshot"
+        node.log.reset_to(snapshot)
+        node.advance_high_watermark(snapshot.end_offset)
+        return
+    assert snapshot.end_offset <= max(node.high_watermark, 0), "law: snapshots hold committed records only"
+    if snapshot not in node.log.snapshots:
+        node.log.snapshots.append(snapshot)
+        node.log.snapshots.sort()

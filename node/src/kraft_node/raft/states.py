@@ -1,0 +1,73 @@
+"""The roles and which may follow which. The diagram in docs is drawn from `TRANSITIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class Role(Enum):
+    """What a replica of the metadata log is just now. Values are Kafka's names in the current-state metric."""
+
+    UNATTACHED = "unattached"
+    """Knows no leader of its epoch; looks for one, and stands for election when that takes too long."""
+    PROSPECTIVE = "prospective"
+    """Asks, without a new epoch, whether it would be elected (pre-vote, KIP-996)."""
+    CANDIDATE = "candidate"
+    """Has begun an epoch, voted for itself, asks for votes."""
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+    """Was leader of this epoch and no longer acts as one."""
+
+
+class IllegalTransition(AssertionError):  # noqa: N818 - a broken law, not an error to handle
+    """The core tried to take a role that cannot follow its present one."""
+
+
+TRANSITIONS: Final[Mapping[Role | None, frozenset[Role]]] = {
+    None: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.CANDIDATE, Role.RESIGNED}),
+    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
+    Role.PROSPECTIVE: frozenset({Role.CANDIDATE, Role.UNATTACHED, Role.FOLLOWER}),
+    Role.CANDIDATE: frozenset({Role.LEADER, Role.PROSPECTIVE, Role.UNATTACHED, Role.FOLLOWER}),
+    Role.LEADER: frozenset({Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER}),
+    Role.FOLLOWER: frozenset({Role.PROSPECTIVE, Role.UNATTACHED, Role.FOLLOWER}),
+    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE}),
+}
+"""From (None: at start) to. Observers know only UNATTACHED and FOLLOWER."""
+
+SAME_EPOCH_ONLY: Final = frozenset(
+    {
+        (Role.UNATTACHED, Role.PROSPECTIVE),
+        (Role.FOLLOWER, Role.PROSPECTIVE),
+        (Role.CANDIDATE, Role.PROSPECTIVE),
+        (Role.RESIGNED, Role.PROSPECTIVE),
+        (Role.CANDIDATE, Role.LEADER),
+        (Role.LEADER, Role.RESIGNED),
+    }
+)
+NEW_EPOCH_ONLY: Final = frozenset(
+    {
+        (Role.PROSPECTIVE, Role.CANDIDATE),
+        (Role.LEADER, Role.UNATTACHED),
+        (Role.LEADER, Role.FOLLOWER),
+        (Role.RESIGNED, Role.UNATTACHED),
+        (Role.RESIGNED, Role.FOLLOWER),
+    }
+)
+
+
+def check_transition(old: Role | None, new: Role, old_epoch: int, new_epoch: int) -> None:
+    """Raise IllegalTransition when the table forbids it."""
+    what = f"{old.name if old else 'start'} in epoch {old_epoch} to {new.name} in epoch {new_epoch}"
+    if new not in TRANSITIONS[old]:
+        raise IllegalTransition(f"law: {what} is no transition")
+    if old is None:
+        return
+    if new_epoch < old_epoch:
+        raise IllegalTransition(f"law: epochs never go back ({what})")
+    if (old, new) in SAME_EPOCH_ONLY and new_epoch != old_epoch:
+        raise IllegalTransition(f"law: that transition stays in its epoch ({what})")
+    if (old, new) in NEW_EPOCH_ONLY and new_epoch == old_epoch:
+        raise IllegalTransition(f"law: that transition needs a new epoch ({what})")

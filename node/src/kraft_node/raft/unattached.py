@@ -1,0 +1,37 @@
+"""Unattached: no leader of this epoch is known or reached. A voter waits an election time-out, then pre-votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft import replication
+from kraft_node.raft.quorum import NOBODY
+from kraft_node.raft.role import RoleState
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+class Unattached(RoleState):
+    __slots__ = ("_leader_id", "election_deadline_ms")
+
+    role = Role.UNATTACHED
+
+    def __init__(self, epoch: int, election_deadline_ms: int, leader_id: int = NOBODY) -> None:
+        super().__init__(epoch)
+        self.election_deadline_ms = election_deadline_ms
+        self._leader_id = leader_id
+
+    @property
+    def leader_id(self) -> int:
+        return self._leader_id
+
+    def act(self, node: RaftNode) -> None:
+        if node.is_voter and node.now_ms >= self.election_deadline_ms:
+            node.become_prospective()
+        else:
+            replication.fetch_from_anyone(node)
+
+    def deadlines_ms(self, node: RaftNode) -> list[int]:
+        return [self.election_deadline_ms] if node.is_voter else []

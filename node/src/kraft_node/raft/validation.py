@@ -1,0 +1,33 @@
+"""Whether a request meant for the leader of an epoch can be served here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft.messages import (
+    BROKER_NOT_AVAILABLE,
+    FENCED_LEADER_EPOCH,
+    INCONSISTENT_CLUSTER_ID,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_LEADER_EPOCH,
+)
+from kraft_node.raft.states import Role
+
+if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
+
+
+def leader_error(node: RaftNode, epoch: int, cluster_id: str | None) -> int:
+    """The protocol's code for why not; 0 when it can."""
+    if cluster_id is not None and cluster_id != node.cluster_id:
+        return INCONSISTENT_CLUSTER_ID
+    if node.is_shutting_down:
+        return BROKER_NOT_AVAILABLE
+    if epoch < node.epoch:
+        return FENCED_LEADER_EPOCH
+    if epoch > node.epoch:
+        return UNKNOWN_LEADER_EPOCH
+    if node.role.role is not Role.LEADER:
+        return NOT_LEADER_OR_FOLLOWER
+    return NONE
