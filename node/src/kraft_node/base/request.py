@@ -1,20 +1,45 @@
-"""One request on its way through the node, and what a handler is.
+"""A request on its way through the node: what the connection knows about it, and how it is answered.
 
-The server makes a `RequestContext` for each request; controller and broker answer through it without knowing of
-connections.
+`server.connection` makes one `RequestContext` a request and calls the `Handler` of its api key; broker, controller and
+coordinators see nothing else of the connection.
+
+What a handler may rely on and must do:
+
+1. Requests of one connection are handled in the order in which they arrived, and answered in it.
+2. It returns the response message to answer at once, or returns None and calls `ctx.respond(message)` later, exactly
+   once, on the event loop. `ctx.respond(None)` ends a request that has no response (Produce with acks=0).
+3. A `KafkaError` that it raises becomes the error response that the api's schema has room for.
+4. Memoryviews inside the request (records) point into the connection's receive buffer. They are valid until the
+   handler returns, and not a moment longer: who defers copies what it keeps (`bytes(view)`).
+5. While a request other than Produce is unanswered, the connection handles no further one, as in Kafka; a waiting
+   Produce lets only further Produces pass. So a handler need not expect two of its own requests of one connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a connection that has not authenticated (KafkaPrincipal.ANONYMOUS)."""
+
+
+class Answerer(Protocol):
+    """What takes responses: a connection, or a caller in the same process."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody waits for responses any more."""
+
+    def answer(self, ctx: RequestContext, message: Any) -> None:
+        """Send `message` as the response to `ctx`; None = the request has no response."""
 
 
 class RequestContext:
-    """Who asks what. A handler that does not answer at once keeps this and calls `respond` later, exactly once."""
+    """One request. `received_ms` is of the monotonic clock; `listener` is the listener's name."""
 
     __slots__ = (
-        "_reply",
+        "answered",
         "api_key",
         "api_version",
         "client_host",
@@ -22,6 +47,7 @@ class RequestContext:
         "connection",
         "correlation_id",
         "listener",
+        "output",
         "principal",
         "received_ms",
     )
@@ -35,9 +61,8 @@ class RequestContext:
         client_host: str,
         listener: str,
         principal: str,
-        connection: Any,
+        connection: Answerer,
         received_ms: int,
-        reply: Callable[[RequestContext, Any], None],
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -48,22 +73,27 @@ class RequestContext:
         self.principal = principal
         self.connection = connection
         self.received_ms = received_ms
-        self._reply: Callable[[RequestContext, Any], None] | None = reply
+        self.answered = False
+        self.output: Any = None
+        """For the connection's use: the encoded response that waits for its turn."""
 
-    def respond(self, response: Any) -> None:
-        """Answer with a response message, or with None where the protocol wants no answer (acks=0).
+    def respond(self, message: Any) -> None:
+        """Answer; a second answer is a defect of the handler and raises AssertionError."""
+        assert not self.answered, f"request {self!r} has been answered before"
+        self.answered = True
+        self.connection.answer(self, message)
 
-        Raises AssertionError when it was answered before.
-        """
-        reply = self._reply
-        assert reply is not None, f"request {self.correlation_id} of api {self.api_key} was answered twice"
-        self._reply = None
-        reply(self, response)
+    @property
+    def abandoned(self) -> bool:
+        """Whether the client has gone, so that answering (still allowed) is of no use."""
+        return self.connection.closed
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestContext(api_key={self.api_key}, version={self.api_version}, correlation_id={self.correlation_id}, "
+            f"client_id={self.client_id!r}, client={self.client_host}, listener={self.listener})"
+        )
 
 
 Handler: TypeAlias = Callable[[RequestContext, Any], Any]
-"""Takes context and request; returns the response, or None when `context.respond` will be called later.
-
-A KafkaError that it raises is answered as the whole request's error. The request's `records` are views of the
-connection's buffer: valid until the handler returns.
-"""
+"""Takes the context and the decoded request; returns the response message, or None to answer later."""
