@@ -18,28 +18,17 @@ What a handler may rely on and must do:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated (KafkaPrincipal.ANONYMOUS)."""
-
-
-class Answerer(Protocol):
-    """What takes responses: a connection, or a caller in the same process."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nobody waits for responses any more."""
-
-    def answer(self, ctx: RequestContext, message: Any) -> None:
-        """Send `message` as the response to `ctx`; None = the request has no response."""
 
 
 class RequestContext:
     """One request. `received_ms` is of the monotonic clock; `listener` is the listener's name."""
 
     __slots__ = (
-        "answered",
+        "_reply",
         "api_key",
         "api_version",
         "client_host",
@@ -52,7 +41,7 @@ class RequestContext:
         "received_ms",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (made once a request, positions are faster)
         self,
         api_key: int,
         api_version: int,
@@ -61,8 +50,9 @@ class RequestContext:
         client_host: str,
         listener: str,
         principal: str,
-        connection: Answerer,
+        connection: Any,
         received_ms: int,
+        reply: Callable[[RequestContext, Any], None],
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -73,20 +63,28 @@ class RequestContext:
         self.principal = principal
         self.connection = connection
         self.received_ms = received_ms
-        self.answered = False
+        self._reply: Callable[[RequestContext, Any], None] | None = reply
         self.output: Any = None
         """For the connection's use: the encoded response that waits for its turn."""
 
-    def respond(self, message: Any) -> None:
-        """Answer; a second answer is a defect of the handler and raises AssertionError."""
-        assert not self.answered, f"request {self!r} has been answered before"
-        self.answered = True
-        self.connection.answer(self, message)
+    def respond(self, response: Any) -> None:
+        """Answer with a response message, or with None where the protocol wants no answer (acks=0).
+
+        Raises AssertionError when it was answered before: that is a defect of the handler.
+        """
+        reply = self._reply
+        assert reply is not None, f"{self!r} was answered twice"
+        self._reply = None
+        reply(self, response)
+
+    @property
+    def answered(self) -> bool:
+        return self._reply is None
 
     @property
     def abandoned(self) -> bool:
         """Whether the client has gone, so that answering (still allowed) is of no use."""
-        return self.connection.closed
+        return bool(getattr(self.connection, "closed", False))
 
     def __repr__(self) -> str:
         return (

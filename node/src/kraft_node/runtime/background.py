@@ -1,0 +1,58 @@
+"""One thread a lane for work that blocks: fsync, deleting, compressing (`base.env.Background`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+
+from kraft_node.runtime.loop import Loop
+
+log = logging.getLogger("kraft_node.runtime.background")
+
+T = TypeVar("T")
+Job: TypeAlias = "tuple[Callable[[], Any], Callable[[Any], None]]"
+
+
+class ThreadBackground:
+    """Lanes start with their first job. The caller bounds what it submits: each asks for one fsync at a time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._lanes: dict[str, SimpleQueue[Job | None]] = {}
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `work` after what the lane already has, then `done(result or exception)` on the loop."""
+        queue = self._lanes.get(lane)
+        if queue is None:
+            queue = self._lanes[lane] = SimpleQueue()
+            thread = threading.Thread(target=self._run, args=(queue,), name=f"lane-{lane}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        queue.put((work, done))
+
+    def close(self, wait_s: float) -> None:
+        """Let every lane finish what it has, for at most `wait_s` seconds each."""
+        for queue in self._lanes.values():
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(wait_s)
+            if thread.is_alive():
+                log.warning("background lane still busy at exit lane=%s", thread.name)
+
+    def _run(self, queue: SimpleQueue[Job | None]) -> None:
+        while True:
+            job = queue.get()
+            if job is None:
+                return
+            work, done = job
+            result: Any
+            try:
+                result = work()
+            except BaseException as e:
+                result = e
+            self._loop.call_from_thread(done, result)
+            del job, work, done, result  # an idle lane keeps nothing alive

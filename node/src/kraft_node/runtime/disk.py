@@ -1,0 +1,162 @@
+"""Files as the operating system has them (`base.env.Disk`). Every method may raise OSError."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from kraft_node.base.env import Buffer
+
+IOV_MAX: Final = 1024
+"""Buffers that one pwritev may take on Linux and macOS."""
+
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+
+
+class RealFile:
+    """An open file; closed at the latest when nothing refers to it any more."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, position: int, length: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length:
+            data = os.pread(self._fd, length - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
+        if len(buffers) > IOV_MAX:
+            for start in range(0, len(buffers), IOV_MAX):
+                some = buffers[start : start + IOV_MAX]
+                self.pwrite(position, some)
+                position += sum(map(len, some))
+            return
+        expected = sum([len(b) for b in buffers])
+        written = os.pwritev(self._fd, buffers, position)
+        if written != expected:
+            self._pwrite_rest(position, buffers, written)
+
+    def _pwrite_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
+        """A short write happens near a full disk or a file size limit: go on until the error itself comes."""
+        rest = memoryview(b"".join(buffers))
+        while written < len(rest):
+            written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def fsync(self) -> None:
+        _fdatasync(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        fd = getattr(self, "_fd", -1)
+        if fd >= 0:
+            self._fd = -1
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def __repr__(self) -> str:
+        return f"RealFile({self.path!r})"
+
+
+class RealLock:
+    """Two locks on one file: flock, which also excludes this process itself, and the POSIX record lock that the JVM
+    takes, so that Apache Kafka and this node exclude one another."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            os.close(self._fd)
+            self._fd = -1
+            raise BlockingIOError(e.errno, "locked by another process", path) from None
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDisk:
+    """The file systems of this machine."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def mkdir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def rmtree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)
+
+    def free_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize

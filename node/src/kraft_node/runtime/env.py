@@ -1,0 +1,62 @@
+"""The `Env` of a real process."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from kraft_node.base.env import Env
+from kraft_node.runtime.background import ThreadBackground
+from kraft_node.runtime.disk import RealDisk
+from kraft_node.runtime.loop import Loop
+from kraft_node.runtime.net import SocketNet
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class RealRng:
+    """The kernel's random numbers."""
+
+    __slots__ = ()
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def randrange(self, stop: int) -> int:
+        """Uniform to within 2^-64."""
+        if stop <= 0:
+            raise ValueError(f"randrange wants a positive bound, not {stop}")
+        size = (stop.bit_length() + 7) // 8 + 8
+        return int.from_bytes(os.urandom(size), "big") % stop
+
+
+class RealEnv:
+    """A loop and the `Env` on top of it."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.background = ThreadBackground(self.loop)
+        self.net = SocketNet(self.loop, self.background)
+        self.env = Env(
+            clock=RealClock(),
+            scheduler=self.loop,
+            rng=RealRng(),
+            disk=RealDisk(),
+            background=self.background,
+            net=self.net,
+        )
+
+    def close(self, wait_s: float = 5.0) -> None:
+        """After the loop has stopped: finish background work, close the loop."""
+        self.background.close(wait_s)
+        self.loop.close()

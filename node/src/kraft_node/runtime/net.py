@@ -1,0 +1,464 @@
+"""Sockets on the loop (`base.net`): buffers lent by the receivers, gathered writes, sendfile.
+
+A transport writes at once what the socket takes and keeps the rest in order; while something is kept it is watched for
+writability. It never buffers what it was not given, so whoever writes sees `unsent_bytes` and stops.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from kraft_node.base.env import Background, FileSlice
+from kraft_node.base.net import Outgoing, Receiver, Transport
+from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
+
+log = logging.getLogger("kraft_node.runtime.net")
+
+ACCEPTS_MAX: Final = 256
+"""Connections accepted in one turn of the loop, so that a storm of them does not starve those that are open."""
+
+ACCEPT_PAUSE_MS: Final = 100
+"""How long accepting rests when the process has no descriptor left: trying at once would spin."""
+
+BACKLOG: Final = 511
+
+JOIN_MAX: Final = 64 * 1024
+"""Parts whose sum is below this are joined and sent by `send`, which is cheaper than a vector of many small ones."""
+
+IOV_MAX: Final = 512
+"""Parts that one sendmsg takes; the system's limit is 1024."""
+
+SEND_TURN_MAX: Final = 4 << 20
+"""Bytes that one connection may hand to the kernel in one turn before others have theirs."""
+
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+"""Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
+
+_Part: TypeAlias = "memoryview | FileSlice"
+
+
+class SocketTransport:
+    """One connected TCP socket."""
+
+    __slots__ = ("_closing", "_fd", "_loop", "_mask", "_out", "_receiver", "_sock", "_unsent", "peer")
+
+    def __init__(self, loop: Loop, sock: socket.socket, peer: tuple[str, int]) -> None:
+        self._loop = loop
+        self._sock: socket.socket | None = sock
+        self._fd = sock.fileno()
+        self._receiver: Receiver | None = None
+        self.peer = peer
+        self._out: deque[_Part] | None = None
+        self._unsent = 0
+        self._mask = READABLE
+        self._closing = False
+
+    def start(self, receiver: Receiver) -> None:
+        """Begin to read for `receiver`."""
+        self._receiver = receiver
+        if self._sock is not None:
+            self._loop.watch(self._fd, self._mask, self._ready)
+
+    # Reading
+
+    def _ready(self, events: int) -> None:
+        if events & WRITABLE and self._out:
+            self._flush()
+        if events & ~WRITABLE and self._sock is not None:
+            if self._mask & READABLE:
+                self._read()
+            elif events & ~(READABLE | WRITABLE):  # the peer is gone while reading is paused
+                self._lost(ConnectionResetError(errno.ECONNRESET, "connection reset while reading was paused"))
+
+    def _read(self) -> None:
+        receiver, sock = self._receiver, self._sock
+        assert receiver is not None
+        assert sock is not None
+        try:
+            count = sock.recv_into(receiver.get_buffer(-1))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as e:
+            self._lost(e)
+            return
+        except Exception:
+            log.exception("connection closed after a failure peer=%s:%d", *self.peer)
+            self._lost(None)
+            return
+        if not count:
+            self._lost(None)
+            return
+        try:
+            receiver.buffer_updated(count)
+        except Exception:
+            log.exception("connection closed after a failure peer=%s:%d", *self.peer)
+            self._lost(None)
+
+    def pause_reading(self) -> None:
+        self._watch(self._mask & ~READABLE)
+
+    def resume_reading(self) -> None:
+        if not self._closing:
+            self._watch(self._mask | READABLE)
+
+    def _watch(self, mask: int) -> None:
+        if mask != self._mask:
+            self._mask = mask
+            if self._sock is not None and self._receiver is not None:
+                self._loop.rewatch(self._fd, mask)
+
+    # Writing
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent
+
+    def write(self, parts: Sequence[Outgoing]) -> None:
+        sock = self._sock
+        if sock is None or self._closing:
+            return
+        if not self._out:
+            size = _plain_size(parts)
+            if 0 <= size <= JOIN_MAX:
+                data = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+                try:
+                    sent = sock.send(data)  # type: ignore[arg-type]
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                except OSError as e:
+                    self._lost_soon(e)
+                    return
+                if sent != size:
+                    self._keep((memoryview(data)[sent:],))  # type: ignore[arg-type]
+                return
+        self._keep(parts)
+
+    def _keep(self, parts: Sequence[Outgoing]) -> None:
+        out = self._out
+        if out is None:
+            out = self._out = deque()
+        was_empty = not out
+        for part in parts:
+            if isinstance(part, FileSlice):
+                size = part.length
+                item: _Part = part
+                if size and part.file.fileno() < 0:
+                    item = memoryview(part.read())
+            else:
+                item = memoryview(part).cast("B") if not isinstance(part, memoryview) else part
+                size = item.nbytes
+            if size:
+                out.append(item)
+                self._unsent += size
+        if was_empty:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send what the socket takes, watch for more room while something is left."""
+        out = self._out
+        assert out is not None
+        budget = SEND_TURN_MAX
+        try:
+            while out and budget > 0 and self._sock is not None:
+                first = out[0]
+                sent = self._send_file(first, out) if isinstance(first, FileSlice) else self._send_plain(out)
+                if sent == 0:
+                    break
+                self._unsent -= sent
+                budget -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as e:
+            self._lost_soon(e)
+            return
+        if out:
+            self._watch(self._mask | WRITABLE)
+            return
+        self._out = None
+        if self._mask & WRITABLE:
+            self._watch(self._mask & ~WRITABLE)
+            if self._receiver is not None and not self._closing:
+                self._receiver.drained()
+        if self._closing:
+            self._lost_soon(None)
+
+    def _send_file(self, part: FileSlice, out: deque[_Part]) -> int:
+        sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
+        if sent == 0:
+            # Promised bytes are no longer there (truncated under us): the stream cannot go on.
+            raise OSError(errno.EIO, f"{part.file.path} ended at {part.position}, {part.length} bytes early")
+        if sent == part.length:
+            out.popleft()
+        else:
+            out[0] = FileSlice(part.file, part.position + sent, part.length - sent)
+        return sent
+
+    def _send_plain(self, out: deque[_Part]) -> int:
+        assert self._sock is not None
+        batch: list[memoryview] = []
+        flags = 0
+        for part in out:
+            if isinstance(part, FileSlice):
+                flags = MSG_MORE
+                break
+            batch.append(part)
+            if len(batch) == IOV_MAX:
+                break
+        sent = total = self._sock.sendmsg(batch, (), flags)
+        for part in batch:
+            if sent < part.nbytes:
+                if sent:
+                    out[0] = part[sent:]
+                break
+            sent -= part.nbytes
+            out.popleft()
+        return total
+
+    # The end
+
+    @property
+    def closed(self) -> bool:
+        return self._sock is None
+
+    def close(self) -> None:
+        if self._sock is None or self._closing:
+            return
+        self._closing = True
+        self.pause_reading()
+        if not self._out:
+            self._lost_soon(None)
+
+    def abort(self) -> None:
+        self._lost_soon(None)
+
+    def _lost_soon(self, error: OSError | None) -> None:
+        """The receiver may be the caller: let it finish first."""
+        self._shut()
+        self._loop.call_soon(self._tell_lost, error)
+
+    def _lost(self, error: OSError | None) -> None:
+        self._shut()
+        self._tell_lost(error)
+
+    def _shut(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.unwatch(self._fd)
+            sock.close()
+        self._closing = True
+        self._out = None
+        self._unsent = 0
+
+    def _tell_lost(self, error: OSError | None) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.connection_lost(error)
+
+
+def _plain_size(parts: Sequence[Outgoing]) -> int:
+    """The bytes in `parts`, or -1 when they are more than is worth joining or not all in memory."""
+    size = 0
+    for part in parts:
+        if part.__class__ is FileSlice:
+            return -1
+        size += len(part)  # type: ignore[arg-type]
+        if size > JOIN_MAX:
+            return -1 if len(parts) > 1 else size
+    return size
+
+
+class SocketListener:
+    """A bound, listening socket."""
+
+    def __init__(self, net: SocketNet, sock: socket.socket, accept: Callable[[Transport], Receiver]) -> None:
+        self._net = net
+        self._loop = net.loop
+        self._sock: socket.socket | None = sock
+        self._accept = accept
+        self.port = int(sock.getsockname()[1])
+        self._loop.watch(sock.fileno(), READABLE, self._ready)
+
+    def _ready(self, _events: int) -> None:
+        sock = self._sock
+        for _ in range(ACCEPTS_MAX):
+            if sock is None:
+                return
+            try:
+                connection, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as e:
+                log.error("cannot accept connections port=%d error=%s", self.port, e)
+                self._loop.rewatch(sock.fileno(), 0)
+                self._loop.call_later(ACCEPT_PAUSE_MS, self._resume)
+                return
+            self._net.adopt(connection, (address[0], address[1]), self._accept)
+
+    def _resume(self) -> None:
+        if self._sock is not None:
+            self._loop.rewatch(self._sock.fileno(), READABLE)
+
+    def close(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.unwatch(sock.fileno())
+            sock.close()
+
+
+class _Connecting:
+    """A connection being made: one address after the other until one answers."""
+
+    def __init__(
+        self,
+        net: SocketNet,
+        addresses: list[tuple[int, tuple[str, int]]],
+        connected: Callable[[Transport], Receiver],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self._net = net
+        self._addresses = addresses
+        self._connected = connected
+        self._failed = failed
+        self._sock: socket.socket | None = None
+        self._error = OSError(errno.EHOSTUNREACH, "no address")
+
+    def next(self) -> None:
+        if not self._addresses:
+            self._failed(self._error)
+            return
+        family, address = self._addresses.pop(0)
+        self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        code = sock.connect_ex(address)
+        if code in (0, errno.EINPROGRESS):
+            self._net.loop.watch(sock.fileno(), WRITABLE, self._ready)
+            return
+        self._give_up(code)
+
+    def _ready(self, _events: int) -> None:
+        sock = self._sock
+        assert sock is not None
+        self._net.loop.unwatch(sock.fileno())
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._give_up(code)
+            return
+        name = sock.getpeername()
+        self._net.adopt(sock, (name[0], name[1]), self._connected)
+
+    def _give_up(self, code: int) -> None:
+        assert self._sock is not None
+        self._sock.close()
+        self._error = OSError(code, os.strerror(code))
+        self.next()
+
+
+class SocketNet:
+    """Listens and connects (`base.net.Net`).
+
+    `send_buffer` and `receive_buffer` are the kernel's per socket, in bytes; -1 leaves them to the kernel, which sizes
+    them by what a connection can carry.
+    """
+
+    def __init__(self, loop: Loop, background: Background) -> None:
+        self.loop = loop
+        self._background = background
+        self.send_buffer = -1
+        self.receive_buffer = -1
+        self.backlog = BACKLOG
+
+    def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> SocketListener:
+        """Bind and listen; an empty `host` is every address of this machine, v4 and v6."""
+        where = host or "::"
+        try:
+            found = socket.getaddrinfo(where, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except OSError as e:
+            raise OSError(e.errno, f"cannot resolve {where}: {e.strerror}") from None
+        try:
+            sock = self._bound(found[0][0], found[0][4], dual=not host)
+        except OSError:
+            if host:
+                raise
+            sock = self._bound(socket.AF_INET, ("", port), dual=False)  # a machine without IPv6
+        return SocketListener(self, sock, accept)
+
+    def _bound(self, family: int, address: tuple[object, ...], *, dual: bool) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual else 1)
+            if self.receive_buffer >= 0:  # accepted sockets inherit it, and the window scale is agreed on before accept
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
+            sock.bind(address)
+            sock.listen(self.backlog)
+        except OSError as e:
+            sock.close()
+            raise OSError(e.errno, f"cannot listen on {address[0]}:{address[1]}: {e.strerror}") from None
+        return sock
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        connected: Callable[[Transport], Receiver],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """Resolve in the background, connect, then call one of the two."""
+
+        def resolve() -> list[tuple[int, tuple[str, int]]]:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return [(int(entry[0]), entry[4]) for entry in found]  # type: ignore[misc]
+
+        def resolved(result: list[tuple[int, tuple[str, int]]] | BaseException) -> None:
+            if isinstance(result, OSError):
+                failed(result)
+            elif isinstance(result, BaseException):
+                failed(OSError(errno.EINVAL, f"{host}: {result}"))
+            else:
+                _Connecting(self, result, connected, failed).next()
+
+        numeric = _numeric_family(host)
+        if numeric is not None:
+            self.loop.call_soon(resolved, [(numeric, (host, port))])
+        else:
+            self._background.submit("resolve", resolve, resolved)
+
+    def adopt(self, sock: socket.socket, peer: tuple[str, int], accept: Callable[[Transport], Receiver]) -> None:
+        """Make a transport of a connected socket."""
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.send_buffer >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
+        except OSError as e:
+            log.debug("connection gone before it began peer=%s:%d error=%s", *peer, e)
+            sock.close()
+            return
+        host = peer[0].removeprefix("::ffff:")  # an IPv4 peer on a dual-stack socket
+        transport = SocketTransport(self.loop, sock, (host, peer[1]))
+        try:
+            receiver = accept(transport)
+        except Exception:
+            log.exception("connection refused after a failure peer=%s:%d", *peer)
+            sock.close()
+            return
+        transport.start(receiver)
+
+
+def _numeric_family(host: str) -> int | None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return int(family)
+    return None
