@@ -1,0 +1,22 @@
+"""A broker: what clients ask of it, what it holds, and its life in the eyes of the controller.
+
+| file | question it answers |
+|-|-|
+| `broker` | the whole: handler table, committed metadata, start and stop |
+| `handlers/` | one file an API; its header lists versions and deviations |
+| `fetch/` | sessions, reading, waiting |
+| `lifecycle` | registration, heartbeats, unfencing, controlled shutdown (KIP-631) |
+| `forward`, `controller_link` | what the controller decides, and the way to it (KIP-590) |
+| `metadata_cache`, `leader_hints` | what clients are told of brokers and leaders (KIP-951) |
+| `auto_topics`, `producer_ids` | topics and ids had from the controller on behalf of clients (KIP-730) |
+| `coordinators/` | groups, later transactions: state kept in internal topics |
+
+Who calls it: `server.node` builds one, hands its `handlers` to the listeners and calls `apply` after each run of
+committed records. The metadata image is shared and only read here. Logs come through `partition.ReplicaManager`.
+
+It must not do I/O beyond its logs, know sockets, or keep a request waiting without a bound: waiting fetches, produces
+and forwarded requests each have one, with the constant that says why.
+
+ApiVersions is derived from `Broker.handlers`: an API that is not in the table is not advertised. So clients do not
+push telemetry (KIP-714: as in Kafka without a receiver), nor try group protocols that are not served here.
+"""

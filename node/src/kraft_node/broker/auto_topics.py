@@ -1,0 +1,84 @@
+"""Topics that come into being because somebody asked for them: `auto.create.topics.enable`, and internal topics.
+
+The controller is asked with CreateTopics in the name of the client; nobody waits for the answer, clients ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS
+from kraft_node.wire.messages import CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.controller_link import Answer, ControllerLink
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX: Final = 1000
+"""Names being created at a time; asking for more names creates them the next time they are asked for."""
+_EXPECTED: Final = frozenset((ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT))
+
+
+class AutoTopics:
+    """Asks for topics, each at most once at a time."""
+
+    def __init__(self, config: BrokerConfig, controller: ControllerLink) -> None:
+        self._config = config
+        self._controller = controller
+        self._in_flight: set[str] = set()
+
+    def create(self, names: Iterable[str], ctx: RequestContext) -> None:
+        """Begin to create those of `names` that are not being created yet."""
+        wanted = [name for name in names if name not in self._in_flight]
+        wanted = wanted[: IN_FLIGHT_MAX - len(self._in_flight)]
+        if not wanted:
+            return
+        self._in_flight.update(wanted)
+        timeout_ms = self._config.int("request.timeout.ms")
+        request = CreateTopicsRequest(topics=[self._topic(name) for name in wanted], timeout_ms=timeout_ms)
+        self._controller.send(request, None, partial(self._answered, wanted), timeout_ms, on_behalf_of=ctx)
+
+    def create_internal(self, name: str, ctx: RequestContext) -> None:
+        """Begin to create an internal topic with its own settings."""
+        self.create((name,), ctx)
+
+    def _topic(self, name: str) -> Any:
+        if name == CONSUMER_OFFSETS:
+            return _creatable(
+                name,
+                self._config.int("offsets.topic.num.partitions"),
+                self._config.int("offsets.topic.replication.factor"),
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(self._config.int("offsets.topic.segment.bytes")),
+                },
+            )
+        return _creatable(name, self._config.int("num.partitions"), self._config.int("default.replication.factor"), {})
+
+    def _answered(self, names: list[str], answer: Answer) -> None:
+        self._in_flight.difference_update(names)
+        if isinstance(answer, OSError | KafkaError):
+            log.warning("Could not create %s: %s", ", ".join(names), answer)
+            return
+        for topic in answer.topics:
+            if topic.error_code not in _EXPECTED:
+                log.warning(
+                    "Could not create %s: %s %s", topic.name, ErrorCode(topic.error_code).name, topic.error_message
+                )
+
+
+def _creatable(name: str, partitions: int, replicas: int, configs: dict[str, str]) -> Any:
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        configs=[CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in configs.items()],
+    )

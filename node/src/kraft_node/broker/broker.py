@@ -1,0 +1,279 @@
+"""One broker: its handler table, how it follows committed metadata, how it starts and stops.
+
+Built by `server.node`, in this order: `Broker(...)`, `apply` with everything committed so far, listeners opened with
+`handlers`, `start` with the endpoints to register. `begin_shutdown`, then `close`, when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.topic import TopicConfigs
+from kraft_node.broker.auto_topics import AutoTopics
+from kraft_node.broker.coordinators.group.config import GroupConfig
+from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
+from kraft_node.broker.forward import FORWARDED, Forwarder
+from kraft_node.broker.handlers.acls import describe_acls
+from kraft_node.broker.handlers.alter_configs import AlterConfigsHandler
+from kraft_node.broker.handlers.delete_records import delete_records
+from kraft_node.broker.handlers.describe_client_quotas import describe_client_quotas
+from kraft_node.broker.handlers.describe_cluster import describe_cluster
+from kraft_node.broker.handlers.describe_configs import describe_configs
+from kraft_node.broker.handlers.describe_log_dirs import describe_log_dirs
+from kraft_node.broker.handlers.describe_producers import describe_producers
+from kraft_node.broker.handlers.describe_topic_partitions import describe_topic_partitions
+from kraft_node.broker.handlers.describe_user_scram_credentials import describe_user_scram_credentials
+from kraft_node.broker.handlers.fetch import FetchHandler
+from kraft_node.broker.handlers.init_producer_id import init_producer_id
+from kraft_node.broker.handlers.list_config_resources import list_config_resources
+from kraft_node.broker.handlers.list_offsets import list_offsets
+from kraft_node.broker.handlers.metadata import MetadataHandler
+from kraft_node.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from kraft_node.broker.handlers.produce import ProduceHandler
+from kraft_node.broker.handlers.transactions import describe_transactions, list_transactions
+from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.broker.metadata_cache import BROKER_CONFIG, CONSUMER_OFFSETS, TOPIC_CONFIG, MetadataCache
+from kraft_node.broker.producer_ids import ProducerIds
+from kraft_node.metadata.features import SUPPORTED_RANGES
+from kraft_node.partition.manager import ReplicaManager
+from kraft_node.partition.storage import Storage
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.base.env import Env
+    from kraft_node.base.request import Handler
+    from kraft_node.broker.controller_link import ControllerLink
+    from kraft_node.log.manager import LogManager
+    from kraft_node.metadata.delta import MetadataDelta
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.metadata.topics import TopicChange
+
+log = logging.getLogger(__name__)
+
+FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DESCRIBE_ACLS: describe_acls,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}
+
+
+class Broker:
+    """Ties replicas, handlers, coordinators and lifecycle together.
+
+    `image` is the node's committed image; `controller` leads to the active controller; `controller_apis` are the APIs
+    that the controller serves: of the forwarded ones only these are offered.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        image: MetadataImage,
+        logs: LogManager,
+        controller: ControllerLink,
+        controller_apis: frozenset[ApiKey] = frozenset(FORWARDED),
+    ) -> None:
+        self.env = env
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.image = image
+        self.logs = logs
+        self.controller = controller
+        self.config = BrokerConfig(config)
+        self.topic_configs = TopicConfigs(self.config)
+        self.metadata = MetadataCache(image)
+        self.storage = Storage(logs, self.topic_config)
+        self.replicas = ReplicaManager(env, self.node_id, image, self.storage.open, self.storage.delete)
+        self.auto_topics = AutoTopics(self.config, controller)
+        self.lifecycle: Lifecycle | None = None
+        self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
+        self.fetch_max_bytes = self.config.int("fetch.max.bytes")
+        self.groups = GroupCoordinator(
+            clock=env.clock,
+            scheduler=env.scheduler,
+            rng=env.rng,
+            store=ReplicaStore(self.replicas),
+            cluster=ImageView(image, self.auto_topics.create_internal),
+            config=GroupConfig.from_config(self.config),
+        )
+        self.fetch = FetchHandler(self)
+        self.produce = ProduceHandler(self)
+        self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
+        """What the broker's listeners serve, and so what ApiVersions advertises there."""
+        self._strays_removed = False
+
+    def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
+        forward = Forwarder(self.controller, self.config.int("request.timeout.ms"))
+        table: dict[ApiKey, Handler] = {key: forward for key in FORWARDED if key in controller_apis}
+        table |= {key: partial(function, self) for key, function in FUNCTIONS.items()}
+        table[ApiKey.PRODUCE] = self.produce
+        table[ApiKey.FETCH] = self.fetch
+        table[ApiKey.METADATA] = MetadataHandler(self)
+        alter_configs = AlterConfigsHandler(self, forward)
+        table[ApiKey.INCREMENTAL_ALTER_CONFIGS] = alter_configs.incremental
+        table[ApiKey.ALTER_CONFIGS] = alter_configs.replace
+        return table | self.groups.handlers
+
+    def _epoch(self) -> int:
+        return -1 if self.lifecycle is None else self.lifecycle.broker_epoch
+
+    @property
+    def state(self) -> BrokerState:
+        return BrokerState.NOT_RUNNING if self.lifecycle is None else self.lifecycle.state
+
+    @property
+    def ready(self) -> bool:
+        """Whether clients are sent here: unfenced and not shutting down."""
+        return self.lifecycle is not None and self.state == BrokerState.RUNNING and not self.lifecycle.fenced
+
+    # --- start and stop ---
+
+    def start(
+        self,
+        endpoints: Sequence[tuple[str, str, int, int]],
+        *,
+        previous_epoch: int = -1,
+        on_state: Callable[[BrokerState], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
+    ) -> None:
+        """Register with the controller and keep the lease.
+
+        `endpoints`: (listener, host, port, security protocol number) as advertised. `previous_epoch`: the broker epoch
+        that the last clean shutdown left in the log directories. `on_failure` is told why registering was given up.
+        """
+        identity = Identity(
+            self.node_id,
+            self.cluster_id,
+            endpoints,
+            {name: (levels.min_level, levels.max_level) for name, levels in SUPPORTED_RANGES.items()},
+            self.storage.directory_ids(),
+            self.config.string_or_none("broker.rack"),
+            previous_epoch,
+        )
+        lifecycle = Lifecycle(
+            self.env,
+            self.config,
+            identity,
+            self.controller,
+            lambda: self.image.offset,
+            self.storage.offline_directory_ids,
+        )
+        self.lifecycle = lifecycle
+        lifecycle.on_state = on_state or lifecycle.on_state
+        lifecycle.on_failure = on_failure or lifecycle.on_failure
+        lifecycle.start()
+        lifecycle.ready_to_unfence()
+
+    def begin_shutdown(self, done: Callable[[], None]) -> None:
+        """Have the controller move leadership away, then call `done`; `close` is to follow."""
+        if self.lifecycle is None:
+            done()
+        else:
+            self.lifecycle.begin_shutdown(done)
+
+    def close(self) -> None:
+        """Resign from everything. The logs are closed by whoever owns the log manager."""
+        self.groups.shutdown()
+        if self.lifecycle is not None:
+            self.lifecycle.close()
+
+    def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
+        """A log directory is dead: its partitions answer KAFKA_STORAGE_ERROR, the controller is told."""
+        self.replicas.failed(partitions)
+        if self.lifecycle is not None:
+            self.lifecycle.directories_changed()
+
+    # --- committed metadata ---
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow a run of committed records that `image` holds already. Costs what changed."""
+        assert image is self.image, "law: a node has one image"
+        if delta.configs or delta.is_snapshot:
+            self._configs_changed(delta)
+        if delta.topics or delta.is_snapshot:
+            self.replicas.apply(delta)
+            self._groups_follow(delta)
+        if self.lifecycle is not None:
+            self.lifecycle.metadata_moved()
+            if not self._strays_removed and self.lifecycle.caught_up:
+                self._strays_removed = True
+                self.storage.remove_strays(self._is_hosted)
+
+    def _is_hosted(self, topic: str, index: int) -> bool:
+        state = self.metadata.partition(topic, index)
+        return state is not None and self.node_id in state.replicas
+
+    def topic_config(self, topic: str) -> Any:
+        """The configuration in force of a topic."""
+        return self.topic_configs.resolve(self.image.configs.get((TOPIC_CONFIG, topic)) or {})
+
+    def _configs_changed(self, delta: MetadataDelta) -> None:
+        own = ((BROKER_CONFIG, str(self.node_id)), (BROKER_CONFIG, ""))
+        changed: set[str] = set()
+        if delta.is_snapshot or any(resource in delta.configs for resource in own):
+            configs = self.image.configs
+            changed = self.config.update(configs.get(own[0]) or {}, configs.get(own[1]) or {})
+        if changed:
+            log.info("Configurations changed: %s", ", ".join(sorted(changed)))
+            self.topic_configs.broker_changed()
+            self.fetch_max_bytes = self.config.int("fetch.max.bytes")
+            self.fetch.config_changed()
+        if changed or delta.is_snapshot:
+            touched = None
+        else:
+            touched = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
+        for partition in self.replicas.opened():
+            if touched is None or partition.topic in touched:
+                self.storage.configure(partition.log, self.topic_config(partition.topic))
+
+    # --- the group coordinator's partitions ---
+
+    def _groups_follow(self, delta: MetadataDelta) -> None:
+        if delta.is_snapshot:
+            self._follow_all()
+            return
+        deleted = []
+        for change in delta.topics.values():
+            if change.name == CONSUMER_OFFSETS:
+                self._follow(change)
+            if change.deleted:
+                deleted.append((change.name, change.id))
+        if deleted:
+            self.groups.on_topics_deleted(deleted)
+
+    def _follow(self, change: TopicChange) -> None:
+        numbers = range(change.partition_count_before) if change.deleted else change.partitions
+        for number in numbers:
+            self._follow_partition(number)
+
+    def _follow_all(self) -> None:
+        topic = self.image.topics.by_name(CONSUMER_OFFSETS)
+        for number in {*self.groups.shards, *range(0 if topic is None else len(topic))}:
+            self._follow_partition(number)
+
+    def _follow_partition(self, number: int) -> None:
+        state = self.metadata.partition(CONSUMER_OFFSETS, number)
+        if state is not None and state.leader == self.node_id:
+            self.groups.on_leader(number, state.leader_epoch)
+        else:
+            self.groups.on_resign(number)

@@ -1,0 +1,178 @@
+"""What partitions answer to a fetch right now: rows of a FetchResponse, with the records as file slices.
+
+Called by the fetch handler and again when a waiting fetch is answered. Reading costs per batch index look-up, never
+per record; nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kraft_node.base.env import FileSlice
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
+from kraft_node.partition.manager import ReplicaManager
+from kraft_node.partition.partition import READ_COMMITTED, Partition
+from kraft_node.wire.messages import FetchResponse
+
+NO_RECORDS: Final = b""
+UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""A fetch for these waits like one for an empty partition, so that a reader of a deleted topic does not spin."""
+WRONG_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
+
+Row = tuple[FetchPartition, Any]
+
+
+class Collected:
+    """The rows read for one fetch, and what decides whether they are answered now."""
+
+    __slots__ = ("immediate", "rows", "size_bytes", "unknown_topics", "wrong_leader")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.size_bytes = 0
+        self.immediate = False
+        """An error or a divergence, which the reader should hear of without waiting."""
+        self.unknown_topics = 0
+        self.wrong_leader = False
+
+
+def collect(
+    replicas: ReplicaManager, partitions: Iterable[FetchPartition], max_bytes: int, isolation: int, *, all_rows: bool
+) -> Collected:
+    """Read `partitions` in order until `max_bytes` are together; the first batch found may exceed that.
+
+    `all_rows`: partitions after that are answered without records rather than left out.
+    """
+    found = Collected()
+    remaining = max_bytes
+    for wanted in partitions:
+        if remaining <= 0 and not all_rows:
+            break
+        try:
+            partition = replicas.leader_in(wanted.key, wanted.leader_epoch)
+            row = _read(wanted, partition, min(wanted.max_bytes, remaining), isolation, min_one=found.size_bytes == 0)
+        except KafkaError as error:
+            row = _failed(wanted, error)
+            if error.code in UNKNOWN_TOPIC:
+                found.unknown_topics += 1
+            else:
+                found.immediate = True
+                found.wrong_leader |= error.code in WRONG_LEADER
+        else:
+            size = 0 if row.records is NO_RECORDS else _length(row.records)
+            if size:
+                found.size_bytes += size
+                remaining -= size
+            elif row.diverging_epoch.epoch >= 0:
+                found.immediate = True
+        found.rows.append((wanted, row))
+    return found
+
+
+def _length(records: Any) -> int:
+    return records.length if type(records) is FileSlice else len(records)
+
+
+def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolation: int, *, min_one: bool) -> Any:
+    log = partition.log
+    row = FetchResponse.PartitionData(
+        partition_index=wanted.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=[] if isolation == READ_COMMITTED else None,
+        records=NO_RECORDS,
+    )
+    offset = wanted.offset
+    if wanted.last_fetched_epoch != UNKNOWN:
+        parted = partition.diverging(offset, wanted.last_fetched_epoch)
+        if parted is not None:
+            row.diverging_epoch = FetchResponse.EpochEndOffset(parted.epoch, parted.end_offset)
+            return row
+    if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
+        return row
+    found = partition.read(offset, max_bytes, isolation, min_one=min_one)
+    if _length(found.records):
+        row.records = found.records
+        if isolation == READ_COMMITTED:
+            transaction = FetchResponse.AbortedTransaction
+            row.aborted_transactions = [
+                transaction(producer_id, first_offset)
+                for producer_id, first_offset in log.aborted_transactions(offset, found.next_offset)
+            ]
+    return row
+
+
+def _failed(wanted: FetchPartition, error: KafkaError) -> Any:
+    return FetchResponse.PartitionData(
+        partition_index=wanted.index, error_code=error.code, high_watermark=UNKNOWN, records=NO_RECORDS
+    )
+
+
+def settle(
+    session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int, *, all_rows: bool
+) -> list[Row]:
+    """Note in `session` what is being answered; the rows that belong in the answer.
+
+    An incremental answer leaves out what says nothing new. Partitions read to their end are watched from now on, the
+    others stay ready, behind those that had no turn.
+    """
+    answered = []
+    ready = session.ready
+    for wanted, row in rows:
+        if row.error_code:
+            wanted.sent_high_watermark = UNKNOWN
+            answered.append((wanted, row))
+            continue
+        has_records = row.records is not NO_RECORDS
+        if (
+            all_rows
+            or has_records
+            or row.high_watermark != wanted.sent_high_watermark
+            or row.log_start_offset != wanted.sent_start_offset
+            or row.diverging_epoch.epoch >= 0
+        ):
+            answered.append((wanted, row))
+        wanted.sent_high_watermark = row.high_watermark
+        wanted.sent_start_offset = row.log_start_offset
+        if has_records:
+            ready.pop(wanted.key, None)
+            ready[wanted.key] = wanted
+        else:
+            _rest(session, wanted, replicas, isolation)
+    return answered
+
+
+def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManager, isolation: int) -> None:
+    """Watch a partition that has nothing more to read; leave it ready when it has (there was no room for it)."""
+    partition = replicas.peek(wanted.key)
+    if partition is not None and partition.readable_end(isolation) <= wanted.offset:
+        session.ready.pop(wanted.key, None)
+        wanted.watch(partition)
+
+
+def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int) -> None:
+    """Before waiting, with nothing answered yet: hear of the next change of every partition that was read."""
+    for wanted, row in rows:
+        if not row.error_code:
+            _rest(session, wanted, replicas, isolation)
+            partition = replicas.peek(wanted.key)
+            if partition is not None:
+                wanted.watch(partition)
+
+
+def build_response(rows: list[Row], session_id: int) -> Any:
+    """The answer; rows of one topic that follow each other share its heading."""
+    topics: list[Any] = []
+    last: object = None
+    for wanted, row in rows:
+        topic = wanted.key[0]
+        if topic != last:
+            name, topic_id = topic_fields(wanted.key)
+            partitions: list[Any] = []
+            topics.append(FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions))
+            last = topic
+        partitions.append(row)
+    return FetchResponse(session_id=session_id, responses=topics)

@@ -1,0 +1,238 @@
+"""Fetch sessions (KIP-227): partitions that a reader named once and need not name again.
+
+`SessionCache` finds, makes and evicts sessions; `FetchSession` also stands for the partitions of one sessionless
+request. Nothing here reads a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.env import Rng
+from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.partition.manager import PartitionKey
+
+if TYPE_CHECKING:
+    from kraft_node.partition.partition import Partition
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+SESSION_IDLE_MS_MIN: Final = 120_000
+"""A session used within this time is evicted only for one that matters more (Kafka's min.incremental...eviction.ms)."""
+
+UNKNOWN: Final = -1
+
+
+def next_epoch(epoch: int) -> int:
+    """The session epoch after `epoch`: 0 is the first request's only."""
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class FetchPartition:
+    """What a reader wants of one partition, and what it was last told. Tens of bytes: sessions hold thousands."""
+
+    __slots__ = (
+        "index",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "max_bytes",
+        "offset",
+        "owner",
+        "sent_high_watermark",
+        "sent_start_offset",
+        "watched",
+    )
+
+    def __init__(self, key: PartitionKey, owner: FetchSession) -> None:
+        self.key = key
+        self.index = key[1]
+        self.owner = owner
+        self.offset = 0
+        self.max_bytes = 0
+        self.leader_epoch = UNKNOWN
+        self.last_fetched_epoch = UNKNOWN
+        self.sent_high_watermark = UNKNOWN
+        self.sent_start_offset = UNKNOWN
+        self.watched: Partition | None = None
+
+    def update(self, wanted: Any) -> None:
+        """Take over a FetchRequest.FetchPartition."""
+        self.offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """The partition has more to say (called by what is watched)."""
+        self.watched = None
+        self.owner.changed(self, appended_bytes)
+
+    def watch(self, partition: Partition) -> None:
+        if self.watched is None:
+            self.watched = partition
+            partition.watch(self)
+
+    def unwatch(self) -> None:
+        if self.watched is not None:
+            self.watched.unwatch(self)
+            self.watched = None
+
+
+class FetchSession:
+    """The partitions of one reader. `id` is 0 while it is not kept for a later request."""
+
+    __slots__ = ("arrived", "by_topic_id", "created_ms", "epoch", "id", "partitions", "privileged", "ready", "used_ms")
+
+    def __init__(self, *, by_topic_id: bool, privileged: bool) -> None:
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.by_topic_id = by_topic_id
+        """Whether its keys are topic ids (Fetch 13 and later) rather than names."""
+        self.privileged = privileged
+        """A follower's: kept in preference to consumers' sessions."""
+        self.created_ms = 0
+        self.used_ms = 0
+        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.ready: dict[PartitionKey, FetchPartition] = {}
+        """Those that may have something to say, the longest waiting first."""
+        self.arrived: Callable[[FetchPartition, int], None] | None = None
+        """Told when a watched partition changes, while a request of this session waits."""
+
+    def update(self, topics: Iterable[Any]) -> None:
+        """Add or change the partitions that a FetchRequest names."""
+        partitions = self.partitions
+        for topic in topics:
+            name = topic.topic_id if self.by_topic_id else topic.topic
+            for wanted in topic.partitions:
+                key = (name, wanted.partition)
+                partition = partitions.get(key)
+                if partition is None:
+                    partition = partitions[key] = FetchPartition(key, self)
+                partition.update(wanted)
+                partition.unwatch()
+                self.ready[key] = partition
+
+    def forget(self, topics: Iterable[Any]) -> None:
+        """Remove the partitions that a FetchRequest lists as forgotten."""
+        for topic in topics:
+            name = topic.topic_id if self.by_topic_id else topic.topic
+            for index in topic.partitions:
+                partition = self.partitions.pop((name, index), None)
+                if partition is not None:
+                    partition.unwatch()
+                    self.ready.pop(partition.key, None)
+
+    def changed(self, partition: FetchPartition, appended_bytes: int) -> None:
+        self.ready[partition.key] = partition
+        if self.arrived is not None:
+            self.arrived(partition, appended_bytes)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for partition in self.partitions.values():
+            partition.unwatch()
+        self.ready.clear()
+        self.partitions.clear()
+
+
+class SessionCache:
+    """The sessions of a broker, at most `slots` of them (`max.incremental.fetch.session.cache.slots`)."""
+
+    def __init__(self, slots: int, rng: Rng) -> None:
+        self.slots = slots
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        """Least recently used first."""
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
+        """The session of an incremental request, its epoch moved on; or the code that the request is to get."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_topic_id != by_topic_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = next_epoch(epoch)
+        session.used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; fine when there is none."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def keep(self, session: FetchSession, now_ms: int) -> bool:
+        """Give `session` an id so that it can be resumed; False when there is no room for it."""
+        if len(self._sessions) >= self.slots and not self._evict(session, now_ms):
+            return False
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._rng.randrange(2**31 - 1) + 1
+        session.id = session_id
+        session.epoch = next_epoch(INITIAL_EPOCH)
+        session.created_ms = session.used_ms = now_ms
+        self._sessions[session_id] = session
+        return True
+
+    def _evict(self, wanted: FetchSession, now_ms: int) -> bool:
+        """Make room: an idle session goes first, else the least valuable of those that have lived long enough.
+
+        A follower's session is worth more than a consumer's, a larger one more than a smaller one; followers need not
+        wait until a consumer's session is old.
+        """
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        victim: FetchSession | None = oldest
+        if now_ms - oldest.used_ms <= SESSION_IDLE_MS_MIN:
+            victim = min(
+                (
+                    session
+                    for session in self._sessions.values()
+                    if now_ms - session.created_ms > SESSION_IDLE_MS_MIN
+                    or (wanted.privileged and not session.privileged)
+                ),
+                key=_worth,
+                default=None,
+            )
+            if victim is None or _worth(victim) >= _worth(wanted):
+                return False
+        assert victim is not None
+        self.evictions += 1
+        self.close(victim.id)
+        return True
+
+
+def _worth(session: FetchSession) -> tuple[bool, int]:
+    return session.privileged, len(session.partitions)
+
+
+def topic_fields(key: PartitionKey) -> tuple[str, bytes]:
+    """The name and the id under which a response names the topic of `key`: one of the two is empty."""
+    topic = key[0]
+    return (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
+
+
+def keys_of(topics: Sequence[Any], *, by_topic_id: bool) -> list[PartitionKey]:
+    """Every (topic, number) that a FetchRequest's topics name, in order."""
+    return [
+        ((topic.topic_id if by_topic_id else topic.topic), wanted.partition)
+        for topic in topics
+        for wanted in topic.partitions
+    ]

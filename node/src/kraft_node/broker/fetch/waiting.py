@@ -1,0 +1,138 @@
+"""A fetch that waits for `min_bytes` or for its time to run out (Kafka's DelayedFetch), one object per request.
+
+Appends only count bytes and put the fetch on the loop's next turn, so that many appends of one turn are answered by
+one larger response. When the count says enough, the partitions are read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.broker.fetch import reader
+from kraft_node.broker.fetch.session import FetchPartition, FetchSession
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.handlers.fetch import FetchHandler
+
+WAITING_MAX: Final = 20_000
+"""Fetches that may wait at a time: twice the idle consumers one node is sized for. Beyond it a fetch is answered at
+once with what there is, which a client takes for a short wait."""
+
+
+class WaitingFetch:
+    """One request and the session (or the partitions of a sessionless request) that it reads."""
+
+    __slots__ = (
+        "all_rows",
+        "ctx",
+        "done",
+        "handler",
+        "isolation",
+        "max_bytes",
+        "min_bytes",
+        "missing_bytes",
+        "scheduled",
+        "session",
+        "timer",
+    )
+
+    def __init__(
+        self,
+        handler: FetchHandler,
+        ctx: RequestContext,
+        session: FetchSession,
+        max_bytes: int,
+        min_bytes: int,
+        isolation: int,
+        *,
+        all_rows: bool,
+    ) -> None:
+        self.handler = handler
+        self.ctx = ctx
+        self.session = session
+        self.max_bytes = max_bytes
+        self.min_bytes = min_bytes
+        self.isolation = isolation
+        self.all_rows = all_rows
+        self.missing_bytes = min_bytes
+        self.timer: Timer | None = None
+        self.scheduled = False
+        self.done = False
+
+    def collect(self) -> reader.Collected:
+        """Read what there is now."""
+        session = self.session
+        wanted = session.partitions if self.all_rows else session.ready
+        replicas = self.handler.replicas
+        if len(wanted) > 1:
+            return reader.collect(
+                replicas, list(wanted.values()), self.max_bytes, self.isolation, all_rows=self.all_rows
+            )
+        return reader.collect(replicas, wanted.values(), self.max_bytes, self.isolation, all_rows=self.all_rows)
+
+    def is_enough(self, found: reader.Collected) -> bool:
+        """Whether to answer with `found` rather than wait."""
+        if found.size_bytes >= self.min_bytes or found.immediate:
+            return True
+        return found.unknown_topics == len(self.session.partitions)
+
+    def wait(self, found: reader.Collected, max_wait_ms: int) -> None:
+        """Begin to wait, having found too little."""
+        self.handler.waiting.add(self)
+        scheduler = self.handler.scheduler
+        self.timer = scheduler.call_later(max_wait_ms, self._expired)
+        self.session.arrived = self._arrived
+        self._watch(found)
+
+    def _watch(self, found: reader.Collected) -> None:
+        self.missing_bytes = self.min_bytes - found.size_bytes
+        reader.watch(self.session, found.rows, self.handler.replicas, self.isolation)
+
+    def _arrived(self, wanted: FetchPartition, appended_bytes: int) -> None:
+        self.missing_bytes -= appended_bytes
+        if self.missing_bytes <= 0 or appended_bytes == 0:
+            if not self.scheduled:
+                self.scheduled = True
+                self.handler.scheduler.call_soon(self._again)
+            return
+        partition = self.handler.replicas.peek(wanted.key)
+        if partition is not None:
+            wanted.watch(partition)
+
+    def _again(self) -> None:
+        self.scheduled = False
+        if self.done:
+            return
+        found = self.collect()
+        if self.is_enough(found):
+            self._answer(found)
+        else:
+            self._watch(found)
+
+    def _expired(self) -> None:
+        if not self.done:
+            self._answer(self.collect())
+
+    def superseded(self) -> None:
+        """Another request of the same session came: end with nothing."""
+        self._finish()
+        self.ctx.respond(self.handler.superseded_response())
+
+    def _answer(self, found: reader.Collected) -> None:
+        self._finish()
+        self.ctx.respond(self.handler.answer(self, found))
+
+    def _finish(self) -> None:
+        self.done = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.session.arrived = None
+        self.handler.waiting.discard(self)
+
+
+def waits(session: FetchSession) -> WaitingFetch | None:
+    """The fetch that waits on a session already."""
+    arrived: Any = session.arrived
+    return None if arrived is None else arrived.__self__

@@ -1,0 +1,19 @@
+"""DescribeAcls (29), versions 1-3: refused with SECURITY_DISABLED, as Kafka does without an authorizer.
+
+CreateAcls and DeleteAcls are decided, and refused, by the controller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+
+def describe_acls(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """Always refuses."""
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")

@@ -1,0 +1,108 @@
+"""AlterConfigs (33), versions 0-2, and IncrementalAlterConfigs (44), versions 0-1 (KIP-339, KIP-412).
+
+All resources are the controller's to decide but one: the levels of this process's loggers, set here and now. A request
+that names loggers only is answered here, one that names none is handed on as it is, a mixed one is split and the two
+answers are put together.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker import loggers
+from kraft_node.broker.metadata_cache import BROKER_LOGGER_CONFIG
+from kraft_node.wire.messages import (
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+    from kraft_node.broker.controller_link import Answer
+    from kraft_node.broker.forward import Forwarder
+
+SET: Final = 0
+DELETE: Final = 1
+
+
+class AlterConfigsHandler:
+    """Loggers here, everything else by the controller."""
+
+    def __init__(self, broker: Broker, forward: Forwarder) -> None:
+        self._broker = broker
+        self._forward = forward
+
+    def replace(self, ctx: RequestContext, request: Any) -> Any:
+        """AlterConfigs: loggers cannot be set as a whole."""
+        if any(resource.resource_type == BROKER_LOGGER_CONFIG for resource in request.resources):
+            return AlterConfigsResponse(
+                responses=[
+                    AlterConfigsResponse.AlterConfigsResourceResponse(
+                        ErrorCode.INVALID_REQUEST,
+                        "AlterConfigs is deprecated and does not support the resource type BROKER_LOGGER",
+                        resource.resource_type,
+                        resource.resource_name,
+                    )
+                    for resource in request.resources
+                ]
+            )
+        return self._forward(ctx, request)
+
+    def incremental(self, ctx: RequestContext, request: Any) -> Any:
+        """IncrementalAlterConfigs."""
+        mine = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER_CONFIG]
+        if not mine:
+            return self._forward(ctx, request)
+        results = [self._loggers(resource, validate_only=request.validate_only) for resource in mine]
+        others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER_CONFIG]
+        if not others:
+            return IncrementalAlterConfigsResponse(responses=results)
+        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        self._forward.send(ctx, rest, partial(self._merge, ctx, rest, results))
+        return None
+
+    def _merge(self, ctx: RequestContext, rest: Any, results: list[Any], answer: Answer) -> None:
+        if isinstance(answer, KafkaError | OSError):
+            code = answer.code if isinstance(answer, KafkaError) else ErrorCode.REQUEST_TIMED_OUT
+            others = [_result(resource, code, str(answer)) for resource in rest.resources]
+        else:
+            others = answer.responses
+        ctx.respond(IncrementalAlterConfigsResponse(responses=results + others))
+
+    def _loggers(self, resource: Any, *, validate_only: bool) -> Any:
+        if resource.resource_name != str(self._broker.node_id):
+            text = f"Unexpected broker id, expected {self._broker.node_id} but received {resource.resource_name}"
+            return _result(resource, ErrorCode.INVALID_REQUEST, text)
+        for config in resource.configs:
+            problem = _problem(config)
+            if problem is not None:
+                return _result(resource, *problem)
+        if not validate_only:
+            for config in resource.configs:
+                if config.config_operation == SET:
+                    loggers.set_level(config.name, config.value)
+                else:
+                    loggers.unset_level(config.name)
+        return _result(resource, ErrorCode.NONE, None)
+
+
+def _problem(config: Any) -> tuple[ErrorCode, str] | None:
+    if config.config_operation not in (SET, DELETE):
+        return ErrorCode.INVALID_REQUEST, f"operation {config.config_operation} is not allowed for loggers"
+    if not loggers.exists(config.name):
+        return ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!"
+    if config.config_operation == DELETE and config.name == loggers.ROOT:
+        return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
+    if config.config_operation == SET and not loggers.is_level(config.value or ""):
+        return ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {config.name} to {config.value}"
+    return None
+
+
+def _result(resource: Any, code: ErrorCode, text: str | None) -> Any:
+    return IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+        code, text, resource.resource_type, resource.resource_name
+    )

@@ -1,0 +1,72 @@
+"""DescribeClientQuotas (48), versions 0-1: quotas whose entities match a filter (KIP-546).
+
+A component asks for one type of entity: with a certain name (match 0), its default (1), or with any name or the
+default (2). Strict means that an entity has no types but those asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.wire.messages import DescribeClientQuotasResponse as Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+EXACT: Final = 0
+DEFAULT: Final = 1
+SPECIFIED: Final = 2
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+ENTITY_TYPES: Final = frozenset((USER, CLIENT_ID, IP))
+
+
+def describe_client_quotas(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """Every quota whose entity fulfils all components."""
+    wanted = _filter(request.components)
+    entries = []
+    for entity, values in broker.image.quotas.items():
+        named = dict(entity)
+        if request.strict and named.keys() != wanted.keys():
+            continue
+        if all(_matches(named, kind, *match) for kind, match in wanted.items()):
+            entries.append(_entry(named, values))
+    return Response(entries=entries)
+
+
+def _filter(components: list[Any]) -> dict[str, tuple[int, str | None]]:
+    wanted: dict[str, tuple[int, str | None]] = {}
+    for component in components:
+        kind = component.entity_type
+        if kind not in ENTITY_TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type {kind} not supported")
+        if kind in wanted:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {kind} filter component entity type")
+        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is not known")
+        if component.match_type == EXACT and component.match is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an exact match needs a name")
+        if component.match_type != EXACT and component.match is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "only an exact match may have a name")
+        wanted[kind] = (component.match_type, component.match)
+    if IP in wanted and len(wanted) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip cannot be combined with other entity types")
+    return wanted
+
+
+def _matches(named: Mapping[str, str | None], kind: str, match_type: int, name: str | None) -> bool:
+    if kind not in named:
+        return False
+    if match_type == SPECIFIED:
+        return True
+    return named[kind] == name if match_type == EXACT else named[kind] is None
+
+
+def _entry(named: Mapping[str, str | None], values: Mapping[str, float]) -> Any:
+    return Response.EntryData(
+        entity=[Response.EntityData(kind, name) for kind, name in named.items()],
+        values=[Response.ValueData(key, value) for key, value in values.items()],
+    )

@@ -1,0 +1,48 @@
+"""DescribeCluster (60), versions 0-2: the brokers and who controls (KIP-700; 1 endpoint type, 2 fenced brokers).
+
+As with Metadata, a live broker is told as the controller. The controllers' own listener answers for controllers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.authorized import ALL_OPERATIONS_OF_CLUSTER
+from kraft_node.wire.messages import DescribeClusterResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+NO_OPERATIONS: Final = -(2**31)
+
+
+def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """The brokers on the listener that the client came through."""
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener, the request asks for controllers"
+        )
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is not known")
+    brokers = []
+    for registration in broker.image.brokers.values():
+        endpoint = registration.endpoint(ctx.listener)
+        if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
+            continue
+        brokers.append(
+            DescribeClusterResponse.DescribeClusterBroker(
+                registration.id, endpoint.host, endpoint.port, registration.rack, registration.fenced
+            )
+        )
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.metadata.any_live_broker(broker.node_id),
+        brokers=brokers,
+        cluster_authorized_operations=(
+            ALL_OPERATIONS_OF_CLUSTER if request.include_cluster_authorized_operations else NO_OPERATIONS
+        ),
+    )

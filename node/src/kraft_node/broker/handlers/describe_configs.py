@@ -1,0 +1,132 @@
+"""DescribeConfigs (32), versions 1-4: values with their sources and synonyms (KIP-226; 3 types, 4 flexible).
+
+Resources: topic, broker (this one, or "" for the values of all), broker-logger (this process's loggers, KIP-412),
+client-metrics (KIP-714), group (KIP-848). Documentation of a key is not sent: clients are told that there is none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker import loggers
+from kraft_node.broker.metadata_cache import (
+    BROKER_CONFIG,
+    BROKER_LOGGER_CONFIG,
+    CLIENT_METRICS_CONFIG,
+    GROUP_CONFIG,
+    TOPIC_CONFIG,
+    topic_name_error,
+)
+from kraft_node.wire.messages import DescribeConfigsResponse as Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kraft_node.base.config.describe import ConfigEntry
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+STRING_TYPE: Final = 2
+DYNAMIC_LOGGER_SOURCE: Final = 6
+
+
+def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """One answer a resource."""
+    results = []
+    for resource in request.resources:
+        result = Response.DescribeConfigsResult(
+            error_code=0,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            entries = _entries(broker, resource.resource_type, resource.resource_name)
+            keys = resource.configuration_keys
+            result.configs = [
+                _row(entry, with_synonyms=request.include_synonyms)
+                for entry in entries
+                if not keys or entry.name in keys
+            ]
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return Response(results=results)
+
+
+def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
+    from kraft_node.base.config import describe  # noqa: PLC0415  (admin requests only; start-up does without)
+
+    if kind == TOPIC_CONFIG:
+        reason = topic_name_error(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if broker.image.topics.by_name(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe.describe_topic(broker.metadata.configs(TOPIC_CONFIG, name), broker.config)
+    if kind == BROKER_CONFIG:
+        if name == "":
+            return describe.describe_broker_defaults(broker.config)
+        _check_own_id(broker, name, "or empty string, ")
+        return describe.describe_broker(broker.config)
+    if kind == BROKER_LOGGER_CONFIG:
+        _check_own_id(broker, name, "")
+        return _loggers()
+    if kind == CLIENT_METRICS_CONFIG:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe.describe_client_metrics(broker.metadata.configs(kind, name))
+    if kind == GROUP_CONFIG:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe.describe_group(broker.metadata.configs(kind, name), broker.config)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _check_own_id(broker: Broker, name: str, alternative: str) -> None:
+    if not name.lstrip("-").isdigit():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != broker.node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id} {alternative}but received {name}",
+        )
+
+
+def _loggers() -> list[ConfigEntry]:
+    from kraft_node.base.config.describe import ConfigEntry, Synonym  # noqa: PLC0415
+
+    return [
+        ConfigEntry(
+            name,
+            level,
+            source=DYNAMIC_LOGGER_SOURCE,
+            read_only=False,
+            sensitive=False,
+            type_id=STRING_TYPE,
+            synonyms=[Synonym(name, level, DYNAMIC_LOGGER_SOURCE)],
+        )
+        for name, level in loggers.levels()
+    ]
+
+
+def _row(entry: ConfigEntry, *, with_synonyms: bool) -> Any:
+    return Response.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=(
+            [Response.DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
+            if with_synonyms
+            else []
+        ),
+        config_type=entry.type_id,
+        documentation=None,
+    )

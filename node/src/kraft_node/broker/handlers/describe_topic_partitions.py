@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions (75), version 0: topics in pages, with eligible leader replicas (KIP-966).
+
+Topics come in the order of their names; an answer holds at most `ResponsePartitionLimit` partitions (never more than
+`max.request.partition.size.limit`) and says in `NextCursor` where the next page begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.broker.authorized import ALL_OPERATIONS_OF_TOPIC
+from kraft_node.broker.metadata_cache import is_internal, topic_name_error
+from kraft_node.wire.messages import DescribeTopicPartitionsResponse as Response
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+    from kraft_node.metadata.partitions import PartitionState, TopicView
+
+
+def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """One page."""
+    cursor = request.cursor
+    first_partition = 0
+    if cursor is not None:
+        first_partition = cursor.partition_index
+        if first_partition < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition index {first_partition} is negative")
+    fetch_all = not request.topics
+    names = {topic.name for topic in broker.image.topics} if fetch_all else {topic.name for topic in request.topics}
+    if cursor is not None:
+        if not fetch_all and cursor.topic_name not in names and first_partition:
+            first_partition = 0
+        names = {name for name in names if name >= cursor.topic_name}
+        if cursor.topic_name not in names:
+            first_partition = 0
+    limit = broker.config.int("max.request.partition.size.limit")
+    room = min(request.response_partition_limit, limit)
+    if room <= 0:
+        room = limit
+    answers: list[Any] = []
+    next_cursor = None
+    for name in sorted(names):
+        if room <= 0:
+            next_cursor = Response.Cursor(name, first_partition)
+            break
+        topic = broker.image.topics.by_name(name)
+        if topic is None:
+            answers.append(_unknown(name))
+            continue
+        end = min(len(topic), first_partition + room)
+        answers.append(_topic(broker, ctx.listener, topic, range(first_partition, end)))
+        room -= max(0, end - first_partition)
+        if end < len(topic):
+            next_cursor = Response.Cursor(name, end)
+            break
+        first_partition = 0
+    return Response(topics=answers, next_cursor=next_cursor)
+
+
+def _unknown(name: str) -> Any:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return Response.DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=ZERO_UUID, is_internal=is_internal(name), partitions=[]
+    )
+
+
+def _topic(broker: Broker, listener: str, topic: TopicView, numbers: range) -> Any:
+    rows = []
+    for number in numbers:
+        state = topic.partition(number)
+        if state is not None:
+            rows.append(_partition(broker, listener, number, state))
+    return Response.DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=rows,
+        topic_authorized_operations=ALL_OPERATIONS_OF_TOPIC,
+    )
+
+
+def _partition(broker: Broker, listener: str, number: int, state: PartitionState) -> Any:
+    reachable = broker.metadata.endpoint(state.leader, listener) is not None
+    return Response.DescribeTopicPartitionsResponsePartition(
+        error_code=0 if reachable else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=state.leader if reachable else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=broker.metadata.offline_replicas(state, listener),
+    )

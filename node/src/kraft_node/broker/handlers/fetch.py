@@ -1,0 +1,107 @@
+"""Fetch (1), versions 4-18: records from partitions, once or as an incremental session (KIP-227).
+
+Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetched epoch and divergence (KIP-595);
+13 topic ids (KIP-516); 15 replica state; 16 leader hints (KIP-951); 17, 18 for followers and the metadata quorum.
+
+Deviations: no quota, hence no throttling; no replica is preferred over the leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.broker.fetch import reader
+from kraft_node.broker.fetch.session import FINAL_EPOCH, NO_SESSION, FetchSession, SessionCache
+from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, waits
+from kraft_node.broker.leader_hints import hint_at_leaders
+from kraft_node.partition.partition import READ_LOG_END
+from kraft_node.wire.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+CONSUMER = -1
+TOPIC_IDS_VERSION = 13
+REPLICA_STATE_VERSION = 15
+LEADER_HINT_VERSION = 16
+
+
+class FetchHandler:
+    """Owns the sessions and the fetches that wait."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.replicas = broker.replicas
+        self.clock = broker.env.clock
+        self.scheduler = broker.env.scheduler
+        self.waiting: set[WaitingFetch] = set()
+        self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
+
+    def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        version = ctx.api_version
+        by_topic_id = version >= TOPIC_IDS_VERSION
+        replica_id = request.replica_id if version < REPLICA_STATE_VERSION else request.replica_state.replica_id
+        full = request.session_epoch <= 0
+        if full:
+            if request.session_id != NO_SESSION:
+                self.sessions.close(request.session_id)
+            session = FetchSession(by_topic_id=by_topic_id, privileged=replica_id >= 0)
+        else:
+            resumed = self.sessions.resume(
+                request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=self.clock.monotonic_ms()
+            )
+            if not isinstance(resumed, FetchSession):
+                return FetchResponse(error_code=resumed)
+            session = resumed
+            older = waits(session)
+            if older is not None:
+                older.superseded()
+        session.update(request.topics)
+        if request.forgotten_topics_data:
+            session.forget(request.forgotten_topics_data)
+        if not session.partitions:
+            self.sessions.close(session.id)
+            return FetchResponse()
+        if full and request.session_epoch != FINAL_EPOCH:
+            self.sessions.keep(session, self.clock.monotonic_ms())
+        max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
+        fetch = WaitingFetch(
+            self,
+            ctx,
+            session,
+            max_bytes,
+            min(request.min_bytes, max_bytes),
+            request.isolation_level if replica_id == CONSUMER else READ_LOG_END,
+            all_rows=full,
+        )
+        found = fetch.collect()
+        if request.max_wait_ms <= 0 or fetch.is_enough(found) or len(self.waiting) >= WAITING_MAX:
+            return self.answer(fetch, found)
+        fetch.wait(found, request.max_wait_ms)
+        return None
+
+    def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
+        """The response with what was found; the session remembers what it was told."""
+        session = fetch.session
+        rows = found.rows
+        if session.id != NO_SESSION:
+            rows = reader.settle(session, rows, self.replicas, fetch.isolation, all_rows=fetch.all_rows)
+        else:
+            session.close()
+        response = reader.build_response(rows, session.id)
+        if found.wrong_leader and fetch.ctx.api_version >= LEADER_HINT_VERSION:
+            self._hint(fetch.ctx, rows, response)
+        return response
+
+    def _hint(self, ctx: RequestContext, rows: list[reader.Row], response: Any) -> None:
+        failed = [(wanted.key, row) for wanted, row in rows if row.error_code in reader.WRONG_LEADER]
+        hint_at_leaders(self.broker.metadata, ctx.listener, failed, response)
+
+    def superseded_response(self) -> Any:
+        return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+    def config_changed(self) -> None:
+        """The number of slots may have changed; sessions beyond it go as new ones come."""
+        self.sessions.slots = self.broker.config.int("max.incremental.fetch.session.cache.slots")

@@ -1,0 +1,84 @@
+"""ListOffsets (2), versions 1-11: the offset for a timestamp, or the first, last, or newest one.
+
+Versions: 2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE; 6 flexible; 7 max timestamp (KIP-734); 8, 9, 11 tiers
+(KIP-405, -1005, -1023: without a remote tier they answer -1, or the local start); 10 timeout.
+
+The special timestamps are answered from memory; others cost one binary search in the time index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.partition.partition import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    NO_OFFSET,
+    READ_LOG_END,
+    TimestampOffset,
+)
+from kraft_node.wire.messages import ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
+
+FIRST_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The request version from which on a special timestamp may be asked for."""
+
+
+def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """One answer a partition; a partition named twice is refused both times."""
+    asked: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            key = (topic.name, row.partition_index)
+            asked[key] = asked.get(key, 0) + 1
+    isolation = request.isolation_level if request.replica_id == CONSUMER else READ_LOG_END
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            code: int = ErrorCode.NONE
+            found = NO_OFFSET
+            if asked[topic.name, row.partition_index] > 1:
+                code = ErrorCode.INVALID_REQUEST
+            elif row.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(row.timestamp, 2**15):
+                code = ErrorCode.UNSUPPORTED_VERSION
+            else:
+                try:
+                    found = _offset(broker, topic.name, row, isolation, debugging=request.replica_id == DEBUGGING)
+                except KafkaError as error:
+                    code = error.code
+            rows.append(
+                ListOffsetsResponse.ListOffsetsPartitionResponse(
+                    row.partition_index, code, found.timestamp_ms, found.offset, found.leader_epoch
+                )
+            )
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, rows))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _offset(broker: Broker, topic: str, row: Any, isolation: int, *, debugging: bool) -> TimestampOffset:
+    replicas = broker.replicas
+    if debugging:  # may be asked of a follower as well
+        partition = replicas.hosted(topic, row.partition_index)
+        partition.check_epoch(row.current_leader_epoch)
+    else:
+        partition = replicas.leader_in((topic, row.partition_index), row.current_leader_epoch)
+    return partition.offset_for(row.timestamp, isolation)

@@ -1,0 +1,139 @@
+"""Metadata (3), versions 0-13: the cluster's brokers, and topics with their partitions and leaders.
+
+Versions: 1 all topics = null, none = empty (0: empty = all); 4 auto creation can be forbidden; 5 offline replicas;
+7 leader epochs; 8-10 authorized operations; 9 flexible; 10 topic ids in the answer, 12 also in the question; 13
+top-level error (REBOOTSTRAP_REQUIRED, never sent).
+
+As in Kafka, the controller told to clients is a live broker, since clients cannot reach controllers (KIP-590), and a
+topic created by asking for it is still unknown in the answer that starts its creation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.broker.authorized import ALL_OPERATIONS_OF_CLUSTER, ALL_OPERATIONS_OF_TOPIC
+from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
+from kraft_node.wire.messages import MetadataResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+    from kraft_node.metadata.partitions import PartitionState, TopicView
+
+NO_OPERATIONS: Final = -(2**31)
+TOPIC_IDS_ASKED_VERSION: Final = 12
+OFFLINE_UNREACHABLE_VERSION: Final = 0
+LISTENER_ERROR_VERSION: Final = 6
+
+
+class MetadataHandler:
+    """Answers from the image; unknown names may be created (`auto.create.topics.enable`)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.metadata: MetadataCache = broker.metadata
+
+    def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        version = ctx.api_version
+        asked = request.topics
+        topics: list[Any]
+        if asked is None or (version == 0 and not asked):
+            topics = [self._topic(ctx, topic, request) for topic in self.broker.image.topics]
+        else:
+            self._check(asked, version)
+            topics = self._asked(ctx, request)
+        return MetadataResponse(
+            brokers=self._brokers(ctx),
+            cluster_id=self.broker.cluster_id,
+            controller_id=self.metadata.any_live_broker(self.broker.node_id),
+            topics=topics,
+            cluster_authorized_operations=(
+                ALL_OPERATIONS_OF_CLUSTER if request.include_cluster_authorized_operations else NO_OPERATIONS
+            ),
+        )
+
+    def _check(self, asked: list[Any], version: int) -> None:
+        for topic in asked:
+            if version < TOPIC_IDS_ASKED_VERSION and (topic.name is None or topic.topic_id != ZERO_UUID):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"topics cannot be asked for by id in Metadata version {version}"
+                )
+
+    def _brokers(self, ctx: RequestContext) -> list[Any]:
+        found = []
+        for broker in self.metadata.live_brokers():
+            endpoint = broker.endpoint(ctx.listener)
+            if endpoint is not None:
+                found.append(
+                    MetadataResponse.MetadataResponseBroker(broker.id, endpoint.host, endpoint.port, broker.rack)
+                )
+        return found
+
+    def _asked(self, ctx: RequestContext, request: Any) -> list[Any]:
+        topics = self.broker.image.topics
+        answers = []
+        missing: dict[str, None] = {}
+        seen = set()
+        for asked in request.topics:
+            key = asked.topic_id if asked.name is None else asked.name
+            if key in seen:
+                continue
+            seen.add(key)
+            if asked.name is None:
+                topic = topics.by_id(asked.topic_id)
+                if topic is None:
+                    answers.append(_unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id))
+                    continue
+            else:
+                topic = topics.by_name(asked.name)
+                if topic is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if topic_name_error(asked.name) is not None:
+                        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                    else:
+                        missing[asked.name] = None
+                    answers.append(_unknown(code, asked.name, ZERO_UUID))
+                    continue
+            answers.append(self._topic(ctx, topic, request))
+        if missing and request.allow_auto_topic_creation and self.broker.config.boolean("auto.create.topics.enable"):
+            self.broker.auto_topics.create(list(missing), ctx)
+        return answers
+
+    def _topic(self, ctx: RequestContext, topic: TopicView, request: Any) -> Any:
+        version, listener = ctx.api_version, ctx.listener
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=[self._partition(number, state, version, listener) for number, state in topic.partitions()],
+            topic_authorized_operations=(
+                ALL_OPERATIONS_OF_TOPIC if request.include_topic_authorized_operations else NO_OPERATIONS
+            ),
+        )
+
+    def _partition(self, number: int, state: PartitionState, version: int, listener: str) -> Any:
+        leader = state.leader
+        code = 0
+        replicas, isr = list(state.replicas), list(state.isr)
+        offline = self.metadata.offline_replicas(state, listener)
+        if self.metadata.endpoint(leader, listener) is None:
+            known = version >= LISTENER_ERROR_VERSION and self.metadata.is_live(leader)
+            code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = -1
+        elif version == OFFLINE_UNREACHABLE_VERSION and offline:
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+            replicas = [replica for replica in replicas if replica not in offline]
+            isr = [replica for replica in isr if replica not in offline]
+        return MetadataResponse.MetadataResponsePartition(
+            code, number, leader, state.leader_epoch, replicas, isr, offline
+        )
+
+
+def _unknown(code: ErrorCode, name: str | None, topic_id: bytes) -> Any:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name is not None and is_internal(name)
+    )

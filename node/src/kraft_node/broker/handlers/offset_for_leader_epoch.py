@@ -1,0 +1,33 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where an epoch ended, so that a reader finds where logs part (KIP-320).
+
+An epoch that this log has not seen is answered with the largest one below it; with none below, -1 and -1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import KafkaError
+from kraft_node.wire.messages import OffsetForLeaderEpochResponse as Response
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+
+def offset_for_leader_epoch(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """One answer a partition."""
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            row = Response.EpochEndOffset(partition=asked.partition)
+            try:
+                partition = broker.replicas.leader_in((topic.topic, asked.partition), asked.current_leader_epoch)
+                end = partition.epoch_end(asked.leader_epoch)
+                row.leader_epoch, row.end_offset = end.epoch, end.end_offset
+            except KafkaError as error:
+                row.error_code = error.code
+            rows.append(row)
+        topics.append(Response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
+    return Response(topics=topics)

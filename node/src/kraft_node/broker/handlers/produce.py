@@ -1,0 +1,243 @@
+"""Produce (0), versions 3-13: append batches to partitions and say at which offsets.
+
+Versions: 7 zstd; 8 per-record errors (KIP-467); 9 flexible; 10 leader hints (KIP-951); 11, 12 transactions
+(KIP-890); 13 topic ids (KIP-516). Versions 0-2 are advertised for librdkafka's sake (KAFKA-18659) and refused.
+
+Deviations: no quota, hence no throttling; transactional batches are refused while there is no transaction coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.leader_hints import hint_at_leaders
+from kraft_node.broker.metadata_cache import is_internal
+from kraft_node.partition.partition import ACKS_ALL
+from kraft_node.wire.messages import ProduceResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+    from kraft_node.partition.manager import TopicKey
+    from kraft_node.partition.partition import Partition
+
+TOPIC_IDS_VERSION: Final = 13
+LEADER_HINT_VERSION: Final = 10
+ZSTD_VERSION: Final = 7
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Kafka lets the client of this name write internal topics."""
+BATCH_OVERHEAD: Final = 61
+MAGIC_OFFSET: Final = 16
+ATTRIBUTES_OFFSET: Final = 21
+ZSTD: Final = 4
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+WAITING_MAX: Final = 20_000
+"""Produce requests that may wait for replication at a time; beyond it they are told to try again."""
+# Appends that failed for these reasons say where the log starts; the others say nothing of the log (as Kafka does).
+_SILENT: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+
+
+class ProduceHandler:
+    """Appends, and owns the requests that wait for their ISR."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.replicas = broker.replicas
+        self.clock = broker.env.clock
+        self.waiting: set[WaitingProduce] = set()
+
+    def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        acks = request.acks
+        by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
+        valid_acks = -1 <= acks <= 1
+        now_ms = self.clock.wall_ms()
+        topics: list[Any] = []
+        unreplicated: list[tuple[Partition, int, Any]] | None = None
+        wrong_leader: list[tuple[Any, Any]] | None = None
+        failed = False
+        for topic in request.topic_data:
+            key: TopicKey = topic.topic_id if by_topic_id else topic.name
+            rows: list[Any] = []
+            topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
+            for data in topic.partition_data:
+                index = data.index
+                if not valid_acks:
+                    row = _row(index, ErrorCode.INVALID_REQUIRED_ACKS)
+                else:
+                    try:
+                        partition = self.replicas.leader(key, index)
+                        self._check(ctx, partition, data.records)
+                        info = partition.append(data.records, acks, now_ms)
+                    except KafkaError as error:
+                        failed = True
+                        row = self._failed(key, index, error)
+                        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                            wrong_leader = [*(wrong_leader or ()), ((key, index), row)]
+                    else:
+                        row = ProduceResponse.PartitionProduceResponse(
+                            index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset, []
+                        )
+                        if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
+                            unreplicated = [*(unreplicated or ()), (partition, info.last_offset + 1, row)]
+                rows.append(row)
+        if acks == 0:
+            self._end_unanswered(ctx, failed=failed)
+            return None
+        response = ProduceResponse(topics)
+        if wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
+            hint_at_leaders(self.broker.metadata, ctx.listener, wrong_leader, response)
+        if unreplicated is not None:
+            WaitingProduce(self, ctx, response, unreplicated, request.timeout_ms)
+            return None
+        return response
+
+    def _check(self, ctx: RequestContext, partition: Partition, records: Any) -> None:
+        """What must hold before the log looks at the bytes. Raises KafkaError."""
+        if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
+        size = 0 if records is None else len(records)
+        version = ctx.api_version
+        if size == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"Produce requests with version {version} must have at least one record batch"
+            )
+        if size <= MAGIC_OFFSET:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are no record batch")
+        if records[MAGIC_OFFSET] != 2:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain record batches with magic "
+                f"version 2, not {records[MAGIC_OFFSET]}",
+            )
+        if size < BATCH_OVERHEAD:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
+        attributes = records[ATTRIBUTES_OFFSET] << 8 | records[ATTRIBUTES_OFFSET + 1]
+        if attributes & 7 == ZSTD and version < ZSTD_VERSION:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce requests with version {version} are not allowed to use ZStandard compression",
+            )
+        if attributes & (TRANSACTIONAL_BIT | CONTROL_BIT):
+            self._refuse_transactional(attributes)
+        if int.from_bytes(records[8:12], "big") + 12 < size:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain exactly one record batch "
+                "per partition",
+            )
+
+    def _refuse_transactional(self, attributes: int) -> None:
+        if attributes & CONTROL_BIT:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Client attempted to write a control batch")
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "no transaction coordinator has added this partition to a transaction"
+        )
+
+    def _failed(self, key: TopicKey, index: int, error: KafkaError) -> Any:
+        row = _row(index, error.code)
+        if error.code not in _SILENT:
+            partition = self.replicas.peek((key, index))
+            if partition is not None:
+                row.log_start_offset = partition.log.start_offset
+        bad_records = getattr(error, "record_errors", None)
+        if bad_records:
+            row.record_errors = [
+                ProduceResponse.BatchIndexAndErrorMessage(batch_index, message) for batch_index, message in bad_records
+            ]
+        if bad_records or error.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
+            row.error_message = str(error)
+        return row
+
+    def _end_unanswered(self, ctx: RequestContext, *, failed: bool) -> None:
+        """acks=0: nothing is answered; after a failure the connection is closed, the only sign the producer gets."""
+        if failed:
+            ctx.close_connection()
+        else:
+            ctx.respond(None)
+
+
+def _row(index: int, code: int) -> Any:
+    return ProduceResponse.PartitionProduceResponse(index, code, -1)
+
+
+class WaitingProduce:
+    """An acks=all request whose records not every in-sync replica has yet (Kafka's DelayedProduce)."""
+
+    __slots__ = ("ctx", "handler", "pending", "response", "timer")
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        ctx: RequestContext,
+        response: Any,
+        unreplicated: list[tuple[Partition, int, Any]],
+        timeout_ms: int,
+    ) -> None:
+        self.handler = handler
+        self.ctx = ctx
+        self.response = response
+        self.pending: set[_PendingAck] = set()
+        self.timer: Timer | None = None
+        if len(handler.waiting) >= WAITING_MAX:
+            for _, _, row in unreplicated:
+                _fail(row, ErrorCode.REQUEST_TIMED_OUT)
+            ctx.respond(response)
+            return
+        handler.waiting.add(self)
+        self.timer = handler.broker.env.scheduler.call_later(timeout_ms, self._expired)
+        for partition, offset, row in unreplicated:
+            ack = _PendingAck(self, partition, row)
+            self.pending.add(ack)
+            partition.when_replicated(offset, ack)
+
+    def settled(self, ack: _PendingAck) -> None:
+        self.pending.discard(ack)
+        if not self.pending:
+            self._finish()
+
+    def _expired(self) -> None:
+        for ack in self.pending:
+            ack.partition.forget_ack(ack)
+            _fail(ack.row, ErrorCode.REQUEST_TIMED_OUT)
+        self.pending.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.handler.waiting.discard(self)
+        self.ctx.respond(self.response)
+
+
+class _PendingAck:
+    """One partition of a waiting request; called when it is decided."""
+
+    __slots__ = ("owner", "partition", "row")
+
+    def __init__(self, owner: WaitingProduce, partition: Partition, row: Any) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.row = row
+
+    def __call__(self, code: ErrorCode) -> None:
+        if code:
+            _fail(self.row, code)
+        self.owner.settled(self)
+
+
+def _fail(row: Any, code: ErrorCode) -> None:
+    """Kafka answers with the offsets of the append even when replication failed."""
+    row.error_code = code

@@ -1,0 +1,301 @@
+"""A broker's life in the eyes of the controller: registration, heartbeats, unfencing, controlled shutdown (KIP-631).
+
+States and their way: NOT_RUNNING, STARTING (registering), RECOVERY (registered, catching up with the metadata log),
+RUNNING (unfenced once), PENDING_CONTROLLED_SHUTDOWN (asking to be let go), SHUTTING_DOWN.
+
+Called by the broker; sends through the controller link only. One registration or heartbeat is under way at a time.
+What it must not do: decide anything about partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid, random_uuid
+from kraft_node.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.env import Env, Timer
+    from kraft_node.broker.controller_link import Answer, ControllerLink
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_MS: Final = 100
+RETRY_MAX_MS: Final = 1000
+"""Pauses between failed registrations double up to this: a controller that comes back is found within a second."""
+SHUTDOWN_RETRY_MS: Final = 50
+"""While shutting down, how soon to ask again whether all leaders have moved."""
+SHUTDOWN_WAIT_MAX_MS: Final = 300_000
+"""Kafka waits as long for the controller's leave before it goes anyway."""
+
+
+class BrokerState(IntEnum):
+    """The values of the metric BrokerState (KIP-631)."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class Identity:
+    """What a broker says of itself when it registers."""
+
+    __slots__ = ("cluster_id", "directories", "endpoints", "features", "node_id", "previous_epoch", "rack")
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster_id: str,
+        endpoints: Sequence[tuple[str, str, int, int]],
+        features: Mapping[str, tuple[int, int]],
+        directories: Sequence[Uuid],
+        rack: str | None = None,
+        previous_epoch: int = -1,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.endpoints = endpoints
+        """(listener, host, port, security protocol number) as clients are to use them."""
+        self.features = features
+        """Supported (lowest, highest) level by feature; finalized ones must lie inside."""
+        self.directories = directories
+        self.rack = rack
+        self.previous_epoch = previous_epoch
+        """The epoch that the last clean shutdown left behind, -1 when there was none."""
+
+
+class Lifecycle:
+    """Registers the broker and keeps its lease."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        identity: Identity,
+        controller: ControllerLink,
+        metadata_offset: Callable[[], int],
+        offline_directories: Callable[[], list[Uuid]],
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.identity = identity
+        self.incarnation_id = random_uuid(env.rng)
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.fenced = True
+        self.caught_up = False
+        self.on_state: Callable[[BrokerState], None] = lambda _state: None
+        self.on_failure: Callable[[str], None] = lambda _reason: None
+        """Told why the broker cannot be registered, once, when `initial.broker.registration.timeout.ms` has passed."""
+        self._controller = controller
+        self._metadata_offset = metadata_offset
+        self._offline_directories = offline_directories
+        self._cordoned: list[Uuid] | None = None
+        self._timer: Timer | None = None
+        self._give_up: Timer | None = None
+        self._under_way = False
+        self._retry_ms = RETRY_FIRST_MS
+        self._want_fence = True
+        self._told = False
+        """Whether a heartbeat has asked to be unfenced with an offset that allows it."""
+        self._shutdown_done: Callable[[], None] | None = None
+        self._last_problem = "no answer yet"
+
+    # --- registering ---
+
+    def start(self) -> None:
+        """Begin to register; heartbeats follow by themselves."""
+        assert self.state == BrokerState.NOT_RUNNING, f"law: a broker starts once, not in state {self.state.name}"
+        self._enter(BrokerState.STARTING)
+        timeout = self.config.int("initial.broker.registration.timeout.ms")
+        self._give_up = self.env.scheduler.call_later(timeout, self._registration_timed_out)
+        self._register()
+
+    def _register(self) -> None:
+        self._timer = None
+        identity = self.identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[BrokerRegistrationRequest.Listener(*endpoint) for endpoint in identity.endpoints],
+            features=[
+                BrokerRegistrationRequest.Feature(name, lowest, highest)
+                for name, (lowest, highest) in identity.features.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(identity.directories),
+            previous_broker_epoch=identity.previous_epoch,
+        )
+        self._send(request, self._registered)
+
+    def _registered(self, answer: Any) -> None:
+        problem = _problem(answer)
+        if problem is not None:
+            self._last_problem = problem
+            log.info("Not registered yet: %s", problem)
+            self._again(self._register, self._next_retry())
+            return
+        if self._give_up is not None:
+            self._give_up.cancel()
+        self._retry_ms = RETRY_FIRST_MS
+        self.broker_epoch = answer.broker_epoch
+        log.info("Registered broker %d with epoch %d", self.identity.node_id, self.broker_epoch)
+        if self.state == BrokerState.STARTING:
+            self._enter(BrokerState.RECOVERY)
+        self._heartbeat()
+
+    def _registration_timed_out(self) -> None:
+        if self.state == BrokerState.STARTING:
+            self.on_failure(f"the broker could not be registered with the controller: {self._last_problem}")
+
+    # --- heartbeats ---
+
+    def ready_to_unfence(self) -> None:
+        """Logs and handlers are ready: ask to be unfenced from now on."""
+        self._want_fence = False
+        self.metadata_moved()
+
+    def metadata_moved(self) -> None:
+        """The image has moved on: while fenced, tell the controller at once when it has reached the registration."""
+        if (
+            self.fenced
+            and not self._under_way
+            and not self._want_fence
+            and not self._told
+            and self.state == BrokerState.RECOVERY
+            and self._metadata_offset() >= self.broker_epoch
+        ):
+            self._cancel_timer()
+            self._heartbeat()
+
+    def directories_changed(self) -> None:
+        """A log directory has gone offline: do not wait for the next heartbeat to say so."""
+        if self.state in (BrokerState.RECOVERY, BrokerState.RUNNING) and not self._under_way:
+            self._cancel_timer()
+            self._heartbeat()
+
+    def _heartbeat(self) -> None:
+        self._timer = None
+        offset = self._metadata_offset()
+        self._told = not self._want_fence and offset >= self.broker_epoch
+        request = BrokerHeartbeatRequest(
+            broker_id=self.identity.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=offset,
+            want_fence=self._want_fence,
+            want_shut_down=self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=self._offline_directories(),
+        )
+        self._send(request, self._heartbeat_answered)
+
+    def _heartbeat_answered(self, answer: Any) -> None:
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return
+        stopping = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        problem = _problem(answer)
+        if problem is not None:
+            log.warning("Heartbeat of broker %d failed: %s", self.identity.node_id, problem)
+            self._again(self._heartbeat, SHUTDOWN_RETRY_MS if stopping else self._next_retry())
+            return
+        self._retry_ms = RETRY_FIRST_MS
+        if stopping:
+            if answer.should_shut_down:
+                self._leave()
+            else:
+                self._again(self._heartbeat, SHUTDOWN_RETRY_MS)
+            return
+        self.caught_up = self.caught_up or answer.is_caught_up
+        if answer.is_fenced and not self.fenced:
+            log.warning("The controller has fenced broker %d", self.identity.node_id)
+        self.fenced = answer.is_fenced
+        if not self.fenced and self.state == BrokerState.RECOVERY:
+            self._enter(BrokerState.RUNNING)
+        self._again(self._heartbeat, self.config.int("broker.heartbeat.interval.ms"))
+        self.metadata_moved()
+
+    # --- shutting down ---
+
+    def begin_shutdown(self, done: Callable[[], None]) -> None:
+        """Ask the controller to move leaders away, then call `done`: when it lets the broker go or time is up."""
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            done()
+            return
+        registered = self.broker_epoch >= 0
+        self._shutdown_done = done
+        self._cancel_timer()
+        if self._give_up is not None:
+            self._give_up.cancel()
+        if not registered:
+            self._leave()
+            return
+        self._enter(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        self._give_up = self.env.scheduler.call_later(SHUTDOWN_WAIT_MAX_MS, self._leave)
+        if not self._under_way:
+            self._heartbeat()
+
+    def _leave(self) -> None:
+        self._cancel_timer()
+        if self._give_up is not None:
+            self._give_up.cancel()
+        self._enter(BrokerState.SHUTTING_DOWN)
+        done, self._shutdown_done = self._shutdown_done, None
+        if done is not None:
+            done()
+
+    def close(self) -> None:
+        """Forget everything at once, as a killed process would."""
+        self._cancel_timer()
+        if self._give_up is not None:
+            self._give_up.cancel()
+        self.state = BrokerState.NOT_RUNNING
+
+    # --- sending ---
+
+    def _send(self, request: Any, handle: Callable[[Any], None]) -> None:
+        self._under_way = True
+
+        def answered(answer: Answer) -> None:
+            self._under_way = False
+            if self.state == BrokerState.NOT_RUNNING:
+                return
+            if self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN and handle != self._heartbeat_answered:
+                self._leave()
+                return
+            handle(answer)
+
+        self._controller.send(request, None, answered, self.config.int("broker.session.timeout.ms") // 2)
+
+    def _again(self, call: Callable[[], None], delay_ms: float) -> None:
+        self._cancel_timer()
+        self._timer = self.env.scheduler.call_later(delay_ms, call)
+
+    def _next_retry(self) -> int:
+        pause = self._retry_ms
+        self._retry_ms = min(RETRY_MAX_MS, 2 * pause)
+        return pause
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _enter(self, state: BrokerState) -> None:
+        log.info("Broker %d: %s -> %s", self.identity.node_id, self.state.name, state.name)
+        self.state = state
+        self.on_state(state)
+
+
+def _problem(answer: Any) -> str | None:
+    """Why an answer is no success."""
+    if isinstance(answer, KafkaError | OSError):
+        return str(answer)
+    return ErrorCode(answer.error_code).name if answer.error_code else None

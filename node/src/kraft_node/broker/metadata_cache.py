@@ -1,0 +1,110 @@
+"""What clients ask of the metadata, answered from the image: endpoints, live brokers, who leads (Kafka's MetadataCache).
+
+Read-only; cost per question, never per cluster unless the whole cluster is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid
+from kraft_node.partition.manager import TopicKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kraft_node.metadata.brokers import BrokerRegistration, Endpoint
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.metadata.partitions import PartitionState, TopicView
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
+_TOPIC_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+TOPIC_CONFIG: Final = 2
+BROKER_CONFIG: Final = 4
+BROKER_LOGGER_CONFIG: Final = 8
+CLIENT_METRICS_CONFIG: Final = 16
+GROUP_CONFIG: Final = 32
+
+NO_CONFIGS: Final[dict[str, str]] = {}
+
+
+def topic_name_error(name: str) -> str | None:
+    """Why `name` cannot be a topic's, or None (org.apache.kafka.common.internals.Topic)."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+    if not _TOPIC_NAME_CHARACTERS.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def is_internal(name: str) -> bool:
+    """Whether clients may read but not write the topic."""
+    return name in INTERNAL_TOPICS or name == METADATA_TOPIC_NAME
+
+
+class MetadataCache:
+    """Questions to the image, from the point of view of a listener."""
+
+    __slots__ = ("image",)
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+
+    def live_brokers(self) -> Iterator[BrokerRegistration]:
+        """The unfenced brokers."""
+        return (broker for broker in self.image.brokers.values() if not broker.fenced)
+
+    def is_live(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where a live broker is to be reached by those who came through `listener`."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.endpoint(listener)
+
+    def rack(self, broker_id: int) -> str | None:
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    def any_live_broker(self, preferred: int) -> int:
+        """What is told to clients as the controller: any live broker, `preferred` if it is one; -1 when none is."""
+        if self.is_live(preferred):
+            return preferred
+        return next((broker.id for broker in self.live_brokers()), -1)
+
+    def topic(self, key: TopicKey) -> TopicView | None:
+        topics = self.image.topics
+        return topics.by_name(key) if isinstance(key, str) else topics.by_id(Uuid(key))
+
+    def partition(self, key: TopicKey, index: int) -> PartitionState | None:
+        topic = self.topic(key)
+        return None if topic is None else topic.partition(index)
+
+    def offline_replicas(self, state: PartitionState, listener: str) -> list[int]:
+        """Replicas on brokers that are fenced, gone, not reachable by `listener`, or without that directory."""
+        offline = []
+        for replica, directory in zip(state.replicas, state.directories, strict=True):
+            broker = self.image.brokers.get(replica)
+            if (
+                broker is None
+                or broker.fenced
+                or listener not in broker.endpoints
+                or not broker.has_online_directory(directory)
+            ):
+                offline.append(replica)
+        return offline
+
+    def configs(self, resource_type: int, name: str) -> dict[str, str]:
+        """The dynamic configuration of a resource, empty when it has none. Not to be changed."""
+        return dict(self.image.configs.get((resource_type, name)) or NO_CONFIGS)

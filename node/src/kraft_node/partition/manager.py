@@ -1,0 +1,223 @@
+"""All replicas of this broker, made when first asked for (Kafka's ReplicaManager without its requests).
+
+The broker calls `apply` with committed metadata; handlers and coordinators look partitions up by (name, number) or
+(topic id, number). Both keys lead to one `Partition` through one dictionary, so that the look-up of a hot path is one
+hash of a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from kraft_node.base.env import Buffer, Env
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_node.metadata.delta import MetadataDelta
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.metadata.partitions import PartitionState, TopicView
+    from kraft_node.metadata.topics import TopicChange
+
+TopicKey: TypeAlias = str | bytes
+"""A topic's name or its id."""
+PartitionKey: TypeAlias = tuple[TopicKey, int]
+OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
+"""Opens or creates the log of (topic, number, topic id, state). KafkaError KAFKA_STORAGE_ERROR when it cannot."""
+DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
+"""Deletes the log of (topic, number) if it is that of the topic id."""
+
+READ_ALL_BYTES_MAX = 1024 * 1024
+"""How much of a partition `read_all` holds at a time."""
+
+
+class ReplicaManager:
+    """The partitions that this broker leads or follows."""
+
+    def __init__(self, env: Env, node_id: int, image: MetadataImage, open_log: OpenLog, delete_log: DeleteLog) -> None:
+        self.env = env
+        self.node_id = node_id
+        self.image = image
+        self._open_log = open_log
+        self._delete_log = delete_log
+        self._partitions: dict[PartitionKey, Partition] = {}
+
+    def __len__(self) -> int:
+        """How many partitions have been made so far."""
+        return len(self._partitions) // 2
+
+    def opened(self) -> Iterator[Partition]:
+        """The partitions made so far."""
+        return (partition for key, partition in self._partitions.items() if isinstance(key[0], str))
+
+    # --- finding ---
+
+    def leader(self, topic: TopicKey, index: int) -> Partition:
+        """The partition, which this broker leads.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            partition = self._make(topic, index)
+        if not partition.is_leader:
+            partition.check_leader()
+        return partition
+
+    def leader_in(self, key: PartitionKey, leader_epoch: int) -> Partition:
+        """The partition, for a request that believes in a leader epoch (-1: in none).
+
+        Raises as `leader`; before NOT_LEADER_OR_FOLLOWER also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._make(*key)
+        if leader_epoch not in (-1, partition.leader_epoch):
+            partition.check_epoch(leader_epoch)
+        if not partition.is_leader:
+            partition.check_leader()
+        return partition
+
+    def hosted(self, topic: TopicKey, index: int) -> Partition:
+        """The partition, which this broker leads or follows. Raises as `leader`, but for the leadership."""
+        partition = self._partitions.get((topic, index))
+        return self._make(topic, index) if partition is None else partition
+
+    def peek(self, key: PartitionKey) -> Partition | None:
+        """The partition if it has been made already."""
+        return self._partitions.get(key)
+
+    def topic(self, key: TopicKey) -> TopicView:
+        """The topic in the image. Raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
+        topics = self.image.topics
+        if isinstance(key, str):
+            view = topics.by_name(key)
+            if view is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {key!r}")
+            return view
+        view = topics.by_id(Uuid(key))
+        if view is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {uuid_text(Uuid(key))}")
+        return view
+
+    def _make(self, key: TopicKey, index: int) -> Partition:
+        topic = self.topic(key)
+        state = topic.partition(index)
+        if state is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has {len(topic)} partitions, not {index}"
+            )
+        if self.node_id not in state.replicas:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} is no replica of {topic.name}-{index}"
+            )
+        log = self._open_log(topic.name, index, topic.id, state)
+        partition = Partition(self.node_id, topic.name, topic.id, index, log)
+        self._partitions[topic.name, index] = partition
+        self._partitions[topic.id, index] = partition
+        partition.follow(state)
+        return partition
+
+    # --- committed metadata ---
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Follow what the controller decided: drop what is deleted or moved away, tell partitions of new epochs.
+
+        Costs what changed. New partitions are not made here but when somebody asks for them.
+        """
+        if delta.is_snapshot:
+            self._compare_all()
+            return
+        for change in delta.topics.values():
+            if change.deleted:
+                for index in range(change.partition_count_before):
+                    self._drop(change.name, change.id, index, delete=True)
+        for change in delta.topics.values():
+            if not change.deleted:
+                self._changed(change)
+
+    def _changed(self, change: TopicChange) -> None:
+        topic = self.image.topics.by_id(change.id)
+        if topic is None:
+            return
+        for index in change.partitions:
+            partition = self._partitions.get((change.id, index))
+            state = topic.partition(index)
+            if state is None:
+                continue
+            if self.node_id not in state.replicas:
+                if index < change.partition_count_before:
+                    self._drop(change.name, change.id, index, delete=True)
+            elif partition is not None:
+                partition.follow(state)
+
+    def _compare_all(self) -> None:
+        for partition in list(self.opened()):
+            state = self.image.topics.partition(partition.topic_id, partition.index)
+            if state is None or self.node_id not in state.replicas:
+                self._drop(partition.topic, partition.topic_id, partition.index, delete=True)
+            else:
+                partition.follow(state)
+
+    def _drop(self, name: str, topic_id: Uuid, index: int, *, delete: bool) -> None:
+        partition = self._partitions.pop((topic_id, index), None)
+        if partition is not None:
+            del self._partitions[name, index]
+        if delete:
+            self._delete_log(name, index, topic_id)
+        if partition is not None:
+            partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if delete else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def failed(self, directory_partitions: list[tuple[str, int]]) -> None:
+        """A log directory died: its partitions answer KAFKA_STORAGE_ERROR from now on (their log cannot be opened)."""
+        for name, index in directory_partitions:
+            partition = self._partitions.pop((name, index), None)
+            if partition is not None:
+                del self._partitions[partition.topic_id, index]
+                partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # --- for the coordinators ---
+
+    def append_internal(self, topic: str, index: int, batch: Buffer) -> int:
+        """Append a coordinator's batch as with acks=all; the base offset that it got.
+
+        With this broker alone in the ISR it is committed on return; otherwise see `Partition.when_replicated`.
+        Raises as `leader` and `Partition.append`.
+        """
+        partition = self.leader(topic, index)
+        info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True)
+        return int(info.base_offset)
+
+    def read_all(self, topic: str, index: int) -> Iterator[Buffer]:
+        """The batches of a partition from its start to its end, in pieces that begin at a batch.
+
+        The last piece may end inside a batch only if the log does. Raises as `leader`.
+        """
+        partition = self.leader(topic, index)
+        offset = partition.log.start_offset
+        end = partition.log.end_offset
+        while offset < end:
+            found = partition.read(offset, READ_ALL_BYTES_MAX, READ_LOG_END, min_one=True)
+            piece = whole_batches(found.records if isinstance(found.records, bytes) else found.records.read())
+            if not piece[0]:
+                return
+            yield piece[0]
+            offset = piece[1]
+
+
+def whole_batches(data: bytes) -> tuple[memoryview, int]:
+    """The whole batches at the start of `data`, and the offset after the last one."""
+    view = memoryview(data)
+    position = 0
+    next_offset = -1
+    while position + 61 <= len(view):
+        length = int.from_bytes(view[position + 8 : position + 12], "big") + 12
+        if position + length > len(view):
+            break
+        base = int.from_bytes(view[position : position + 8], "big")
+        next_offset = base + int.from_bytes(view[position + 23 : position + 27], "big") + 1
+        position += length
+    return view[:position], next_offset

@@ -1,0 +1,368 @@
+"""One replica on this broker: leadership, ISR, high watermark, and the reads and appends that these allow.
+
+Called by the handlers through `ReplicaManager`. Knows nothing of requests: results are values, failures `KafkaError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kraft_node.base.env import Buffer
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import AppendInfo, FetchSlice, Log
+    from kraft_node.metadata.partitions import PartitionState
+
+ACKS_ALL: Final = -1
+
+# Whom a read serves; says up to where it may see (Kafka's FetchIsolation).
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+READ_LOG_END: Final = 2
+
+# ListOffsets' special timestamps.
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+UNKNOWN_OFFSET: Final = -1
+UNKNOWN_EPOCH: Final = -1
+
+
+class Watcher(Protocol):
+    """Someone who wants to hear once that a partition has more to read, or is no longer what it was."""
+
+    def partition_changed(self, appended_bytes: int) -> None:
+        """About `appended_bytes` more can be read; 0 when something else changed. To hear again, watch again."""
+
+
+class EpochEnd(NamedTuple):
+    """The end of the largest epoch at or below one asked for; both -1 when there is none."""
+
+    epoch: int
+    end_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """An offset found for a timestamp, with the timestamp of its record and its leader epoch; -1 where unknown."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+NO_OFFSET: Final = TimestampOffset(-1, -1, -1)
+
+
+class Partition:
+    """A replica. `log` is opened by the manager that makes it."""
+
+    __slots__ = (
+        "_acks",
+        "follower_ends",
+        "index",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "leader_start_offset",
+        "log",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(self, node_id: int, topic: str, topic_id: Uuid, index: int, log: Log) -> None:
+        self.node_id = node_id
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.is_leader = False
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.leader_start_offset = 0
+        """Where the log ended when this broker began to lead in `leader_epoch`."""
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.follower_ends: dict[int, int] | None = None
+        """Log end offset of each follower by broker id, as learnt from its fetches; None until one has fetched."""
+        self.watchers: list[Watcher] | None = None
+        self._acks: list[tuple[int, Callable[[ErrorCode], None]]] | None = None
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, leader {self.leader_id} epoch {self.leader_epoch})"
+
+    # --- what the controller says ---
+
+    def follow(self, state: PartitionState) -> None:
+        """Take over the committed state. A new leader epoch is noted in the log before anything is appended in it."""
+        led_epoch = self.leader_epoch if self.is_leader else -1
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+        self.isr = state.isr
+        self.is_leader = state.leader == self.node_id
+        if not self.is_leader:
+            self.follower_ends = None
+            self._finish_acks(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif led_epoch != state.leader_epoch:
+            self.leader_start_offset = self.log.end_offset
+            self.log.leader_epochs.assign(state.leader_epoch, self.leader_start_offset)
+            self.follower_ends = None
+        if self.is_leader:
+            self._advance(0)
+        self._notify(0)
+
+    def close(self, error: ErrorCode) -> None:
+        """The replica is going away: whoever waits for an acknowledgement gets `error`, watchers look again."""
+        self.is_leader = False
+        self._finish_acks(error)
+        self._notify(0)
+
+    # --- checks ---
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `epoch` is the current one or -1."""
+        if epoch in (UNKNOWN_EPOCH, self.leader_epoch):
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{self.topic}-{self.index}: leader epoch {epoch} is older than {self.leader_epoch}",
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self.topic}-{self.index}: leader epoch {epoch} is newer than {self.leader_epoch}",
+        )
+
+    def check_leader(self) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER unless this broker leads."""
+        if not self.is_leader:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.node_id} does not lead {self.topic}-{self.index}, broker {self.leader_id} does",
+            )
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas, never more than there are replicas."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    # --- appending ---
+
+    def append(self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False) -> AppendInfo:
+        """Append one producer's batches as leader; what may be read moves on before this returns.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and too small an ISR), and all that
+        `Log.append_as_leader` raises.
+        """
+        if not self.is_leader:
+            self.check_leader()
+        isr = self.isr
+        if acks == ACKS_ALL and len(isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {len(isr)} in-sync replicas, needs {self.min_isr}",
+            )
+        log = self.log
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal)
+        if len(isr) == 1:
+            log.high_watermark = log.end_offset
+            if self.watchers is not None:
+                self._notify(len(records))
+        else:
+            self._advance(len(records))
+        return info
+
+    def is_replicated(self, offset: int) -> bool:
+        """Whether every record below `offset` is below the high watermark."""
+        return self.log.high_watermark >= offset
+
+    def acks_enough(self) -> bool:
+        """Whether the ISR is still large enough for what was just replicated to count as acknowledged."""
+        return len(self.isr) >= self.min_isr
+
+    def when_replicated(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` once every record below `offset` is below the high watermark, or with an error code.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR has become too small meanwhile, NOT_LEADER_OR_FOLLOWER when
+        this broker lost the partition. The caller bounds how many wait and for how long.
+        """
+        if self._acks is None:
+            self._acks = []
+        self._acks.append((offset, done))
+
+    def forget_ack(self, done: Callable[[ErrorCode], None]) -> None:
+        """Undo `when_replicated`; fine when it has been called."""
+        if self._acks is not None:
+            self._acks = [entry for entry in self._acks if entry[1] != done] or None
+
+    def _advance(self, appended_bytes: int) -> None:
+        log = self.log
+        high_watermark = log.end_offset
+        for replica in self.isr:
+            if replica != self.node_id:
+                ends = self.follower_ends
+                end = log.high_watermark if ends is None else ends.get(replica, log.high_watermark)
+                high_watermark = min(high_watermark, end)
+        if high_watermark <= log.high_watermark:
+            return
+        log.high_watermark = high_watermark
+        if self._acks is not None:
+            self._settle_acks(high_watermark)
+        self._notify(appended_bytes)
+
+    def follower_at(self, broker_id: int, end_offset: int) -> None:
+        """A follower has everything below `end_offset`: the high watermark may move."""
+        if self.follower_ends is None:
+            self.follower_ends = {}
+        self.follower_ends[broker_id] = end_offset
+        self._advance(0)
+
+    def _settle_acks(self, high_watermark: int) -> None:
+        assert self._acks is not None
+        due = [done for offset, done in self._acks if offset <= high_watermark]
+        self._acks = [entry for entry in self._acks if entry[0] > high_watermark] or None
+        code = ErrorCode.NONE if self.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        for done in due:
+            done(code)
+
+    def _finish_acks(self, error: ErrorCode) -> None:
+        waiting = self._acks
+        self._acks = None
+        for _, done in waiting or ():
+            done(error)
+
+    # --- watching ---
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` once about the next change."""
+        if self.watchers is None:
+            self.watchers = [watcher]
+        else:
+            self.watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Do not tell `watcher`; fine when it has been told or was never watching."""
+        watchers = self.watchers
+        if watchers is not None and watcher in watchers:
+            watchers.remove(watcher)
+            if not watchers:
+                self.watchers = None
+
+    def _notify(self, appended_bytes: int) -> None:
+        watchers = self.watchers
+        if watchers is not None:
+            self.watchers = None
+            for watcher in watchers:
+                watcher.partition_changed(appended_bytes)
+
+    # --- reading ---
+
+    def readable_end(self, isolation: int) -> int:
+        """The offset before which a reader of that isolation may see records."""
+        if isolation == READ_UNCOMMITTED:
+            return self.log.high_watermark
+        if isolation == READ_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.end_offset
+
+    def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool) -> FetchSlice:
+        """Records from the batch that holds `offset` on, by bytes, up to `max_bytes` (a first whole batch if `min_one`).
+
+        Raises OFFSET_OUT_OF_RANGE when `offset` is before the log's start or after its end.
+        """
+        return self.log.read(offset, max_bytes, min_one=min_one, limit_offset=self.readable_end(isolation))
+
+    def diverging(self, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+        """Where the reader's log and this one part, when its record before `offset` cannot be this log's.
+
+        Raises OFFSET_OUT_OF_RANGE when this log knows nothing of that epoch or any before it.
+        """
+        if last_fetched_epoch == UNKNOWN_EPOCH:
+            return None
+        end = self.epoch_end(last_fetched_epoch)
+        if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_OFFSET:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.index}: no end offset is known for epoch {last_fetched_epoch}",
+            )
+        if end.epoch < last_fetched_epoch or end.end_offset < offset:
+            return end
+        return None
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """The end offset of the largest epoch at or below `epoch`."""
+        if epoch == self.log.leader_epochs.latest_epoch:
+            return EpochEnd(epoch, self.log.end_offset)
+        found_epoch, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.log.end_offset)
+        return EpochEnd(found_epoch, end_offset)
+
+    def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
+        """ListOffsets: the offset for a timestamp (milliseconds) or one of the special ones.
+
+        Raises OFFSET_NOT_AVAILABLE while a new leader does not know yet how far its log is committed.
+        """
+        log = self.log
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = log.start_offset
+            return TimestampOffset(-1, start, log.leader_epochs.epoch_at(start))
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return NO_OFFSET  # there is no remote tier
+        behind = isolation != READ_LOG_END and log.high_watermark < self.leader_start_offset
+        if timestamp == LATEST:
+            if behind:
+                self._not_available()
+            return TimestampOffset(-1, self.readable_end(isolation), self.leader_epoch)
+        found = log.offset_for_timestamp(timestamp)
+        if found is None:
+            return NO_OFFSET
+        found_timestamp, offset = found[0], found[1]
+        if offset >= self.readable_end(isolation):
+            if behind:
+                self._not_available()
+            return NO_OFFSET
+        return TimestampOffset(found_timestamp, offset, log.leader_epochs.epoch_at(offset))
+
+    def _not_available(self) -> None:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{self.topic}-{self.index}: the high watermark {self.log.high_watermark} has not yet reached "
+            f"{self.leader_start_offset}, where epoch {self.leader_epoch} began",
+        )
+
+    def delete_records(self, before_offset: int) -> int:
+        """Make `before_offset` (-1: the high watermark) the log's start; the new low watermark.
+
+        Raises OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, POLICY_VIOLATION where only compaction
+        may delete.
+        """
+        self.check_leader()
+        log = self.log
+        if not log.config.delete:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {self.topic}-{self.index} can not be deleted due to the configured policy",
+            )
+        before = log.high_watermark if before_offset == UNKNOWN_OFFSET else before_offset
+        if not 0 <= before <= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.index}: cannot delete records before {before}, the high watermark is "
+                f"{log.high_watermark}",
+            )
+        log.delete_records(before)
+        self._notify(0)
+        return int(log.start_offset)
