@@ -28,11 +28,11 @@ class ConfigView:
 
     def value(self, name: str) -> ConfigValue:
         """The value in force, the definition's default where nothing else is given."""
-        raise NotImplementedError
+        raise AssertionError("a subclass says where values come from")
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
         """The parsed values that were given, the strongest layer first; defaults are not among them."""
-        raise NotImplementedError
+        raise AssertionError("a subclass says where values come from")
 
     def _typed(self, name: str, kind: type[T]) -> T:
         value = self.value(name)

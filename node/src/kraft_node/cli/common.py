@@ -1,0 +1,67 @@
+"""What the programs share: arguments, reading a configuration file, failing in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+
+
+class Failure(Exception):
+    """An expected failure; its text is all that the user is told."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments with Kafka's exit code for a misuse: 1."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: error: {message}\n")
+
+
+def program(name: str) -> str:
+    """The name under which the program was started, `name` when that says nothing (python -m)."""
+    started = os.path.basename(sys.argv[0])
+    return started if started.startswith("kafka-") else name
+
+
+def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a program's main function and leave with its exit code."""
+    try:
+        code = main(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except (Failure, OSError, ValueError) as e:
+        if isinstance(e, BrokenPipeError):  # the reader (head, less) has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(0)
+        print(message(e), file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(code)
+
+
+def message(error: Exception) -> str:
+    """One line for an error: what, and for files which."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
+    """The node's configuration in the file at `path`; Failure names the file with whatever is wrong in it."""
+    from kraft_node.base.config import ConfigError, NodeConfig
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        return NodeConfig.parse(text, list(overrides))
+    except ConfigError as e:
+        raise Failure(f"{path}: {e}") from None
+    except UnicodeDecodeError as e:
+        raise Failure(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None

@@ -1,0 +1,234 @@
+"""kafka-storage: format a node's directories, say what they hold, draw ids, explain feature levels (KIP-631, KIP-853).
+
+    kafka-storage format -c server.properties -t CLUSTER_ID [-s | -N | -I VOTERS] [-r RELEASE] [-f F=L]… [-S SCRAM]… [-g]
+    kafka-storage info -c server.properties
+    kafka-storage random-uuid
+    kafka-storage version-mapping [-r RELEASE]
+    kafka-storage feature-dependencies -f FEATURE=LEVEL…
+
+As in Kafka 4.3.1 a cluster id may be any text, though everyone should let `random-uuid` draw it; ours refuses a blank
+one. `--json` (ours) prints what a command says as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kraft_node.base.ids import Uuid, random_uuid, uuid_text
+from kraft_node.cli.common import Failure, Parser, program, read_config, run
+
+
+class _Random:
+    """The operating system's randomness as `base.env.Rng`."""
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def randrange(self, stop: int) -> int:
+        return int.from_bytes(os.urandom(16), "big") % stop
+
+
+def new_uuid() -> Uuid:
+    return random_uuid(_Random())
+
+
+def main(arguments: Sequence[str]) -> int:
+    args = _parser().parse_args(arguments)
+    result: int = args.command(args)
+    return result
+
+
+def _parser() -> Parser:
+    latest = "4.3-IV0"
+    parser = Parser(prog=program("kafka-storage"), description="The Kafka storage tool.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, function: Any, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        sub.set_defaults(command=function)
+        return sub
+
+    sub = command("info", info, "Say what the log directories of this node hold.")
+    sub.add_argument("--config", "-c", required=True, help="the node's configuration file")
+
+    sub = command("format", format_storage, "Format the log directories of this node.")
+    sub.add_argument("--config", "-c", required=True, help="the node's configuration file")
+    sub.add_argument("--cluster-id", "-t", required=True, help="the cluster's id, the same on every node")
+    sub.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        help="a SCRAM credential, as 'SCRAM-SHA-256=[name=alice,password=secret]'; iterations, salt and "
+        "saltedpassword are possible too",
+    )
+    sub.add_argument(
+        "--ignore-formatted", "-g", action="store_true", help="leave formatted directories as they are, format the rest"
+    )
+    sub.add_argument(
+        "--release-version", "-r", help=f"the release whose feature levels to begin with (default {latest})"
+    )
+    sub.add_argument(
+        "--feature", "-f", action="append", default=[], help="the level of one feature, as feature=level; repeatable"
+    )
+    quorum = sub.add_mutually_exclusive_group()
+    quorum.add_argument("--standalone", "-s", action="store_true", help="a dynamic quorum of this controller alone")
+    quorum.add_argument(
+        "--no-initial-controllers",
+        "-N",
+        action="store_true",
+        help="a dynamic quorum that others have been formatted with",
+    )
+    quorum.add_argument(
+        "--initial-controllers", "-I", help="a dynamic quorum of these, as id@hostname:port:directory,… on every node"
+    )
+
+    sub = command("version-mapping", version_mapping, "Say which feature levels belong to a release.")
+    sub.add_argument("--release-version", "-r", help=f"the release (default {latest})")
+    sub = command("feature-dependencies", feature_dependencies, "Say which features a feature level needs.")
+    sub.add_argument("--feature", "-f", action="append", required=True, help="feature=level; repeatable")
+    command("random-uuid", print_random_uuid, "Draw an id for a new cluster.")
+    return parser
+
+
+def print_random_uuid(args: argparse.Namespace) -> int:
+    text = uuid_text(new_uuid())
+    print(json.dumps({"uuid": text}) if args.json else text)
+    return 0
+
+
+def version_mapping(args: argparse.Namespace) -> int:
+    from kraft_node.cli.storage_format import find_metadata_version
+    from kraft_node.metadata.features import METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_RANGES, default_level
+
+    version = find_metadata_version(args.release_version) if args.release_version else METADATA_VERSIONS[-1]
+    levels = {name: default_level(name, version.level) for name in SUPPORTED_RANGES}
+    if args.json:
+        print(json.dumps(levels))
+        return 0
+    for name, level in levels.items():
+        suffix = f" ({version.name})" if name == METADATA_VERSION else ""
+        print(f"{name}={level}{suffix}")
+    return 0
+
+
+def feature_dependencies(args: argparse.Namespace) -> int:
+    from kraft_node.cli.storage_format import parse_feature
+    from kraft_node.metadata.features import METADATA_VERSION, SUPPORTED_RANGES, dependencies, metadata_version
+
+    found: dict[str, Mapping[str, int]] = {}
+    for text in args.feature:
+        name, level = parse_feature(text)
+        if name not in SUPPORTED_RANGES:
+            raise Failure(f"Unknown feature: {name}")
+        if level not in SUPPORTED_RANGES[name]:
+            raise Failure(f"Feature level {level} is not supported for feature {name}")
+        found[f"{name}={level}"] = dependencies(name, level)
+    if args.json:
+        print(json.dumps({feature: dict(needs) for feature, needs in found.items()}))
+        return 0
+    for feature, needs in found.items():
+        if not needs:
+            print(f"{feature} has no dependencies.")
+            continue
+        print(f"{feature} requires:")
+        for name, level in needs.items():
+            shown = f" ({metadata_version(level).name})" if name == METADATA_VERSION else ""
+            print(f"    {name}={level}{shown}")
+    return 0
+
+
+def info(args: argparse.Namespace) -> int:
+    from kraft_node.cli.storage_dirs import read_directories
+
+    config = read_config(args.config)
+    directories, problems, values = read_directories(sorted(config.all_dirs))
+    problems += _mismatches(values, config.node_id)
+    if args.json:
+        print(json.dumps({"directories": directories, "metadata": values, "problems": problems}))
+        return 1 if problems else 0
+    if directories:
+        print("Found log directory:" if len(directories) == 1 else "Found log directories:")
+        print("\n".join(f"  {path}" for path in directories) + "\n")
+    if values:
+        # The first directory stands for all: what differs is among the problems.
+        first = values[min(values)]
+        print("Found metadata: {" + ", ".join(f"{key}={first[key]}" for key in sorted(first)) + "}\n")
+    if problems:
+        print("Found problem:" if len(problems) == 1 else "Found problems:")
+        print("\n".join(f"  {problem}" for problem in problems) + "\n")
+    return 1 if problems else 0
+
+
+def _mismatches(values: Mapping[str, Mapping[str, str]], node_id: int) -> list[str]:
+    problems: list[str] = []
+    for path, entries in values.items():
+        if entries.get("version", "0") == "0":
+            problems.append(f"{path}: meta.properties is of version 0, which cannot run in KRaft mode")
+        for key in ("cluster.id", "node.id"):
+            others = {other.get(key) for other in values.values()}
+            if len(others) > 1 and entries.get(key) != values[min(values)].get(key):
+                problems.append(f"{path}: {key} is {entries.get(key)}, not {values[min(values)].get(key)}")
+        if entries.get("node.id", str(node_id)) != str(node_id):
+            problems.append(f"{path}: node.id is {entries['node.id']}, the configuration says {node_id}")
+    return problems
+
+
+def format_storage(args: argparse.Namespace) -> int:
+    from kraft_node.cli import storage_format as plan
+    from kraft_node.cli.scram_argument import parse_scram
+    from kraft_node.cli.storage_dirs import write_directories
+
+    config = read_config(args.config)
+    if not args.cluster_id.strip():
+        raise Failure("The cluster id is blank; `kafka-storage random-uuid` draws one.")
+    static = bool(config.voters)
+    if static and (args.standalone or args.initial_controllers is not None):
+        raise Failure(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+            "controller.quorum.bootstrap.servers instead."
+        )
+    voters = None
+    if args.standalone:
+        voters = plan.standalone_voter(config, new_uuid)
+    elif args.initial_controllers is not None:
+        voters = plan.parse_voters(args.initial_controllers)
+    elif config.is_controller and not static and not args.no_initial_controllers:
+        raise Failure(
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+            "--standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    release = plan.find_metadata_version(args.release_version) if args.release_version else None
+    levels = plan.plan_features(dict(map(plan.parse_feature, args.feature)), release, dynamic_quorum=not static)
+    records = plan.bootstrap_records(levels, [parse_scram(text, os.urandom) for text in args.add_scram])
+    done = write_directories(
+        config,
+        cluster_id=args.cluster_id,
+        records=records,
+        levels=levels,
+        voters=voters,
+        ignore_formatted=args.ignore_formatted,
+        new_uuid=new_uuid,
+        say=(lambda text: None) if args.json else print,
+    )
+    if args.json:
+        print(
+            json.dumps(
+                {"cluster.id": args.cluster_id, "node.id": config.node_id, "features": levels, "formatted": done}
+            )
+        )
+    return 0
+
+
+def entry() -> None:
+    run(main)
+
+
+if __name__ == "__main__":
+    entry()
