@@ -147,6 +147,12 @@ class MetadataImage(_Derived):
         self.epoch = epoch
         self.timestamp_ms = timestamp_ms
 
+    def clear(self) -> None:
+        """Forget everything: a snapshot from the leader is to be loaded in its place."""
+        self.topics.clear()
+        for name in SECTION_NAMES:
+            getattr(self, name).clear()
+
     def take_delta(self) -> MetadataDelta:
         """What changed since the last call."""
         delta = MetadataDelta()

@@ -7,7 +7,7 @@ one: `image.offset` stays at the record before the transaction began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from kraft_node.metadata.delta import MetadataDelta
@@ -50,6 +50,18 @@ class MetadataLoader:
                 raise MetadataError(f"metadata record at offset {offset}, epoch {epoch}: {e}") from e
             if not self._in_transaction:
                 self._position = (offset, epoch, timestamp_ms)
+        self._move()
+
+    def load(self, records: Iterable[Any], last_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """Make the image what a snapshot says, which holds everything up to and with `last_offset`."""
+        image = self.image
+        if image.offset >= 0:
+            image.clear()
+        self._in_transaction = False
+        self._held = []
+        for record in records:
+            image.replay(record)
+        self._position = (last_offset, epoch, timestamp_ms)
         self._move()
 
     def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:

@@ -43,7 +43,7 @@ class PartitionState:
         "replicas",
     )
 
-    def __init__(  # noqa: PLR0917 - made by position where speed matters
+    def __init__(
         self,
         replicas: Brokers,
         isr: Brokers,

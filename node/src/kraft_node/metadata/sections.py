@@ -69,6 +69,12 @@ class Section(Generic[K, V]):
             self._before(key)
             del self._cells[key]
 
+    def clear(self) -> None:
+        """Empty every cell, before a snapshot fills them anew."""
+        for key in self._cells:
+            self._before(key)
+        self._cells.clear()
+
     def _before(self, key: K) -> None:
         old = self._cells.get(key)
         if key not in self.changes:

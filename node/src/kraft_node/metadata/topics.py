@@ -127,6 +127,11 @@ class Topics:
         topic.release_all()
         return topic.name
 
+    def clear(self) -> None:
+        """Remove all topics, before a snapshot fills in its own."""
+        for topic_id in list(self._by_id):
+            self.remove(topic_id)
+
     def _change(self, topic: Topic) -> TopicChange:
         change = self.changes.get(topic.id)
         if change is None:

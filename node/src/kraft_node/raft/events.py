@@ -50,6 +50,12 @@ class Answered(NamedTuple):
     reply: Reply | None
 
 
+class Unsupported(NamedTuple):
+    """The node asked by the `Send` of that number does not know that version of the request."""
+
+    number: int
+
+
 class Disconnected(NamedTuple):
     """The connection to a node was closed by it, with no word about when it is back."""
 
@@ -94,6 +100,7 @@ Event = (
     | Asked
     | Cancelled
     | Answered
+    | Unsupported
     | Disconnected
     | Propose
     | SnapshotStored

@@ -454,6 +454,11 @@ class RaftNode:
             return
         self._use(node_id, request, reply)
 
+    def _unsupported(self, event: events.Unsupported) -> None:
+        found = self.requests.answered(event.number, self.now_ms, failed=True)
+        if found is not None and isinstance(found[1], VoteRequest):
+            election.take_unsupported(self, found[1])
+
     def _is_stale(self, reply: Reply) -> bool:
         """Take over a newer epoch or a leader not known before; whether the answer says nothing more."""
         lost = self.leader_id == NOBODY or isinstance(self.role, Unattached)
@@ -500,6 +505,7 @@ _HANDLERS: Final[dict[type, Any]] = {
     events.Asked: RaftNode._asked,
     events.Cancelled: RaftNode._cancelled,
     events.Answered: RaftNode._answered,
+    events.Unsupported: RaftNode._unsupported,
     events.Disconnected: RaftNode._disconnected,
     events.Propose: RaftNode._propose,
     events.SnapshotStored: RaftNode._snapshot_stored,

@@ -1,0 +1,87 @@
+"""Metadata records in and out of the batches of the metadata log and of snapshots (KIP-631, KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kraft_node.base.env import Buffer
+from kraft_node.metadata.features import record_version
+from kraft_node.metadata.records import decode_record, encode_record
+from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.records.batch import build_batch, iter_headers, iter_records
+from kraft_node.records.control import ControlType, build_control_batch
+from kraft_node.wire import stored
+from kraft_node.wire.codec import encode
+
+SNAPSHOT_BATCH_BYTES: Final = 1024 * 1024
+"""About how large a batch in a snapshot gets; the format allows 8 MiB, readers hold one batch at a time."""
+
+
+def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
+    """Record values as that metadata.version level writes them."""
+    return [encode_record(record, record_version(type(record).__name__, metadata_level)) for record in records]
+
+
+def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """One uncompressed batch of record values."""
+    pairs = [(None, value) for value in values]
+    return build_batch(pairs, base_offset=base_offset, leader_epoch=epoch, timestamp=timestamp_ms)
+
+
+def leader_change_batch(
+    offset: int,
+    epoch: int,
+    leader_id: int,
+    voters: Iterable[ReplicaKey],
+    granting: Iterable[ReplicaKey],
+    timestamp_ms: int,
+) -> bytes:
+    """The batch that opens an epoch (KIP-595), at version 0: without directory ids, as kraft.version 0 has it."""
+    voter = stored.LeaderChangeMessage.Voter
+    message = stored.LeaderChangeMessage(
+        version=0,
+        leader_id=leader_id,
+        voters=[voter(voter_id=key.id) for key in voters],
+        granting_voters=[voter(voter_id=key.id) for key in granting],
+    )
+    value = encode(message, 0)
+    return build_control_batch(
+        [(ControlType.LEADER_CHANGE, value)], base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms
+    )
+
+
+def snapshot_header_batch(epoch: int, last_contained_ms: int, timestamp_ms: int) -> bytes:
+    message = stored.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
+    value = encode(message, 0)
+    return build_control_batch(
+        [(ControlType.SNAPSHOT_HEADER, value)], base_offset=0, leader_epoch=epoch, timestamp=timestamp_ms
+    )
+
+
+def snapshot_footer_batch(base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    value = encode(stored.SnapshotFooterRecord(version=0), 0)
+    return build_control_batch(
+        [(ControlType.SNAPSHOT_FOOTER, value)], base_offset=base_offset, leader_epoch=epoch, timestamp=timestamp_ms
+    )
+
+
+class MetadataBatch(NamedTuple):
+    """A batch as read: its records with their offsets; none when it holds control records."""
+
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    records: list[tuple[int, Any]]
+    length: int
+
+
+def decode_batches(buffer: Buffer) -> Iterator[MetadataBatch]:
+    """The batches in `buffer`, their records decoded."""
+    for header in iter_headers(buffer):
+        records: list[tuple[int, Any]] = []
+        if not header.is_control:
+            records = [(found.offset, decode_record(found.value or b"")) for found in iter_records(buffer, header)]
+        yield MetadataBatch(
+            header.last_offset, header.partition_leader_epoch, header.max_timestamp, records, header.length
+        )

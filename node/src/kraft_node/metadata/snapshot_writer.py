@@ -1,0 +1,107 @@
+"""Writes a snapshot beside everything else: a slice of records at a time, the fsync in the background (KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kraft_node.base.env import Env
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.log_batches import (
+    SNAPSHOT_BATCH_BYTES,
+    data_batch,
+    encode_values,
+    snapshot_footer_batch,
+    snapshot_header_batch,
+)
+from kraft_node.metadata.snapshot import SnapshotCursor
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.storage import MetadataStorage
+
+LANE: Final = "metadata-snapshot"
+
+PAUSE_MS: Final = 5
+"""Between slices: commits that wait meanwhile go first."""
+
+SLICE_RECORDS: Final = 500
+"""Encoded and written in a slice: some 5 ms."""
+
+
+class SnapshotWriting:
+    """One snapshot on its way to disk. `done(id, None)` when it is durable, `done(id, error)` when it never will be."""
+
+    __slots__ = ("_cursor", "_done", "_env", "_epoch", "_id", "_level", "_offset", "_pending", "_size", "_writer")
+
+    def __init__(
+        self,
+        env: Env,
+        storage: MetadataStorage,
+        image: MetadataImage,
+        snapshot: SnapshotId,
+        done: Callable[[SnapshotId, BaseException | None], None],
+    ) -> None:
+        assert snapshot.end_offset == image.offset + 1, "law: a snapshot's name says what it holds"
+        self._env = env
+        self._id = snapshot
+        self._done = done
+        self._epoch = snapshot.epoch
+        self._level = image.metadata_level
+        self._cursor: SnapshotCursor | None = SnapshotCursor(image)
+        self._writer = storage.create_snapshot(snapshot)
+        self._offset = 0
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def start(self) -> None:
+        assert self._cursor is not None, "law: a snapshot is written once"
+        self._writer.append(snapshot_header_batch(self._epoch, self._cursor.timestamp_ms, self._env.clock.wall_ms()))
+        self._offset = 1
+        self._slice()
+
+    def abandon(self) -> None:
+        """The node stops: the half-written file goes."""
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+            self._writer.abandon()
+
+    def _slice(self) -> None:
+        cursor = self._cursor
+        if cursor is None:
+            return
+        try:
+            records = cursor.next_slice(SLICE_RECORDS)
+            for value in encode_values(records, self._level):
+                self._pending.append(value)
+                self._size += len(value)
+                if self._size >= SNAPSHOT_BATCH_BYTES:
+                    self._write_batch()
+            if records:
+                self._env.scheduler.call_later(PAUSE_MS, self._slice)
+                return
+            self._write_batch()
+            self._writer.append(snapshot_footer_batch(self._offset, self._epoch, self._env.clock.wall_ms()))
+            work = self._writer.begin_finish()
+        except OSError as e:
+            self._end(e)
+            return
+        cursor.close()
+        self._cursor = None
+        self._env.background.submit(LANE, work, self._finished)
+
+    def _write_batch(self) -> None:
+        if self._pending:
+            batch = data_batch(self._pending, self._offset, self._epoch, self._env.clock.wall_ms())
+            self._offset += len(self._pending)
+            self._pending = []
+            self._size = 0
+            self._writer.append(batch)
+
+    def _finished(self, result: object) -> None:
+        self._end(result if isinstance(result, BaseException) else None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+        self._done(self._id, error)

@@ -1,0 +1,418 @@
+"""The core's messages from and to the protocol's requests and responses, and DescribeQuorum.
+
+All of them carry exactly one partition: `__cluster_metadata`-0. What names another one is answered INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
+from kraft_node.raft.log_view import EpochEnd, SnapshotId
+from kraft_node.raft.messages import (
+    INCONSISTENT_CLUSTER_ID,
+    INVALID_REQUEST,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    Batch,
+    BeginQuorumEpochReply,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochReply,
+    EndQuorumEpochRequest,
+    FetchReply,
+    FetchRequest,
+    FetchSnapshotReply,
+    FetchSnapshotRequest,
+    Reply,
+    Request,
+    VoteReply,
+    VoteRequest,
+)
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.progress import ReplicaProgress
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.states import Role
+from kraft_node.records.batch import check_batch
+from kraft_node.wire import messages as wire
+
+TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
+"""Said of the whole request, not of its partition."""
+
+FIRST_FETCH_VERSION_WITH_LEADER_ENDPOINTS: Final = 17
+FIRST_VOTE_VERSION_WITH_KEYS: Final = 1
+
+
+class NotAboutMetadata(ValueError):  # noqa: N818 - named after what it says
+    """A request to the quorum that is not about the one partition that it has."""
+
+
+def _partition(topics: Any, name_field: str = "topic_name", index_field: str = "partition_index") -> Any:
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        topic = topics[0]
+        partition = topic.partitions[0]
+        if getattr(topic, name_field) == METADATA_TOPIC_NAME and getattr(partition, index_field) == 0:
+            return partition
+    raise NotAboutMetadata(f"only {METADATA_TOPIC_NAME}-0 is served here")
+
+
+def _expected(voter_id: int, directory: Any) -> ReplicaKey | None:
+    return None if voter_id < 0 else ReplicaKey(voter_id, directory)
+
+
+def request_from_wire(message: Any) -> Request:
+    """What another node asks. Raises NotAboutMetadata."""
+    request: Request = _REQUESTS[type(message).__name__](message)
+    return request
+
+
+def _vote_request(message: Any) -> VoteRequest:
+    partition = _partition(message.topics)
+    return VoteRequest(
+        partition.replica_epoch,
+        ReplicaKey(partition.replica_id, partition.replica_directory_id),
+        partition.last_offset_epoch,
+        partition.last_offset,
+        partition.pre_vote,
+        _expected(message.voter_id, partition.voter_directory_id),
+        message.cluster_id,
+    )
+
+
+def _begin_request(message: Any) -> BeginQuorumEpochRequest:
+    partition = _partition(message.topics)
+    voter = _expected(message.voter_id, partition.voter_directory_id)
+    return BeginQuorumEpochRequest(partition.leader_epoch, partition.leader_id, voter, message.cluster_id)
+
+
+def _end_request(message: Any) -> EndQuorumEpochRequest:
+    partition = _partition(message.topics)
+    successors = [ReplicaKey(c.candidate_id, c.candidate_directory_id) for c in partition.preferred_candidates]
+    successors = successors or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
+    return EndQuorumEpochRequest(partition.leader_epoch, partition.leader_id, tuple(successors), message.cluster_id)
+
+
+def _fetch_request(message: Any) -> FetchRequest:
+    topics = message.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1 or topics[0].partitions[0].partition != 0:
+        raise NotAboutMetadata(f"only {METADATA_TOPIC_NAME}-0 is served here")
+    if topics[0].topic_id not in (METADATA_TOPIC_ID, ZERO_UUID) or topics[0].topic not in (METADATA_TOPIC_NAME, ""):
+        raise NotAboutMetadata(f"only {METADATA_TOPIC_NAME}-0 is served here")
+    partition = topics[0].partitions[0]
+    replica_id = message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id
+    return FetchRequest(
+        partition.current_leader_epoch,
+        ReplicaKey(replica_id, partition.replica_directory_id),
+        partition.fetch_offset,
+        partition.last_fetched_epoch,
+        min(message.max_bytes, partition.partition_max_bytes),
+        message.max_wait_ms,
+        partition.high_watermark,
+        message.cluster_id,
+    )
+
+
+def _fetch_snapshot_request(message: Any) -> FetchSnapshotRequest:
+    partition = _partition(message.topics, "name", "partition")
+    return FetchSnapshotRequest(
+        partition.current_leader_epoch,
+        ReplicaKey(message.replica_id, partition.replica_directory_id),
+        SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
+        partition.position,
+        message.max_bytes,
+        message.cluster_id,
+    )
+
+
+_REQUESTS: Final[dict[str, Any]] = {
+    "VoteRequest": _vote_request,
+    "BeginQuorumEpochRequest": _begin_request,
+    "EndQuorumEpochRequest": _end_request,
+    "FetchRequest": _fetch_request,
+    "FetchSnapshotRequest": _fetch_snapshot_request,
+}
+
+
+def reply_to_wire(reply: Reply, version: int, voters: VoterSet, listener: str) -> Any:
+    """The protocol's response, with the leader's endpoint where the version has room for it."""
+    if reply.error in TOP_LEVEL_ERRORS:
+        return _EMPTY[type(reply)](error_code=reply.error)
+    if isinstance(reply, FetchReply):
+        return _fetch_response(reply, version, voters, listener)
+    if isinstance(reply, FetchSnapshotReply):
+        return _fetch_snapshot_response(reply, version, voters, listener)
+    message = _EMPTY[type(reply)]
+    partition = message.TopicData.PartitionData(0, reply.error, reply.leader_id, reply.epoch)
+    if isinstance(reply, VoteReply):
+        partition.vote_granted = reply.granted
+    response = message(error_code=NONE, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
+    if version >= FIRST_VOTE_VERSION_WITH_KEYS:
+        response.node_endpoints = _endpoints(message.NodeEndpoint, reply.leader_id, voters, listener)
+    return response
+
+
+_EMPTY: Final[dict[type, Any]] = {
+    VoteReply: wire.VoteResponse,
+    BeginQuorumEpochReply: wire.BeginQuorumEpochResponse,
+    EndQuorumEpochReply: wire.EndQuorumEpochResponse,
+    FetchReply: wire.FetchResponse,
+    FetchSnapshotReply: wire.FetchSnapshotResponse,
+}
+
+
+def error_response(request: Any, error: int) -> Any:
+    """The response that says of the whole request what is wrong."""
+    name = type(request).__name__.replace("Request", "Response")
+    return getattr(wire, name)(error_code=error)
+
+
+def not_about_metadata(request: Any) -> Any:
+    return error_response(request, INVALID_REQUEST)
+
+
+def _endpoints(kind: Any, leader_id: int, voters: VoterSet, listener: str) -> list[Any]:
+    voter = voters.get(leader_id)
+    if voter is None or not voter.endpoints:
+        return []
+    host, port = voter.endpoints.get(listener) or next(iter(voter.endpoints.values()))
+    return [kind(node_id=leader_id, host=host, port=port)]
+
+
+def _fetch_response(reply: FetchReply, version: int, voters: VoterSet, listener: str) -> Any:
+    data = wire.FetchResponse.FetchableTopicResponse.PartitionData
+    partition = data(
+        partition_index=0,
+        error_code=reply.error,
+        high_watermark=reply.high_watermark,
+        log_start_offset=reply.log_start_offset,
+        aborted_transactions=None,
+        records=reply.records,
+    )
+    partition.current_leader = data.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
+    if reply.diverging is not None:
+        partition.diverging_epoch = data.EpochEndOffset(reply.diverging.epoch, reply.diverging.end_offset)
+    if reply.snapshot is not None:
+        partition.snapshot_id = data.SnapshotId(reply.snapshot.end_offset, reply.snapshot.epoch)
+    topic = wire.FetchResponse.FetchableTopicResponse(
+        topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+    )
+    response = wire.FetchResponse(error_code=NONE, session_id=0, responses=[topic])
+    if version >= FIRST_FETCH_VERSION_WITH_LEADER_ENDPOINTS:
+        response.node_endpoints = _endpoints(wire.FetchResponse.NodeEndpoint, reply.leader_id, voters, listener)
+    return response
+
+
+def _fetch_snapshot_response(reply: FetchSnapshotReply, version: int, voters: VoterSet, listener: str) -> Any:
+    topic = wire.FetchSnapshotResponse.TopicSnapshot
+    data = topic.PartitionSnapshot
+    snapshot = reply.snapshot or SnapshotId(-1, -1)
+    partition = data(
+        index=0,
+        error_code=reply.error,
+        snapshot_id=data.SnapshotId(snapshot.end_offset, snapshot.epoch),
+        size=reply.size,
+        position=reply.position,
+        unaligned_records=reply.data,
+    )
+    partition.current_leader = data.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
+    response = wire.FetchSnapshotResponse(error_code=NONE, topics=[topic(METADATA_TOPIC_NAME, [partition])])
+    if version >= 1:
+        kind = wire.FetchSnapshotResponse.NodeEndpoint
+        response.node_endpoints = _endpoints(kind, reply.leader_id, voters, listener)
+    return response
+
+
+# Our requests to others, and their responses.
+
+
+def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> Any:
+    """The protocol's request. The channel chooses the version; fields that it lacks are left out by the codec."""
+    if isinstance(request, VoteRequest):
+        return _to_vote(request)
+    if isinstance(request, FetchRequest):
+        return _to_fetch(request)
+    if isinstance(request, FetchSnapshotRequest):
+        return _to_fetch_snapshot(request)
+    voter = voters.get(local.id)
+    endpoints = {} if voter is None else voter.endpoints
+    if isinstance(request, BeginQuorumEpochRequest):
+        message: Any = wire.BeginQuorumEpochRequest
+        partition = message.TopicData.PartitionData(
+            partition_index=0, leader_id=request.leader_id, leader_epoch=request.epoch
+        )
+        if request.voter is not None:
+            partition.voter_directory_id = request.voter.directory
+    else:
+        message = wire.EndQuorumEpochRequest
+        info = message.TopicData.PartitionData.ReplicaInfo
+        partition = message.TopicData.PartitionData(
+            partition_index=0,
+            leader_id=request.leader_id,
+            leader_epoch=request.epoch,
+            preferred_successors=[key.id for key in request.successors],
+            preferred_candidates=[info(key.id, key.directory) for key in request.successors],
+        )
+    told = message(cluster_id=request.cluster_id, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
+    told.leader_endpoints = [message.LeaderEndpoint(name, *where) for name, where in endpoints.items()]
+    if isinstance(request, BeginQuorumEpochRequest) and request.voter is not None:
+        told.voter_id = request.voter.id
+    return told
+
+
+def _to_vote(request: VoteRequest) -> Any:
+    topic = wire.VoteRequest.TopicData
+    voter = request.voter or ReplicaKey(-1)
+    partition = topic.PartitionData(
+        partition_index=0,
+        replica_epoch=request.epoch,
+        replica_id=request.candidate.id,
+        replica_directory_id=request.candidate.directory,
+        voter_directory_id=voter.directory,
+        last_offset_epoch=request.last_epoch,
+        last_offset=request.end_offset,
+        pre_vote=request.pre_vote,
+    )
+    topics = [topic(METADATA_TOPIC_NAME, [partition])]
+    return wire.VoteRequest(cluster_id=request.cluster_id, voter_id=voter.id, topics=topics)
+
+
+def _to_fetch(request: FetchRequest) -> Any:
+    topic = wire.FetchRequest.FetchTopic
+    partition = topic.FetchPartition(
+        partition=0,
+        current_leader_epoch=request.epoch,
+        fetch_offset=request.offset,
+        last_fetched_epoch=request.last_epoch,
+        log_start_offset=-1,
+        partition_max_bytes=request.max_bytes,
+        replica_directory_id=request.replica.directory,
+        high_watermark=request.high_watermark,
+    )
+    return wire.FetchRequest(
+        cluster_id=request.cluster_id,
+        replica_state=wire.FetchRequest.ReplicaState(request.replica.id),
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=0,
+        max_bytes=request.max_bytes,
+        topics=[topic(topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def _to_fetch_snapshot(request: FetchSnapshotRequest) -> Any:
+    topic = wire.FetchSnapshotRequest.TopicSnapshot
+    kind = topic.PartitionSnapshot
+    partition = kind(
+        partition=0,
+        current_leader_epoch=request.epoch,
+        snapshot_id=kind.SnapshotId(request.snapshot.end_offset, request.snapshot.epoch),
+        position=request.position,
+        replica_directory_id=request.replica.directory,
+    )
+    return wire.FetchSnapshotRequest(
+        cluster_id=request.cluster_id,
+        replica_id=request.replica.id,
+        max_bytes=request.max_bytes,
+        topics=[topic(METADATA_TOPIC_NAME, [partition])],
+    )
+
+
+def reply_from_wire(message: Any) -> Reply | None:
+    """What another node answered; None when it cannot be used (a top-level error, or nonsense)."""
+    if message.error_code != NONE:
+        return None
+    name = type(message).__name__
+    topics = message.responses if name == "FetchResponse" else message.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    partition = topics[0].partitions[0]
+    if name == "FetchResponse":
+        return _fetch_reply(partition)
+    if name == "FetchSnapshotResponse":
+        return _fetch_snapshot_reply(partition)
+    if name == "VoteResponse":
+        return VoteReply(partition.error_code, partition.leader_epoch, partition.leader_id, partition.vote_granted)
+    kind = BeginQuorumEpochReply if name == "BeginQuorumEpochResponse" else EndQuorumEpochReply
+    return kind(partition.error_code, partition.leader_epoch, partition.leader_id)
+
+
+def _fetch_reply(partition: Any) -> FetchReply:
+    diverging = partition.diverging_epoch
+    snapshot = partition.snapshot_id
+    records = bytes(partition.records or b"")
+    return FetchReply(
+        partition.error_code,
+        partition.current_leader.leader_epoch,
+        partition.current_leader.leader_id,
+        partition.high_watermark,
+        partition.log_start_offset,
+        EpochEnd(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
+        SnapshotId(snapshot.end_offset, snapshot.epoch) if snapshot.epoch >= 0 else None,
+        tuple(_batches(records)),
+        records,
+    )
+
+
+def _batches(records: bytes) -> Iterable[Batch]:
+    """The fetched batches, each checked by its CRC before anything of it is believed."""
+    position = 0
+    while position < len(records):
+        header = check_batch(records, position)
+        yield Batch(header.base_offset, header.next_offset, header.partition_leader_epoch)
+        position += header.length
+
+
+def _fetch_snapshot_reply(partition: Any) -> FetchSnapshotReply:
+    return FetchSnapshotReply(
+        partition.error_code,
+        partition.current_leader.leader_epoch,
+        partition.current_leader.leader_id,
+        SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
+        partition.size,
+        partition.position,
+        bytes(partition.unaligned_records or b""),
+    )
+
+
+def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> Any:
+    """DescribeQuorum: who votes, who looks on, how far each is. Only the leader knows."""
+    try:
+        _partition(request.topics)
+    except NotAboutMetadata:
+        return wire.DescribeQuorumResponse(error_code=INVALID_REQUEST)
+    if node.role.role is not Role.LEADER:
+        return wire.DescribeQuorumResponse(error_code=NOT_LEADER_OR_FOLLOWER)
+    progress = node.leader.progress
+    own = node.local.id
+
+    def state(replica: ReplicaProgress) -> Any:
+        is_own = replica.key.id == own
+        return wire.DescribeQuorumResponse.ReplicaState(
+            replica_id=replica.key.id,
+            replica_directory_id=replica.key.directory,
+            log_end_offset=node.log.end_offset if is_own else replica.end_offset,
+            last_fetch_timestamp=wall_ms if is_own else _wall(replica.last_fetch_ms, now_ms, wall_ms),
+            last_caught_up_timestamp=wall_ms if is_own else _wall(replica.caught_up_ms, now_ms, wall_ms),
+        )
+
+    topic = wire.DescribeQuorumResponse.TopicData
+    partition = topic.PartitionData(
+        partition_index=0,
+        error_code=NONE,
+        leader_id=own,
+        leader_epoch=node.epoch,
+        high_watermark=node.high_watermark,
+        current_voters=[state(voter) for voter in progress.voters.values()],
+        observers=[state(observer) for observer in progress.observers.values()],
+    )
+    response = wire.DescribeQuorumResponse(error_code=NONE, topics=[topic(METADATA_TOPIC_NAME, [partition])])
+    response.nodes = [_node(voter.key.id, voter.endpoints) for voter in node.voters]
+    return response
+
+
+def _wall(then_ms: int, now_ms: int, wall_ms: int) -> int:
+    return -1 if then_ms < 0 else wall_ms - (now_ms - then_ms)
+
+
+def _node(node_id: int, endpoints: Any) -> Any:
+    kind = wire.DescribeQuorumResponse.Node
+    return kind(node_id, [kind.Listener(name, *where) for name, where in endpoints.items()])

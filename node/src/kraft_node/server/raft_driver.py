@@ -1,0 +1,612 @@
+"""Runs the raft core on an `Env`: its effects on disk and wire, commits into the image, snapshots out of it.
+
+One a process. The composition root makes it, gives its `handlers` to the controller listener, and lets the controller
+and the broker hook in:
+
+- `loader.publishers`: (delta, image) after each run of committed records, the broker's way to follow;
+- `on_commit(last_offset)`: after the publishers, the controller's moment to answer what has become true;
+- `on_leader(epoch)`, `on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`: `on_leader` comes only when
+  everything committed before is in the image;
+- `append(records)` for the active controller; `image` for everybody.
+
+Hooks run between steps of the core, never inside one, in the order in which things happened. A failed write or fsync
+ends the node (contract 10 in `raft/__init__.py`): `on_fatal` is called once and nothing is done any more.
+
+It must not decide anything: elections, commits and answers are the core's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from kraft_node.base.env import Env, FileSlice, Timer
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.request import RequestContext
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.log_batches import (
+    data_batch,
+    decode_batches,
+    encode_values,
+    leader_change_batch,
+)
+from kraft_node.metadata.partitions import MetadataError
+from kraft_node.metadata.records import decode_record
+from kraft_node.metadata.snapshot_writer import SnapshotWriting
+from kraft_node.raft import effects as do
+from kraft_node.raft import events, wire_form
+from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
+from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
+from kraft_node.wire.api import ApiKey
+
+LOG_LANE: Final = "metadata-log"
+STATE_LANE: Final = "quorum-state"
+SNAPSHOT_LANE: Final = "metadata-snapshot"
+
+READ_BYTES: Final = 1024 * 1024
+"""How much of the log is decoded at once when catching up."""
+
+SLICE_RECORDS: Final = 5_000
+"""Committed records applied before the loop gets its turn: some 30 ms."""
+
+Hook = Callable[[int], None]
+
+
+class Peer(Protocol):
+    """Another node of the quorum: `server.channel.Channel` has this shape."""
+
+    def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
+        """`done(response)`, or `done(error)` when there is none."""
+
+
+def _no_peer(node_id: int) -> Peer | None:  # noqa: ARG001
+    return None
+
+
+class _Own:
+    """Records appended here and not yet delivered: they need not be read and decoded again."""
+
+    __slots__ = ("epoch", "first_offset", "records", "timestamp_ms")
+
+    def __init__(self, first_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Any]) -> None:
+        self.first_offset = first_offset
+        self.epoch = epoch
+        self.timestamp_ms = timestamp_ms
+        self.records = records
+
+
+class RaftDriver:
+    """The metadata log of one process, alive. Make it, set the hooks, `start`."""
+
+    def __init__(
+        self,
+        env: Env,
+        storage: MetadataStorage,
+        *,
+        local: ReplicaKey,
+        voters: VoterSet,
+        cluster_id: str,
+        config: RaftConfig | None = None,
+        policy: SnapshotPolicy | None = None,
+        peers: Callable[[int], Peer | None] = _no_peer,
+    ) -> None:
+        """`peers(node_id)` gives the way to another voter; None when there is none."""
+        self.env = env
+        self.storage = storage
+        self.local = local
+        self.voters = voters
+        self.cluster_id = cluster_id
+        self.policy = policy or SnapshotPolicy()
+        self.loader = MetadataLoader()
+        self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
+        """The level that records are written at; the controller sets it to that of its overlay."""
+        self.on_commit: list[Hook] = []
+        self.on_leader: list[Hook] = []
+        self.on_lost_leadership: list[Hook] = []
+        self.on_leader_changed: list[Callable[[int, int], None]] = []
+        self.on_fatal: Callable[[BaseException], None] = _raise
+        self.failed = False
+        self._config = config or RaftConfig()
+        self._peers = peers
+        self._node: RaftNode | None = None
+        self._timer: Timer | None = None
+        self._stepping = False
+        self._delivering = False
+        self._proposing: Sequence[Any] = ()
+        self._own: deque[_Own] = deque()
+        self._news: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
+        self._committed = 0
+        self._applied = 0
+        self._download: SnapshotWriter | None = None
+        self._snapshot: SnapshotWriting | None = None
+        self._new_bytes = 0
+        self._last_snapshot_ms = 0
+        self._cleaner: Timer | None = None
+        self._shutdown_done: Callable[[], None] | None = None
+
+    # For controller, broker and the composition root.
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.loader.image
+
+    @property
+    def node(self) -> RaftNode:
+        """The core, for questions only."""
+        assert self._node is not None, "law: started first"
+        return self._node
+
+    @property
+    def leader_id(self) -> int:
+        """The leader as far as known, -1 for nobody."""
+        return self.node.leader_id
+
+    @property
+    def epoch(self) -> int:
+        return self.node.epoch
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next appended record gets: the next broker epoch (KIP-631)."""
+        return self.node.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed; -1 when not known yet."""
+        return self.node.high_watermark
+
+    @property
+    def applied_offset(self) -> int:
+        """Everything below it has been applied to the image (or is held in an open metadata transaction)."""
+        return self._applied
+
+    def bootstrap_records(self) -> list[Any]:
+        """The records that formatting left for the first controller; empty when there are none."""
+        return [decode_record(value) for value in self.storage.bootstrap_records()]
+
+    def start(self) -> None:
+        """Load the latest snapshot, then run, calling the hooks. Raises OSError, ValueError, MetadataError."""
+        storage = self.storage
+        snapshots = storage.snapshots()
+        if snapshots:
+            self._load_snapshot(snapshots[-1].id)
+        else:
+            self._applied = storage.start_offset
+        log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), [found.id for found in snapshots])
+        self._new_bytes = storage.size_bytes if storage.end_offset > self._applied else 0
+        self._last_snapshot_ms = self.env.clock.monotonic_ms()
+        self._node = RaftNode(
+            local=self.local,
+            voters=self.voters,
+            log=log,
+            state=storage.load_quorum_state(),
+            rng=self.env.rng,
+            cluster_id=self.cluster_id,
+            config=self._config,
+        )
+        self._cleaner = self.env.scheduler.call_later(RETENTION_CHECK_MS, self._clean_up)
+        self._step(events.Started())
+
+    def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
+        """Append as the leader; the last record's offset. Committed when `on_commit` has passed it.
+
+        `atomic`: all in one batch, committed or lost together; otherwise as many batches as needed.
+        Raises NotLeader, and BatchTooLarge when an atomic append can never fit or the disk does not keep up.
+        """
+        values = encode_values(records, self.metadata_level())
+        last = -1
+        for first, end in _chunks(values, atomic=atomic):
+            self._proposing = records[first:end]
+            # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
+            self._step(events.Propose(self.node.epoch, values[first:end]), deliver=False)
+            last = self.node.next_offset - 1
+        if self._news:
+            self.env.scheduler.call_soon(self._deliver)
+        return last
+
+    def resign(self, epoch: int) -> None:
+        """The controller cannot go on in that epoch: let another one lead. Harmless when it is over already."""
+        if self.node.epoch == epoch and self.node.leader_id == self.local.id:
+            self._step(events.Resign(epoch))
+
+    def shutdown(self, done: Callable[[], None]) -> None:
+        """Hand over leadership, finish what is being written, then `done()`."""
+        self._shutdown_done = done
+        if self._cleaner is not None:
+            self._cleaner.cancel()
+        if self._snapshot is not None:
+            self._snapshot.abandon()
+            self._snapshot = None
+        if self.failed:
+            self._finish_shutdown()
+        else:
+            self._step(events.Shutdown())
+
+    # Requests of other nodes.
+
+    def handlers(self) -> dict[ApiKey, Callable[[RequestContext, Any], Any]]:
+        """What the controller listener answers from here."""
+        return {
+            ApiKey.VOTE: self._handle,
+            ApiKey.BEGIN_QUORUM_EPOCH: self._handle,
+            ApiKey.END_QUORUM_EPOCH: self._handle,
+            ApiKey.FETCH: self._handle,
+            ApiKey.FETCH_SNAPSHOT: self._handle,
+            ApiKey.DESCRIBE_QUORUM: self._describe,
+        }
+
+    def _handle(self, ctx: RequestContext, message: Any) -> Any:
+        try:
+            request = wire_form.request_from_wire(message)
+        except wire_form.NotAboutMetadata:
+            return wire_form.not_about_metadata(message)
+        self._step(events.Asked(ctx, request))
+        return None
+
+    def _describe(self, ctx: RequestContext, message: Any) -> Any:  # noqa: ARG002
+        clock = self.env.clock
+        return wire_form.describe_quorum(self.node, message, clock.monotonic_ms(), clock.wall_ms())
+
+    # Steps of the core.
+
+    def _step(self, event: events.Event, *, deliver: bool = True) -> None:
+        if self.failed:
+            return
+        assert not self._stepping, "law: all effects of a step are carried out before the next (contract 1)"
+        self._stepping = True
+        try:
+            for effect in self.node.step(event, self.env.clock.monotonic_ms()):
+                _DO[type(effect)](self, effect)
+        except OSError as e:
+            self._fail(e)
+        finally:
+            self._stepping = False
+        if deliver:
+            self._deliver()
+
+    def _fail(self, error: BaseException) -> None:
+        """Contract 10: what is on disk is unknown from now on."""
+        if not self.failed:
+            self.failed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self.on_fatal(error)
+
+    def _later(self, event: events.Event) -> Callable[[Any], None]:
+        """What a background job calls when it is done: step, unless it failed."""
+
+        def done(result: Any) -> None:
+            if isinstance(result, BaseException):
+                self._fail(result)
+            else:
+                self._step(event)
+
+        return done
+
+    def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
+        work = self.storage.begin_save_quorum_state(effect.state)
+        self.env.background.submit(STATE_LANE, work, self._later(events.QuorumStateWritten(effect.state)))
+
+    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
+        now = self.env.clock.wall_ms()
+        batch = leader_change_batch(effect.offset, effect.epoch, self.local.id, effect.voters, effect.granting, now)
+        self._write(effect.offset, [batch])
+
+    def _append(self, effect: do.Append) -> None:
+        now = self.env.clock.wall_ms()
+        self._write(effect.offset, [data_batch(effect.records, effect.offset, effect.epoch, now)])
+
+    def _append_fetched(self, effect: do.AppendFetched) -> None:
+        self._write(effect.offset, [effect.records])
+
+    def _write(self, offset: int, batches: Sequence[Any]) -> None:
+        assert offset == self.storage.end_offset, f"law: core and storage agree on the log's end ({offset})"
+        self.storage.append(batches)
+        self._new_bytes += sum(len(batch) for batch in batches)
+
+    def _truncate(self, effect: do.Truncate) -> None:
+        assert effect.offset >= self._committed, "law: nothing committed is truncated (contract 7)"
+        self.storage.truncate(effect.offset)
+
+    def _flush(self, effect: do.Flush) -> None:
+        self.env.background.submit(LOG_LANE, self.storage.begin_flush(), self._later(events.Flushed(effect.offset)))
+
+    def _send(self, effect: do.Send) -> None:
+        assert self.node.is_quorum_state_durable, "law: vote and epoch are on disk before words leave (contract 2)"
+        number = effect.number
+        peer = self._peers(effect.node_id)
+        if peer is None:
+            self.env.scheduler.call_soon(self._step, events.Answered(number, None))
+            return
+
+        def done(response: Any) -> None:
+            reply = None
+            if not isinstance(response, BaseException):
+                try:
+                    reply = wire_form.reply_from_wire(response)
+                except ValueError:
+                    reply = None
+            elif isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
+                self._step(events.Unsupported(number))
+                return
+            self._step(events.Answered(number, reply))
+
+        message = wire_form.request_to_wire(effect.request, self.local, self.voters)
+        peer.send(message, None, done, self._config.request_timeout_ms)
+
+    def _respond(self, effect: do.Respond) -> None:
+        self._answer(effect.token, effect.reply)
+
+    def _answer(self, ctx: Any, reply: Any) -> None:
+        ctx.respond(wire_form.reply_to_wire(reply, ctx.api_version, self.voters, ctx.listener))
+
+    def _read_log(self, effect: do.ReadLog) -> None:
+        records = self.storage.read(effect.offset, effect.max_bytes)
+        self._answer(effect.token, effect.reply._replace(records=records))  # type: ignore[call-arg]
+
+    def _read_snapshot(self, effect: do.ReadSnapshot) -> None:
+        sizes = {found.id: found.size_bytes for found in self.storage.snapshots()}
+        size = sizes.get(effect.snapshot, 0)
+        if effect.position >= size:
+            error = POSITION_OUT_OF_RANGE if size else SNAPSHOT_NOT_FOUND
+            self._answer(effect.token, effect.reply._replace(error=error))
+            return
+        data = self.storage.read_snapshot(effect.snapshot, effect.position, effect.max_bytes)
+        self._answer(effect.token, effect.reply._replace(size=size, data=data))  # type: ignore[call-arg]
+
+    def _write_snapshot_part(self, effect: do.WriteSnapshotPart) -> None:
+        if effect.position == 0:
+            self._download = self.storage.create_snapshot(effect.snapshot)
+        assert self._download is not None, "law: a snapshot is fetched from its beginning"
+        self._download.append(effect.data)
+
+    def _finish_snapshot(self, effect: do.FinishSnapshot) -> None:
+        assert self._download is not None, "law: only what was fetched is finished"
+        work = self._download.begin_finish()
+        self._download = None
+        snapshot = effect.snapshot
+
+        def done(result: Any) -> None:
+            if isinstance(result, BaseException):
+                self._fail(result)
+                return
+            self.storage.reset_to(snapshot.end_offset)
+            self._own.clear()
+            self._load_snapshot(snapshot)
+            self._step(events.SnapshotStored(snapshot))
+
+        self.env.background.submit(SNAPSHOT_LANE, work, done)
+
+    def _answer_proposal(self, effect: do.Proposed) -> None:
+        now = self.env.clock.wall_ms()
+        self._own.append(_Own(effect.first_offset, self.node.epoch, now, self._proposing))
+        self._proposing = ()
+
+    def _note_commit(self, effect: do.Committed) -> None:
+        assert effect.high_watermark >= self._committed, "law: the high watermark never goes back (contract 7)"
+        self._committed = effect.high_watermark
+        entry = (self._apply_committed, (effect.high_watermark,))
+        if len(self._news) > 1 and self._news[-1][0] == self._apply_committed:
+            self._news[-1] = entry
+        else:
+            self._news.append(entry)
+
+    def _note_leader(self, effect: do.BecameLeader) -> None:
+        self._news.append((self._tell, (0, effect.epoch)))
+
+    def _note_lost(self, effect: do.LostLeadership) -> None:
+        self._own.clear()
+        self._news.append((self._tell, (1, effect.epoch)))
+
+    def _note_leader_changed(self, effect: do.LeaderChanged) -> None:
+        self._news.append((self._tell_leader_changed, (effect.leader_id, effect.epoch)))
+
+    def _set_timer(self, effect: do.SetTimer) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if effect.at_ms is not None:
+            delay = max(0, effect.at_ms - self.env.clock.monotonic_ms())
+            self._timer = self.env.scheduler.call_later(delay, self._step, events.Tick())
+
+    def _note_shutdown(self, effect: do.ShutdownComplete) -> None:  # noqa: ARG002
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # After what the lanes still have to write.
+        self.env.background.submit(LOG_LANE, self.storage.begin_flush(), lambda _: self._after_state_lane())
+
+    def _after_state_lane(self) -> None:
+        self.env.background.submit(STATE_LANE, _nothing, lambda _: self._finish_shutdown())
+
+    def _finish_shutdown(self) -> None:
+        self.failed = True
+        done, self._shutdown_done = self._shutdown_done, None
+        self.storage.close()
+        if done is not None:
+            done()
+
+    # Commits, between steps.
+
+    def _tell(self, which: int, epoch: int) -> None:
+        for hook in self.on_lost_leadership if which else self.on_leader:
+            hook(epoch)
+
+    def _tell_leader_changed(self, leader_id: int, epoch: int) -> None:
+        for hook in self.on_leader_changed:
+            hook(leader_id, epoch)
+
+    def _deliver(self) -> None:
+        """Tell the hooks what has happened, in order; a long catching up gives the loop its turn in between."""
+        if self._delivering or self._stepping:
+            return
+        self._delivering = True
+        try:
+            while self._news and not self.failed:
+                tell, what = self._news[0]
+                tell(*what)
+                if tell == self._apply_committed and self._applied < what[0]:
+                    self.env.scheduler.call_soon(self._deliver)
+                    break
+                self._news.popleft()
+        except MetadataError as e:
+            self._fail(e)
+        finally:
+            self._delivering = False
+
+    def _apply_committed(self, high_watermark: int) -> None:
+        budget = SLICE_RECORDS
+        while self._applied < high_watermark and budget > 0:
+            before = self._applied
+            self._apply_next(high_watermark)
+            budget -= self._applied - before
+        self.loader.publish()
+        last = self._applied - 1
+        for hook in self.on_commit:
+            hook(last)
+        self._maybe_snapshot()
+
+    def _apply_next(self, high_watermark: int) -> None:
+        own = self._own
+        while own and own[0].first_offset < self._applied:
+            own.popleft()
+        if own and own[0].first_offset == self._applied:
+            batch = own.popleft()
+            end = batch.first_offset + len(batch.records)
+            assert end <= high_watermark, "law: what is appended together is committed together"
+            self.loader.apply(list(enumerate(batch.records, batch.first_offset)), batch.epoch, batch.timestamp_ms)
+            self._applied = end
+            return
+        before = self._applied
+        stop = min(high_watermark, own[0].first_offset) if own else high_watermark
+        found = self.storage.read(self._applied, READ_BYTES)
+        data = found.read() if isinstance(found, FileSlice) else found
+        for read in decode_batches(data):
+            if read.last_offset >= stop:
+                break
+            records = [(offset, record) for offset, record in read.records if offset >= self._applied]
+            if records:
+                self.loader.apply(records, read.epoch, read.timestamp_ms)
+            else:
+                self.loader.skip(read.last_offset, read.epoch, read.timestamp_ms)
+            self._applied = read.last_offset + 1
+            if self._applied >= stop:
+                return
+        if self._applied == before:
+            raise MetadataError(f"the log has no batch at offset {before} that ends below {stop}")
+
+    # Snapshots.
+
+    def _load_snapshot(self, snapshot: SnapshotId) -> None:
+        batches = [batch for data in self.storage.snapshot_batches(snapshot) for batch in decode_batches(data)]
+        timestamp = max((batch.timestamp_ms for batch in batches), default=-1)
+        records = (record for batch in batches for _, record in batch.records)
+        self.loader.load(records, snapshot.end_offset - 1, snapshot.epoch, timestamp)
+        self._applied = snapshot.end_offset
+        self._committed = max(self._committed, snapshot.end_offset)
+        self._new_bytes = 0
+        self.loader.publish(is_snapshot=True)
+
+    def _maybe_snapshot(self) -> None:
+        if self._snapshot is not None or self.image.offset < 0 or self._shutdown_done is not None:
+            return
+        if not self.policy.is_due(self._new_bytes, self.env.clock.monotonic_ms() - self._last_snapshot_ms):
+            return
+        self.take_snapshot()
+
+    def take_snapshot(self) -> None:
+        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time."""
+        identity = SnapshotId(self.image.offset + 1, max(self.image.epoch, 0))
+        if self._snapshot is not None or identity.end_offset <= 0:
+            return
+        if any(found.id == identity for found in self.storage.snapshots()):
+            return
+        self._new_bytes = 0
+        self._last_snapshot_ms = self.env.clock.monotonic_ms()
+        self._snapshot = SnapshotWriting(self.env, self.storage, self.image, identity, self._snapshot_written)
+        self._snapshot.start()
+
+    def _snapshot_written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
+        self._snapshot = None
+        if error is not None:
+            self._fail(error)
+        else:
+            self._step(events.SnapshotStored(snapshot))
+
+    def _clean_up(self) -> None:
+        """Every minute: old snapshots go, and the log before the oldest one kept (contract 9)."""
+        if self.failed:
+            return
+        self._cleaner = self.env.scheduler.call_later(RETENTION_CHECK_MS, self._clean_up)
+        self._maybe_snapshot()
+        found = self.storage.snapshots()
+        first = self.policy.first_to_keep(
+            [(file.id, file.size_bytes, file.mtime_ms) for file in found],
+            self.storage.size_bytes,
+            self.env.clock.wall_ms(),
+        )
+        if first is None:
+            return
+        try:
+            for file in found:
+                if file.id < first:
+                    self.storage.remove_snapshot(file.id)
+            start = self.storage.delete_before(first.end_offset)
+        except OSError as e:
+            self._fail(e)
+            return
+        self._step(events.SnapshotsDropped(first, start))
+
+
+def _chunks(values: Sequence[bytes], *, atomic: bool) -> list[tuple[int, int]]:
+    if atomic:
+        return [(0, len(values))]
+    chunks = []
+    first = size = 0
+    for index, value in enumerate(values):
+        length = len(value) + RECORD_OVERHEAD_BYTES
+        if size and size + length > BATCH_BYTES_MAX:
+            chunks.append((first, index))
+            first, size = index, 0
+        size += length
+    return [*chunks, (first, len(values))]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _nothing() -> None:
+    """A barrier in a lane."""
+
+
+_DO: Final[dict[type, Callable[[RaftDriver, Any], None]]] = {
+    do.WriteQuorumState: RaftDriver._write_quorum_state,
+    do.AppendLeaderChange: RaftDriver._append_leader_change,
+    do.Append: RaftDriver._append,
+    do.AppendFetched: RaftDriver._append_fetched,
+    do.Truncate: RaftDriver._truncate,
+    do.Flush: RaftDriver._flush,
+    do.Send: RaftDriver._send,
+    do.Respond: RaftDriver._respond,
+    do.ReadLog: RaftDriver._read_log,
+    do.ReadSnapshot: RaftDriver._read_snapshot,
+    do.WriteSnapshotPart: RaftDriver._write_snapshot_part,
+    do.FinishSnapshot: RaftDriver._finish_snapshot,
+    do.Proposed: RaftDriver._answer_proposal,
+    do.Committed: RaftDriver._note_commit,
+    do.BecameLeader: RaftDriver._note_leader,
+    do.LostLeadership: RaftDriver._note_lost,
+    do.LeaderChanged: RaftDriver._note_leader_changed,
+    do.SetTimer: RaftDriver._set_timer,
+    do.ShutdownComplete: RaftDriver._note_shutdown,
+}
