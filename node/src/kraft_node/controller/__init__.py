@@ -1,0 +1,41 @@
+"""The quorum controller: turns requests into records of the metadata log (KIP-631, KIP-500).
+
+The **active** controller is the one whose node leads the metadata quorum. It plans against the metadata as it will be
+once everything appended is committed (`metadata.overlay`, design decision 2), appends records, applies them to the
+overlay, and answers when they are committed. A **standby** only follows the committed image. When leadership is lost the
+overlay is dropped and everyone who waits is told NOT_CONTROLLER: whether the records will be committed, nobody knows.
+
+| file | question it answers |
+|-|-|
+| `controller` | `Controller`: which handler a request has, in what order things happen to it, periodic work |
+| `cluster` | what managers plan against: overlay, index, sessions, configuration in force |
+| `plan`, `deferred`, `periodic` | records plus answer; answers waiting for commit; timers |
+| `activation` | what is written first: bootstrap records (KIP-868), the end of an abandoned transaction |
+| `features` | UpdateFeatures (KIP-584, KIP-778) |
+| `brokers`, `sessions` | registration, leases, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |
+| `topics`, `names`, `placement` | topics and partitions come and go; allowed names; where replicas are put |
+| `leaders`, `change` | elections, and the one function by which partitions change (KIP-704, KIP-966) |
+| `isr` | AlterPartition, AssignReplicasToDirs (KIP-497, KIP-858, KIP-903) |
+| `reassignments` | replicas move (KIP-455, KIP-860) |
+| `index` | which partitions concern a broker: fencing costs its partitions only |
+| `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
+| `describe` | what a controller says of itself and its quorum (KIP-919) |
+
+Who calls it: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node, and
+tells it about the quorum in this order: committed records are replayed into the image (`metadata.loader`), then
+`on_commit(offset)`; `on_leader(epoch)` once everything committed before the epoch is in the image;
+`on_lost_leadership(leader_id)` as soon as the node knows. `MetadataLog` is what `Controller` needs from the raft driver.
+
+What it must not do: touch disk or network, read a clock other than through `Env`, change the image, or answer before
+commit. Managers return plans and change nothing. Cost is O(what changes).
+
+Not here: ApiVersions, DescribeQuorum and the voters' requests (raft's own, answered by `server`), controller mutation
+quotas (KIP-599), create-topic and alter-config policies (Java plug-ins), delegation tokens (refused as disabled).
+"""
+
+from __future__ import annotations
+
+from kraft_node.controller.controller import Controller, MetadataLog
+from kraft_node.controller.plan import Plan
+
+__all__ = ["Controller", "MetadataLog", "Plan"]

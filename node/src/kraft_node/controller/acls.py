@@ -1,0 +1,235 @@
+"""Access control entries: CreateAcls (30), DeleteAcls (31) and DescribeAcls (29), v1-3 (KIP-290, KIP-801).
+
+The controller keeps them; brokers and controllers enforce what their images hold. Without an authorizer configured
+there is nothing to keep: SECURITY_DISABLED, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import random_uuid
+from kraft_node.controller.cluster import Cluster, check_operation_size
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.image import MetadataView
+from kraft_node.wire.messages import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from kraft_node.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+UNKNOWN: Final = 0
+ANY: Final = 1
+MATCH: Final = 2
+LITERAL: Final = 3
+PREFIXED: Final = 4
+RESOURCE_TYPE_MAX: Final = 7
+OPERATION_MAX: Final = 15
+PERMISSION_MAX: Final = 3
+WILDCARD: Final = "*"
+
+DELETIONS_MAX: Final = 10_000
+
+
+class AclFilter(NamedTuple):
+    """Which entries are meant; None and ANY fit everything."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    @classmethod
+    def of(cls, asked: Any) -> AclFilter:
+        """Of a DescribeAcls request or one of DeleteAcls' filters."""
+        return cls(
+            asked.resource_type_filter,
+            asked.resource_name_filter,
+            asked.pattern_type_filter,
+            asked.principal_filter,
+            asked.host_filter,
+            asked.operation,
+            asked.permission_type,
+        )
+
+    def check(self) -> None:
+        """Raise INVALID_REQUEST for kinds that nobody knows."""
+        if not (ANY <= self.resource_type <= RESOURCE_TYPE_MAX and ANY <= self.pattern_type <= PREFIXED):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
+        if not (ANY <= self.operation <= OPERATION_MAX and ANY <= self.permission_type <= PERMISSION_MAX):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
+
+    def fits(self, entry: Any) -> bool:
+        return (
+            self.resource_type in (ANY, entry.resource_type)
+            and self._pattern_fits(entry)
+            and self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (ANY, entry.operation)
+            and self.permission_type in (ANY, entry.permission_type)
+        )
+
+    def _pattern_fits(self, entry: Any) -> bool:
+        if self.pattern_type not in (ANY, MATCH, entry.pattern_type):
+            return False
+        if self.resource_name is None:
+            return True
+        if self.pattern_type != MATCH:
+            return bool(self.resource_name == entry.resource_name)
+        if entry.pattern_type == PREFIXED:
+            return self.resource_name.startswith(entry.resource_name)
+        return entry.resource_name in (self.resource_name, WILDCARD)
+
+
+class Acls:
+    """Answers for the access control entries."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def check_enabled(self) -> None:
+        if not self._cluster.static.string("authorizer.class.name"):
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+    def create(self, request: CreateAclsRequest) -> Plan:
+        self.check_enabled()
+        existing = {_key(entry) for entry in self._cluster.view.acls.values()}
+        response = CreateAclsResponse()
+        records: list[Any] = []
+        for creation in request.creations:
+            result = CreateAclsResponse.AclCreationResult(error_message=None)
+            response.results.append(result)
+            try:
+                _check_new(creation)
+            except KafkaError as e:
+                result.error_code = e.code
+                result.error_message = e.message
+                continue
+            record = AccessControlEntryRecord(
+                id=random_uuid(self._cluster.rng),
+                resource_type=creation.resource_type,
+                resource_name=creation.resource_name,
+                pattern_type=creation.resource_pattern_type,
+                principal=creation.principal,
+                host=creation.host,
+                operation=creation.operation,
+                permission_type=creation.permission_type,
+            )
+            if _key(record) not in existing:
+                existing.add(_key(record))
+                records.append(record)
+        check_operation_size(records)
+        return Plan(response, records)
+
+    def delete(self, request: DeleteAclsRequest) -> Plan:
+        self.check_enabled()
+        response = DeleteAclsResponse()
+        doomed: dict[Any, Any] = {}
+        for asked in request.filters:
+            result = DeleteAclsResponse.DeleteAclsFilterResult(error_message=None)
+            response.filter_results.append(result)
+            try:
+                wanted = AclFilter.of(asked)
+                wanted.check()
+                found = list(matching(self._cluster.view, wanted))
+                if len(doomed) + len(found) > DELETIONS_MAX:
+                    message = f"Cannot remove more than {DELETIONS_MAX} acls in a single delete operation."
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            except KafkaError as e:
+                result.error_code = e.code
+                result.error_message = e.message
+                continue
+            for acl_id, entry in found:
+                doomed[acl_id] = RemoveAccessControlEntryRecord(id=acl_id)
+                result.matching_acls.append(
+                    DeleteAclsResponse.DeleteAclsMatchingAcl(
+                        error_message=None,
+                        resource_type=entry.resource_type,
+                        resource_name=entry.resource_name,
+                        pattern_type=entry.pattern_type,
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission_type,
+                    )
+                )
+        return Plan(response, list(doomed.values()))
+
+    def describe(self, request: DescribeAclsRequest) -> Plan:
+        self.check_enabled()
+        return Plan(describe_acls(request, self._cluster.view))
+
+
+def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]:
+    """The entries that fit, with their ids."""
+    return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
+
+
+def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeAclsResponse:
+    """The entries that fit, by resource. Brokers answer from their image with it."""
+    wanted = AclFilter.of(request)
+    wanted.check()
+    resources: dict[tuple[int, str, int], list[Any]] = {}
+    for _, entry in matching(view, wanted):
+        resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
+        resources.setdefault(resource, []).append(
+            DescribeAclsResponse.AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission_type,
+            )
+        )
+    return DescribeAclsResponse(
+        error_message=None,
+        resources=[
+            DescribeAclsResponse.DescribeAclsResource(
+                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
+            )
+            for (kind, name, pattern), acls in resources.items()
+        ],
+    )
+
+
+def _key(entry: Any) -> tuple[Any, ...]:
+    return (
+        entry.resource_type,
+        entry.resource_name,
+        entry.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
+def _check_new(creation: CreateAclsRequest.AclCreation) -> None:
+    why: str | None = None
+    if not ANY < creation.resource_type <= RESOURCE_TYPE_MAX:
+        why = f"Invalid resourceType {creation.resource_type}"
+    elif creation.resource_pattern_type not in (LITERAL, PREFIXED):
+        why = f"Invalid patternType {creation.resource_pattern_type}"
+    elif not ANY < creation.operation <= OPERATION_MAX:
+        why = f"Invalid operation {creation.operation}"
+    elif not ANY < creation.permission_type <= PERMISSION_MAX:
+        why = f"Invalid permissionType {creation.permission_type}"
+    elif not creation.resource_name:
+        why = "Resource name should not be empty"
+    elif ":" not in creation.principal:
+        why = (
+            f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+    if why is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,49 @@
+"""What a new active controller writes before anything else.
+
+On an empty log: the records that the storage tool put into `bootstrap.checkpoint` (features, SCRAM users), inside a
+metadata transaction where the level has these (KIP-868), so that nobody ever sees half of a new cluster. On any other
+log: an end to the transaction that a predecessor left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kraft_node.controller.cluster import BROKER_RESOURCE
+from kraft_node.controller.features import MIN_ISR
+from kraft_node.metadata.features import (
+    ELR_VERSION,
+    METADATA_TRANSACTIONS_SUPPORTED,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+)
+from kraft_node.wire.stored import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+)
+
+
+def activation_records(
+    *, is_empty: bool, in_transaction: bool, bootstrap: Sequence[Any], static_min_isr: int
+) -> list[Any]:
+    """The records, in order; none when the log needs nothing. `is_empty`: it holds no metadata.version yet."""
+    records: list[Any] = []
+    if in_transaction:
+        records.append(AbortTransactionRecord(reason="Controller failover"))
+    if not is_empty:
+        return records
+    levels = {r.name: r.feature_level for r in bootstrap if type(r).__name__ == "FeatureLevelRecord"}
+    transactional = levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION) >= METADATA_TRANSACTIONS_SUPPORTED
+    if transactional:
+        records.append(BeginTransactionRecord(name="Bootstrap records"))
+    records += bootstrap
+    if levels.get(ELR_VERSION, 0) > 0:
+        records.append(
+            ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(static_min_isr))
+        )
+    if transactional:
+        records.append(EndTransactionRecord())
+    return records

@@ -1,0 +1,246 @@
+"""From the state of a partition and what is wanted of it to the one record that takes it there.
+
+Every change of a partition goes through here: fencing, unfencing, ISR changes, elections and reassignments, so that
+leader, ISR, eligible leader replicas (KIP-966), recovery state and epochs always move together. Pure.
+
+Who may lead: the current leader if it still may; else the first replica, in order of preference, of the wanted ISR (of
+the ELR when the ISR is empty) that is acceptable; else, with ELR, the last leader known; else, if the election may be
+unclean, the first acceptable replica, which then is the whole ISR and has to recover (KIP-704).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final
+
+from kraft_node.base.ids import Uuid
+from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
+from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERY_UNCHANGED, PartitionState
+from kraft_node.wire.stored import PartitionChangeRecord
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+
+class Election(Enum):
+    """What kind of leader to look for."""
+
+    ONLINE = "online"
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+class PartitionChange:
+    """One change being planned: set what is wanted, then `record()`."""
+
+    __slots__ = (
+        "acceptable",
+        "adding",
+        "directories",
+        "directory_for",
+        "election",
+        "elr",
+        "elr_enabled",
+        "isr",
+        "last_known_elr",
+        "level",
+        "min_isr",
+        "number",
+        "recovery",
+        "removing",
+        "replicas",
+        "state",
+        "topic_id",
+        "unclean_shutdown",
+    )
+
+    def __init__(
+        self,
+        topic_id: Uuid,
+        number: int,
+        state: PartitionState,
+        *,
+        acceptable: Callable[[int], bool],
+        level: int,
+        elr_enabled: bool,
+        min_isr: int,
+        directory_for: Callable[[int], Uuid],
+    ) -> None:
+        self.topic_id = topic_id
+        self.number = number
+        self.state = state
+        self.acceptable = acceptable
+        self.level = level
+        self.elr_enabled = elr_enabled
+        self.min_isr = min_isr
+        self.directory_for = directory_for
+        self.isr: list[int] = list(state.isr)
+        self.replicas: list[int] = list(state.replicas)
+        self.removing: list[int] = list(state.removing)
+        self.adding: list[int] = list(state.adding)
+        self.elr: list[int] = list(state.elr)
+        self.last_known_elr: list[int] = list(state.last_known_elr)
+        self.directories: dict[int, Uuid] = {}
+        """Directories of replicas that differ from what the state says."""
+        self.recovery = state.leader_recovering
+        self.election = Election.ONLINE
+        self.unclean_shutdown: frozenset[int] = frozenset()
+        """Replicas that came back without having shut down cleanly: not eligible to lead by what they once had."""
+
+    def record(self) -> PartitionChangeRecord | None:
+        """The record, or None when nothing changes."""
+        record = PartitionChangeRecord(partition_id=self.number, topic_id=self.topic_id)
+        self._complete_reassignment()
+        self._find_elr()
+        self._elect(record)
+        state = self.state
+        if record.leader == NO_LEADER_CHANGE and not set(state.replicas) <= set(self.replicas):
+            record.leader = state.leader  # a replica goes: the leader must learn of it, hence a new leader epoch
+        self._note_elr(record)
+        if record.isr is None and (self.isr or self.elr_enabled) and tuple(self.isr) != state.isr:
+            record.isr = self.isr
+        if self.level < NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK:
+            self._bump_on_shrink(record)
+        self._note_last_leader(record)
+        self._note_assignment(record)
+        if self.recovery != state.leader_recovering:
+            record.leader_recovery_state = self.recovery
+        return None if _says_nothing(record) else record
+
+    def _complete_reassignment(self) -> None:
+        """When the wanted ISR holds all that is being added, the replicas being removed go."""
+        done = completed_reassignment(self.replicas, self.isr, self.adding, self.removing)
+        if done is not None:
+            self.replicas, self.isr = done
+            self.adding = []
+            self.removing = []
+
+    def _find_elr(self) -> None:
+        """Who is below the minimum out of the ISR and still has everything that was ever acknowledged."""
+        if not self.elr_enabled:
+            return
+        if len(self.isr) >= self.min_isr:
+            self.elr = []
+            self.last_known_elr = []
+            return
+        candidates = {*self.elr, *self.state.isr}
+        self.elr = sorted(b for b in candidates if b not in self.isr and b not in self.unclean_shutdown)
+        candidates.update(self.last_known_elr)
+        self.last_known_elr = sorted(b for b in candidates if b not in self.isr and b not in self.elr)
+
+    def _elect(self, record: PartitionChangeRecord) -> None:
+        leader, unclean = self._preferred() if self.election is Election.PREFERRED else self._any()
+        if leader == self.state.leader:
+            return
+        if leader in self.elr:
+            self.isr = [leader]
+            self.elr = [b for b in self.elr if b != leader]
+        record.leader = leader
+        if unclean:
+            record.isr = [leader]
+            if self.state.leader_recovering != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+
+    def _valid(self, broker: int) -> bool:
+        return (broker in self.isr or (not self.isr and broker in self.elr)) and self.acceptable(broker)
+
+    def _first(self, candidates: Iterable[int], suits: Callable[[int], bool]) -> int:
+        return next((b for b in candidates if suits(b)), NO_LEADER)
+
+    def _preferred(self) -> tuple[int, bool]:
+        if self._valid(self.replicas[0]):
+            return self.replicas[0], False
+        if self._valid(self.state.leader):
+            return self.state.leader, False
+        leader = self._first(self.replicas[1:], self._valid)
+        if leader == NO_LEADER and self._last_leader_may():
+            return self.state.last_known_elr[0], True
+        return leader, False
+
+    def _any(self) -> tuple[int, bool]:
+        if self._valid(self.state.leader):
+            return self.state.leader, False
+        leader = self._first(self.replicas, self._valid)
+        if leader != NO_LEADER:
+            return leader, False
+        if self._last_leader_may():
+            return self.state.last_known_elr[0], True
+        if self.election is Election.UNCLEAN:
+            leader = self._first(self.replicas, self.acceptable)
+        return leader, leader != NO_LEADER
+
+    def _last_leader_may(self) -> bool:
+        """Balanced recovery (KIP-966): with ISR and ELR empty, the last leader known is the best there is."""
+        last = self.state.last_known_elr
+        return self.elr_enabled and not self.elr and not self.isr and len(last) == 1 and self.acceptable(last[0])
+
+    def _note_elr(self, record: PartitionChangeRecord) -> None:
+        if record.isr is not None or not self.elr_enabled:
+            self.elr = []
+        if tuple(self.elr) != self.state.elr:
+            record.eligible_leader_replicas = self.elr
+
+    def _bump_on_shrink(self, record: PartitionChangeRecord) -> None:
+        isr = record.isr
+        if isr is not None and record.leader == NO_LEADER_CHANGE and not set(self.state.isr) <= set(isr):
+            record.leader = self.state.leader
+
+    def _note_last_leader(self, record: PartitionChangeRecord) -> None:
+        """Of the last known ELR only the last leader is kept: enough for balanced recovery."""
+        if not self.elr_enabled:
+            return
+        if record.leader == NO_LEADER and not self.state.last_known_elr:
+            record.last_known_elr = [self.state.leader]
+        elif record.leader >= 0 and self.state.last_known_elr:
+            record.last_known_elr = []
+
+    def _note_assignment(self, record: PartitionChangeRecord) -> None:
+        state = self.state
+        if tuple(self.replicas) != state.replicas or self.directories:
+            if self.level >= DIRECTORY_ASSIGNMENT_SUPPORTED:
+                known = dict(zip(state.replicas, state.directories, strict=True))
+                known.update(self.directories)
+                directories = [known[b] if b in known else self.directory_for(b) for b in self.replicas]
+                if tuple(directories) != state.directories:
+                    record.directories = directories
+            if tuple(self.replicas) != state.replicas:
+                record.replicas = self.replicas
+        if tuple(self.removing) != state.removing:
+            record.removing_replicas = self.removing
+        if tuple(self.adding) != state.adding:
+            record.adding_replicas = self.adding
+
+
+def completed_reassignment(
+    replicas: list[int], isr: list[int], adding: list[int], removing: list[int]
+) -> tuple[list[int], list[int]] | None:
+    """Replicas and ISR after a reassignment that can be completed with that ISR, or None while it cannot.
+
+    All that is added must be in sync and someone must stay; when more goes than comes, all that stays must be in sync.
+    """
+    if not adding and not removing:
+        return None
+    staying = [b for b in replicas if b not in removing]
+    in_sync = [b for b in isr if b not in removing]
+    if removing and not (staying and in_sync):
+        return None
+    if not set(adding) <= set(in_sync):
+        return None
+    if len(adding) < len(removing) and not set(staying) <= set(in_sync):
+        return None
+    return staying, in_sync
+
+
+def _says_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state == RECOVERY_UNCHANGED
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+        and record.directories is None
+    )

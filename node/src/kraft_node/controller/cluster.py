@@ -1,0 +1,236 @@
+"""What the managers plan against: the metadata as it will be once everything appended is committed, and its derivatives.
+
+One `Cluster` a controller. Managers read it and return records; only `apply` (called by the core right after an append)
+changes it. It holds no answers, no timers and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kraft_node.base.config import NodeConfig, TopicConfig, TopicConfigs
+from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.env import Clock, Rng
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
+from kraft_node.controller.change import PartitionChange
+from kraft_node.controller.index import PartitionIndex
+from kraft_node.controller.names import TopicNames
+from kraft_node.controller.placement import UsableBroker
+from kraft_node.controller.sessions import Sessions
+from kraft_node.metadata.brokers import BrokerRegistration
+from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.overlay import Overlay
+from kraft_node.metadata.partitions import PartitionState, TopicView
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+RECORDS_PER_USER_OPERATION_MAX: Final = 10_000
+"""More records than this in one atomic answer to a user would stall everyone else (Kafka's MAX_RECORDS_PER_USER_OP)."""
+
+
+def check_operation_size(records: Sequence[Any]) -> None:
+    """Raise POLICY_VIOLATION when a user's operation would write too much in one go."""
+    if len(records) > RECORDS_PER_USER_OPERATION_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+class Cluster:
+    """The planning view."""
+
+    __slots__ = (
+        "clock",
+        "cluster_id",
+        "config",
+        "index",
+        "names",
+        "node_id",
+        "rng",
+        "sessions",
+        "static",
+        "topic_configs",
+        "view",
+    )
+
+    def __init__(self, image: MetadataImage, static: NodeConfig, cluster_id: str, clock: Clock, rng: Rng) -> None:
+        self.view = Overlay(image)
+        self.static = static
+        self.node_id = static.node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.rng = rng
+        self.config = BrokerConfig(static)
+        self.topic_configs = TopicConfigs(self.config)
+        self.sessions = Sessions(static.int("broker.session.timeout.ms"))
+        self.index = PartitionIndex()
+        self.names = TopicNames()
+
+    # Life
+
+    def activate(self) -> None:
+        """Leadership came: derive what is kept for the active controller only. Unfenced brokers get a whole lease."""
+        self.index = PartitionIndex.of(self.view.topics)
+        self.names = TopicNames.of(self.view.topics)
+        self.sessions.clear()
+        now = self.clock.monotonic_ms()
+        for broker in self.view.brokers.values():
+            self.sessions.register(broker.id, broker.epoch, broker.fenced, None if broker.fenced else now)
+        self.refresh_config()
+
+    def deactivate(self) -> None:
+        """Leadership is lost: forget what was not committed, and what only the active controller keeps."""
+        self.view.clear()
+        self.index = PartitionIndex()
+        self.names = TopicNames()
+        self.sessions.clear()
+
+    def apply(self, first_offset: int, records: Sequence[Any]) -> None:
+        """The records were appended at `first_offset` and after."""
+        view = self.view
+        for offset, record in enumerate(records, start=first_offset):
+            self.index.follow(record, view.topics)
+            self.names.follow(record, view.topics)
+            view.apply(offset, (record,))
+            rule = _FOLLOWERS.get(type(record).__name__)
+            if rule is not None:
+                rule(self, record)
+
+    def refresh_config(self) -> None:
+        """The dynamic values for this node have changed."""
+        configs = self.view.configs
+        own = configs.get((BROKER_RESOURCE, str(self.node_id))) or {}
+        if self.config.update(own, configs.get((BROKER_RESOURCE, "")) or {}):
+            self.topic_configs.broker_changed()
+
+    # Features
+
+    @property
+    def level(self) -> int:
+        """The metadata.version."""
+        return self.view.metadata_level
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.view.feature_level(ELR_VERSION) > 0 and self.level >= ELR_SUPPORTED
+
+    # Brokers
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        return self.view.brokers.get(broker_id)
+
+    def is_active(self, broker_id: int) -> bool:
+        """Registered, not fenced and not on its way out: may lead and join ISRs."""
+        broker = self.view.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def check_epoch(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        """The broker's registration. Raises STALE_BROKER_EPOCH unless that very incarnation is registered."""
+        broker = self.view.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+        if broker.epoch != epoch:
+            message = f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
+        return broker
+
+    def usable_brokers(self) -> Iterator[UsableBroker]:
+        """The brokers that may be given replicas: any that is registered and has a directory not cordoned."""
+        for broker in self.view.brokers.values():
+            cordoned = broker.cordoned_directories
+            if broker.directories and cordoned and set(broker.directories) <= set(cordoned):
+                continue
+            yield UsableBroker(broker.id, broker.rack, broker.fenced)
+
+    def default_directory(self, broker_id: int) -> Uuid:
+        """Where a new replica on the broker is said to be: in its only directory, else yet to be told (KIP-858)."""
+        broker = self.view.brokers.get(broker_id)
+        if broker is None:
+            return DIRECTORY_UNASSIGNED
+        if not broker.directories:
+            return DIRECTORY_MIGRATING
+        return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
+
+    def new_directories(self, replicas: Iterable[int]) -> list[Uuid]:
+        """The directories field of a new partition; empty below the level that has it."""
+        if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
+            return []
+        return [self.default_directory(broker_id) for broker_id in replicas]
+
+    # Topics
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """The configuration in force for a topic, as this node resolves it."""
+        return self.topic_configs.resolve(self.view.configs.get((TOPIC_RESOURCE, name)) or {})
+
+    def topic_named(self, name: str) -> TopicView | None:
+        return self.view.topics.by_name(name)
+
+    def topic_with(self, topic_id: Uuid) -> TopicView | None:
+        return None if topic_id == ZERO_UUID else self.view.topics.by_id(topic_id)
+
+    def min_isr(self, topic: TopicView) -> int:
+        """How many replicas must be in sync, never more than there are."""
+        first = topic.partition(0)
+        replicas = 1 if first is None else len(first.replicas)
+        return min(self.topic_config(topic.name).min_insync_replicas, replicas)
+
+    def change(
+        self,
+        topic: TopicView,
+        number: int,
+        state: PartitionState,
+        acceptable: Callable[[int], bool] | None = None,
+    ) -> PartitionChange:
+        """A change of that partition, to be filled in. `acceptable` says who may lead; by default active brokers."""
+        brokers = self.view.brokers
+        suits = acceptable or self.is_active
+
+        def may_lead(broker_id: int) -> bool:
+            if not suits(broker_id):
+                return False
+            broker = brokers.get(broker_id)
+            if broker is None or broker_id not in state.replicas:
+                return False
+            return broker.has_online_directory(state.directory(broker_id))
+
+        elr = self.elr_enabled
+        return PartitionChange(
+            topic.id,
+            number,
+            state,
+            acceptable=may_lead,
+            level=self.level,
+            elr_enabled=elr,
+            min_isr=self.min_isr(topic) if elr else 1,
+            directory_for=self.default_directory,
+        )
+
+
+def _follow_registration(cluster: Cluster, record: Any) -> None:
+    """A registration is contact; so is nothing that is merely replayed, but only appended records come here."""
+    now = cluster.clock.monotonic_ms()
+    cluster.sessions.register(record.broker_id, record.broker_epoch, record.fenced, now)
+
+
+def _follow_broker_change(cluster: Cluster, record: Any) -> None:
+    if record.fenced:
+        cluster.sessions.set_fenced(record.broker_id, record.fenced > 0)
+
+
+def _follow_unregistration(cluster: Cluster, record: Any) -> None:
+    cluster.sessions.remove(record.broker_id)
+
+
+def _follow_config(cluster: Cluster, record: Any) -> None:
+    if record.resource_type == BROKER_RESOURCE and record.resource_name in {"", str(cluster.node_id)}:
+        cluster.refresh_config()
+
+
+_FOLLOWERS: Final[dict[str, Callable[[Cluster, Any], None]]] = {
+    "RegisterBrokerRecord": _follow_registration,
+    "BrokerRegistrationChangeRecord": _follow_broker_change,
+    "UnregisterBrokerRecord": _follow_unregistration,
+    "ConfigRecord": _follow_config,
+}

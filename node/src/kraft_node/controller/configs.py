@@ -1,0 +1,299 @@
+"""Dynamic configurations: IncrementalAlterConfigs (44) v0-1 and AlterConfigs (33) v0-2.
+
+Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions. What a
+value may be is `base.config`'s; here is what may be altered when. A resource that fails takes no other down.
+
+Loggers (BROKER_LOGGER) are not in the metadata: brokers answer for their own before they forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from kraft_node.base.config import GROUP, TOPIC, ConfigError, check_topic_overrides
+from kraft_node.base.config.client_metrics import check_client_metrics_overrides
+from kraft_node.base.config.definitions import CLIENT_METRICS
+from kraft_node.base.config.dynamic import check_broker_overrides, definition
+from kraft_node.base.config.group import check_group_overrides
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Cluster, check_operation_size
+from kraft_node.controller.features import MIN_ISR
+from kraft_node.controller.names import check_topic_name
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
+from kraft_node.wire.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kraft_node.wire.stored import ClearElrRecord, ConfigRecord
+
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+KNOWN_RESOURCES: Final = frozenset(
+    {TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE}
+)
+_RESOURCE_NAMES: Final = {
+    TOPIC_RESOURCE: "TOPIC",
+    BROKER_RESOURCE: "BROKER",
+    BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
+    CLIENT_METRICS_RESOURCE: "CLIENT_METRICS",
+    GROUP_RESOURCE: "GROUP",
+}
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+VALUE_LENGTH_MAX: Final = 32_767
+"""Kafka's limit; brokers of older releases read such values into int16 lengths."""
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+Resource: TypeAlias = tuple[int, str]
+Alteration: TypeAlias = tuple[int, str | None]
+"""An operation and its value."""
+
+
+class Configs:
+    """Plans config records."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # Requests
+
+    def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> Plan:
+        response = IncrementalAlterConfigsResponse()
+        asked: dict[Resource, list[Any]] = {}
+        answers = _Answers(IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
+        records: list[Any] = []
+        for resource in _distinct(request.resources, asked, answers):
+            try:
+                alterations: dict[str, Alteration] = {}
+                for config in asked[resource]:
+                    if config.name in alterations:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+                    alterations[config.name] = (config.config_operation, config.value)
+                records += self._alter(resource, alterations)
+            except KafkaError as e:
+                answers.add(resource, e)
+            else:
+                answers.add(resource, None)
+        return self._finish(response, records, request.validate_only)
+
+    def alter_whole(self, request: AlterConfigsRequest) -> Plan:
+        """The legacy way: what is not named is deleted."""
+        response = AlterConfigsResponse()
+        asked: dict[Resource, list[Any]] = {}
+        answers = _Answers(AlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
+        records: list[Any] = []
+        for resource in _distinct(request.resources, asked, answers):
+            try:
+                alterations: dict[str, Alteration] = {
+                    config.name: (SET if config.value is not None else DELETE, config.value)
+                    for config in asked[resource]
+                }
+                for name in self._cluster.view.configs.get(resource) or {}:
+                    alterations.setdefault(name, (DELETE, None))
+                records += self._alter(resource, alterations)
+            except KafkaError as e:
+                answers.add(resource, e)
+            else:
+                answers.add(resource, None)
+        return self._finish(response, records, request.validate_only)
+
+    def _finish(self, response: Any, records: list[Any], validate_only: bool) -> Plan:
+        records += self._cleared_elrs(records)
+        check_operation_size(records)
+        return Plan(response, () if validate_only else records)
+
+    def _cleared_elrs(self, records: list[Any]) -> list[Any]:
+        """Who is eligible to lead was judged by the old minimum ISR: after a change of it nobody knows (KIP-966)."""
+        if not self._cluster.elr_enabled:
+            return []
+        return [
+            ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "")
+            for record in records
+            if record.name == MIN_ISR
+        ]
+
+    # One resource
+
+    def plan_new_topic(self, name: str, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], list[Any]]:
+        """The overrides of a topic to be created, and their records."""
+        missing = [key for key, value in wanted.items() if value is None]
+        if missing:
+            message = f"Null value not supported for topic configs: {','.join(sorted(missing))}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+        if not wanted:
+            return {}, []
+        alterations: dict[str, Alteration] = {key: (SET, value) for key, value in wanted.items()}
+        records = self._alter((TOPIC_RESOURCE, name), alterations, is_new=True)
+        return {record.name: record.value for record in records}, records
+
+    def _alter(self, resource: Resource, alterations: Mapping[str, Alteration], *, is_new: bool = False) -> list[Any]:
+        before = {} if is_new else self._cluster.view.configs.get(resource) or {}
+        after = dict(before)
+        records: list[Any] = []
+        for name, (operation, operand) in alterations.items():
+            value = self._altered(resource, name, operation, operand, before.get(name))
+            # A broker's record is written even when it says nothing new: it makes the broker read its key files again.
+            if value != before.get(name) or resource[0] == BROKER_RESOURCE:
+                record = ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+                self._check_transition(record, before)
+                records.append(record)
+            if value is None:
+                after.pop(name, None)
+            else:
+                after[name] = value
+        try:
+            self._check(resource, after, before, is_new)
+        except ConfigError as e:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from None
+        if not is_new:
+            self._check_exists(resource)
+        return records
+
+    def _altered(
+        self, resource: Resource, name: str, operation: int, operand: str | None, current: str | None
+    ) -> str | None:
+        if operation == DELETE:
+            return None
+        if operation not in (SET, APPEND, SUBTRACT):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+        if operand is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        if operation == SET:
+            return operand
+        kind, default = _list_key(resource[0], name)
+        if kind != "list":
+            word = "APPEND" if operation == APPEND else "SUBTRACT"
+            message = f"Can't {word} to key {name} because its type is not LIST."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+        text = default if current is None else current
+        parts = [part for part in (text or "").split(",") if part]
+        for part in operand.split(","):
+            if operation == APPEND and part not in parts:
+                parts.append(part)
+            elif operation == SUBTRACT and part in parts:
+                parts.remove(part)
+        return ",".join(parts)
+
+    def _check_transition(self, record: ConfigRecord, before: Mapping[str, str]) -> None:
+        """What may not be altered in the present state of the cluster."""
+        why: str | None = None
+        of_broker = record.resource_type == BROKER_RESOURCE
+        if of_broker and record.name == MIN_ISR and self._cluster.elr_enabled:
+            if record.resource_name:
+                why = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+            elif record.value is None:
+                why = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+        if of_broker and record.name == CORDONED_LOG_DIRS and self._cluster.level < CORDONED_LOG_DIRS_SUPPORTED:
+            why = (
+                f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= 30"
+            )
+        if record.value is not None and len(record.value) > VALUE_LENGTH_MAX:
+            why = (
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{VALUE_LENGTH_MAX} bytes."
+            )
+        del before
+        if why is not None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+
+    def _check(self, resource: Resource, after: dict[str, str], before: Mapping[str, str], is_new: bool) -> None:
+        """Raise unless the resource may have exactly the values `after`."""
+        kind, name = resource
+        cluster = self._cluster
+        if kind == TOPIC_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            check_topic_name(name)
+            check_topic_overrides(after, cluster.config, None if is_new else before)
+        elif kind == BROKER_RESOURCE:
+            if name:
+                _broker_id(name)
+            check_broker_overrides(after, per_broker=bool(name))
+        elif kind == GROUP_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            check_group_overrides(after, cluster.config)
+        elif kind == CLIENT_METRICS_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+            check_client_metrics_overrides(name, after)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {_RESOURCE_NAMES.get(kind, kind)}")
+
+    def _check_exists(self, resource: Resource) -> None:
+        kind, name = resource
+        if kind == TOPIC_RESOURCE and self._cluster.topic_named(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        if kind == BROKER_RESOURCE and name:
+            node = _broker_id(name)
+            view = self._cluster.view
+            if node not in view.brokers and node not in view.controllers and node != self._cluster.node_id:
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node} found.")
+
+
+class _Answers:
+    """Collects the results of either response, which look the same."""
+
+    __slots__ = ("_class", "_into")
+
+    def __init__(self, answer_class: Any, into: list[Any]) -> None:
+        self._class = answer_class
+        self._into = into
+
+    def add(self, resource: Resource, error: KafkaError | None) -> None:
+        self._into.append(
+            self._class(
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.message,
+                resource_type=resource[0],
+                resource_name=resource[1],
+            )
+        )
+
+
+def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _Answers) -> list[Resource]:
+    """The resources to handle, each with its configs put into `asked`; unknown and repeated ones are answered."""
+    twice: set[Resource] = set()
+    for entry in resources:
+        resource = (entry.resource_type, entry.resource_name)
+        if entry.resource_type not in KNOWN_RESOURCES:
+            message = f"Unknown resource type {entry.resource_type}."
+            answers.add(resource, KafkaError(ErrorCode.UNSUPPORTED_VERSION, message))
+        elif resource in asked or resource in twice:
+            if asked.pop(resource, None) is not None:
+                answers.add(resource, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate resource."))
+            twice.add(resource)
+        else:
+            asked[resource] = entry.configs
+    return list(asked)
+
+
+def _list_key(kind: int, name: str) -> tuple[str | None, str | None]:
+    """Type and default text of a key."""
+    definitions = {TOPIC_RESOURCE: TOPIC, GROUP_RESOURCE: GROUP, CLIENT_METRICS_RESOURCE: CLIENT_METRICS}
+    table = definitions.get(kind)
+    key = definition(name) if table is None else table.get(name)
+    return (None, None) if key is None else (key.kind, key.default_text)
+
+
+def _broker_id(name: str) -> int:
+    try:
+        broker_id = int(name, 10)
+    except ValueError:
+        message = "Unable to parse broker name as a base 10 number."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+    if broker_id < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    return broker_id

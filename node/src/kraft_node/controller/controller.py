@@ -1,0 +1,317 @@
+"""The controller of one node: takes requests, lets the managers plan, appends, and answers after commit.
+
+Active while this node leads the metadata quorum, standby otherwise (KIP-631). The order of one request is always
+check, plan, append, apply to the overlay, wait, answer; nothing in it can be interrupted before the waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.env import Env
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.request import Handler, RequestContext
+from kraft_node.controller.acls import Acls
+from kraft_node.controller.activation import activation_records
+from kraft_node.controller.brokers import Brokers
+from kraft_node.controller.cluster import Cluster
+from kraft_node.controller.configs import Configs
+from kraft_node.controller.deferred import Deferred
+from kraft_node.controller.describe import describe_configs, describe_controllers
+from kraft_node.controller.features import Features, default_bootstrap_records
+from kraft_node.controller.isr import Isr
+from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.periodic import Periodic, Task
+from kraft_node.controller.plan import Plan
+from kraft_node.controller.producer_ids import allocate
+from kraft_node.controller.quotas import Quotas
+from kraft_node.controller.reassignments import Reassignments
+from kraft_node.controller.scram import Scram
+from kraft_node.controller.topics import Topics
+from kraft_node.metadata.features import METADATA_VERSION, record_version
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.records import encode_record
+from kraft_node.wire import error_response
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.stored import NoOpRecord
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS_MAX: Final = 10_000
+"""Records of one batch of the metadata log (Kafka's maxRecordsPerBatch): what all nodes replay without a pause."""
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024 - 64 * 1024
+"""Bytes of record values of one batch: Kafka's readers take batches of up to 8 MiB; the rest is for framing."""
+
+STALE_CHECKS_PER_SESSION: Final = 8
+"""How often in a session timeout silent brokers are looked for."""
+
+
+class MetadataLog(Protocol):
+    """The metadata log as the active controller sees it; `server` makes one of the raft driver."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next appended record will get."""
+
+    def append(self, records: Sequence[Any], values: Sequence[bytes]) -> int:
+        """Append one batch; the offset of its last record. `values` are `records` encoded.
+
+        Raises KafkaError NOT_CONTROLLER when this node does not lead any more. What is appended is committed later or,
+        when leadership is lost, perhaps never; `on_commit` tells.
+        """
+
+
+class Controller:
+    """See the package. `handlers` is what the controller listener serves, Raft's own requests excepted."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        cluster_id: str,
+        image: MetadataImage,
+        metadata_log: MetadataLog,
+        bootstrap: Sequence[Any] = (),
+    ) -> None:
+        self.leader_id: int | None = None
+        """Who leads the quorum as far as this node knows; kept up to date by the raft driver."""
+        self.in_transaction: Callable[[], bool] = lambda: False
+        """Whether a committed metadata transaction is open (`MetadataLoader.in_transaction`)."""
+        self.epoch: int | None = None
+        """The epoch in which this controller is active; None while it is a standby."""
+        self.cluster = Cluster(image, config, cluster_id, env.clock, env.rng)
+        self._image = image
+        self._env = env
+        self._config = config
+        self._log = metadata_log
+        self._bootstrap = tuple(bootstrap) or tuple(default_bootstrap_records())
+        self._deferred = Deferred()
+        self._last_append_ms = 0
+        self.leaders = Leaders(self.cluster)
+        self.features = Features(self.cluster)
+        self.brokers = Brokers(self.cluster, self.leaders)
+        self.configs = Configs(self.cluster)
+        self.topics = Topics(self.cluster, self.configs)
+        self.isr = Isr(self.cluster)
+        self.reassignments = Reassignments(self.cluster)
+        self.quotas = Quotas(self.cluster)
+        self.scram = Scram(self.cluster)
+        self.acls = Acls(self.cluster)
+        self._periodic = Periodic(env.clock, env.scheduler, self._tasks())
+        self.handlers: dict[ApiKey, Handler] = self._handlers()
+
+    # Leadership
+
+    @property
+    def is_active(self) -> bool:
+        return self.epoch is not None
+
+    def on_leader(self, epoch: int) -> None:
+        """This node leads the quorum in `epoch`, and the image holds everything committed before."""
+        assert self.epoch is None, f"law: epoch {epoch} begins after epoch {self.epoch} has ended"
+        self.epoch = epoch
+        self.leader_id = self._config.node_id
+        self.cluster.view.clear()
+        records = activation_records(
+            is_empty=METADATA_VERSION not in self._image.features,
+            in_transaction=self.in_transaction(),
+            bootstrap=self._bootstrap,
+            static_min_isr=self._config.int("min.insync.replicas"),
+        )
+        self.cluster.activate()
+        log.info("controller %d is active in epoch %d", self._config.node_id, epoch)
+        if records:
+            log.info("writing %d record(s) to begin with", len(records))
+            self._append(Plan(None, records, atomic=False))
+        self._periodic.start()
+
+    def on_lost_leadership(self, leader_id: int | None = None) -> None:
+        """Another node leads, or nobody does: forget what was not committed, and refuse what waits for it."""
+        self.leader_id = leader_id
+        if self.epoch is None:
+            return
+        log.info("controller %d is no longer active (epoch %d)", self._config.node_id, self.epoch)
+        self.epoch = None
+        self._periodic.stop()
+        self.cluster.deactivate()
+        self._deferred.drop(self._not_controller(), _refuse)
+
+    def on_commit(self, offset: int) -> None:
+        """The image has replayed everything up to and with `offset`."""
+        self.cluster.view.committed()
+        if self.epoch is None:
+            return
+        self._deferred.committed(offset)
+
+    def _not_controller(self) -> KafkaError:
+        message = "No controller appears to be active."
+        if self.leader_id is not None and self.leader_id >= 0 and self.leader_id != self._config.node_id:
+            message = f"The active controller appears to be node {self.leader_id}."
+        return KafkaError(ErrorCode.NOT_CONTROLLER, message)
+
+    # Requests
+
+    def handle(self, ctx: RequestContext, request: Any) -> Any:
+        """Answer any request of `handlers`, now (the response) or later (None). May raise KafkaError."""
+        return self.handlers[ApiKey(ctx.api_key)](ctx, request)
+
+    def _handlers(self) -> dict[ApiKey, Handler]:
+        planned: dict[ApiKey, Callable[[RequestContext, Any], Plan]] = {
+            ApiKey.CREATE_TOPICS: lambda _, request: self.topics.create(request),
+            ApiKey.DELETE_TOPICS: lambda ctx, request: self.topics.delete(request, ctx.api_version),
+            ApiKey.CREATE_PARTITIONS: lambda _, request: self.topics.grow(request),
+            ApiKey.ALTER_CONFIGS: lambda _, request: self.configs.alter_whole(request),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda _, request: self.configs.alter_incrementally(request),
+            ApiKey.ELECT_LEADERS: lambda ctx, request: self.leaders.elect(request, ctx.api_version),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda _, request: self.reassignments.alter(request),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda _, request: self.reassignments.list(request),
+            ApiKey.ALTER_CLIENT_QUOTAS: lambda _, request: self.quotas.alter(request),
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda _, request: self.scram.alter(request),
+            ApiKey.ALTER_PARTITION: lambda ctx, request: self.isr.alter(request, ctx.api_version),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda _, request: self.isr.assign_directories(request),
+            ApiKey.UPDATE_FEATURES: lambda ctx, request: self.features.update(request, ctx.api_version),
+            ApiKey.BROKER_REGISTRATION: self._register_broker,
+            ApiKey.BROKER_HEARTBEAT: lambda _, request: self.brokers.heartbeat(request),
+            ApiKey.UNREGISTER_BROKER: lambda _, request: self.brokers.unregister(request),
+            ApiKey.CONTROLLER_REGISTRATION: lambda _, request: self.brokers.register_controller(request),
+            ApiKey.ALLOCATE_PRODUCER_IDS: lambda _, request: allocate(request, self.cluster),
+            ApiKey.CREATE_ACLS: lambda _, request: self.acls.create(request),
+            ApiKey.DELETE_ACLS: lambda _, request: self.acls.delete(request),
+        }
+        handlers: dict[ApiKey, Handler] = {key: self._planned(planner) for key, planner in planned.items()}
+        handlers[ApiKey.DESCRIBE_ACLS] = lambda _, request: self.acls.describe(request).response
+        handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
+        handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs
+        for key in (
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ):
+            handlers[key] = _refuse_tokens
+        return handlers
+
+    def _planned(self, planner: Callable[[RequestContext, Any], Plan]) -> Handler:
+        def handle(ctx: RequestContext, request: Any) -> Any:
+            if self.epoch is None:
+                raise self._not_controller()
+            self._deferred.check_room()
+            plan = planner(ctx, request)
+            if plan.records:
+                offset = self._append(plan)
+            else:
+                # A mere question, but the answer may say what is not yet committed: it waits for that.
+                offset = self._deferred.highest_offset
+                if plan.appended is not None:
+                    plan.appended(self._log.next_offset - 1)
+            if offset <= self._image.offset:
+                return plan.response
+            self._deferred.add(offset, ctx, request, plan.response)
+            return None
+
+        return handle
+
+    def _register_broker(self, ctx: RequestContext, request: Any) -> Plan:
+        return self.brokers.register(request, ctx.api_version, self._log.next_offset)
+
+    def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
+        leader = -1 if self.leader_id is None else self.leader_id
+        return describe_controllers(request, ctx.api_version, self.cluster, ctx.listener, leader)
+
+    def _describe_configs(self, _: RequestContext, request: Any) -> Any:
+        if not self.is_active:
+            self.cluster.refresh_config()
+        return describe_configs(request, self.cluster.view, self.cluster.config, self._config.node_id)
+
+    # Appending
+
+    def _append(self, plan: Plan) -> int:
+        """Append what was planned and apply it to the overlay; the offset of its last record."""
+        level = self.cluster.level
+        values = [encode_record(r, record_version(type(r).__name__, level)) for r in plan.records]
+        batches = split(plan.records, values)
+        if plan.atomic and len(batches) > 1:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        last = -1
+        for records, batch in batches:
+            last = self._log.append(records, batch)
+            self.cluster.apply(last - len(records) + 1, records)
+        self._last_append_ms = self._env.clock.monotonic_ms()
+        if plan.appended is not None:
+            plan.appended(last)
+        self.cluster.view.committed()
+        return last
+
+    # Periodic work
+
+    def _tasks(self) -> list[Task]:
+        config = self._config
+        balance_s = config.int("leader.imbalance.check.interval.seconds")
+        stale_ms = max(1, self.cluster.sessions.timeout_ms // STALE_CHECKS_PER_SESSION)
+        return [
+            Task("fence stale brokers", stale_ms, self._fence_stale),
+            Task("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
+            Task(
+                "elect preferred leaders",
+                balance_s * 1000 if config.boolean("auto.leader.rebalance.enable") else 0,
+                lambda _: self._sweep(self.leaders.elect_preferred),
+            ),
+            Task(
+                "elect unclean leaders",
+                config.int("unclean.leader.election.interval.ms"),
+                lambda _: self._sweep(self.leaders.elect_unclean),
+            ),
+        ]
+
+    def _fence_stale(self, late_ms: int) -> bool:
+        if late_ms > self.cluster.sessions.timeout_ms // 2:
+            return True  # this process stood still: heartbeats that came in time may wait to be read
+        plan = self.brokers.fence_one_stale()
+        if plan is None:
+            return False
+        if plan.records:
+            log.info("fencing a broker that has been silent for %d ms", self.cluster.sessions.timeout_ms)
+            self._append(plan)
+        return True
+
+    def _write_no_op(self, late_ms: int) -> bool:
+        """Something is committed every so often, so that the others can tell an idle log from a stuck one."""
+        del late_ms
+        idle = self._env.clock.monotonic_ms() - self._last_append_ms
+        if idle >= self._config.int("metadata.max.idle.interval.ms"):
+            self._append(Plan(None, (NoOpRecord(),)))
+        return False
+
+    def _sweep(self, elect: Callable[[], tuple[list[Any], bool]]) -> bool:
+        records, more = elect()
+        if records:
+            log.info("electing leaders of %d partition(s)", len(records))
+            self._append(Plan(None, records, atomic=False))
+        return more and bool(records)
+
+
+def split(records: Sequence[Any], values: Sequence[bytes]) -> list[tuple[Sequence[Any], Sequence[bytes]]]:
+    """The records with their encoded values in as few batches as the limits allow."""
+    batches: list[tuple[Sequence[Any], Sequence[bytes]]] = []
+    start = size = 0
+    for at, value in enumerate(values):
+        if at > start and (at - start >= BATCH_RECORDS_MAX or size + len(value) > BATCH_BYTES_MAX):
+            batches.append((records[start:at], values[start:at]))
+            start, size = at, 0
+        size += len(value) + 8
+    batches.append((records[start:], values[start:]))
+    return batches
+
+
+def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
+    return error_response(request, ctx.api_version, error.code, error.message)
+
+
+def _refuse_tokens(_: RequestContext, request: Any) -> Any:
+    """Delegation tokens need `delegation.token.secret.key`; this node does not take part in them."""
+    del request
+    raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

@@ -1,0 +1,127 @@
+"""Questions that a controller answers by itself: DescribeCluster (60) v1-2 and DescribeConfigs (32) v1-4 (KIP-919).
+
+`describe_configs` serves brokers as well: they hand in their own image and configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft_node.base.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Cluster
+from kraft_node.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
+from kraft_node.controller.names import check_topic_name
+from kraft_node.metadata.image import MetadataView
+from kraft_node.wire.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+_ENDPOINT_WORDS: Final = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
+
+
+def describe_controllers(
+    request: DescribeClusterRequest, api_version: int, cluster: Cluster, listener: str, leader_id: int
+) -> DescribeClusterResponse:
+    """The controllers, as they registered for the listener that was asked."""
+    asked = request.endpoint_type if api_version >= 1 else BROKER_ENDPOINTS
+    if asked not in _ENDPOINT_WORDS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}")
+    if asked != CONTROLLER_ENDPOINTS:
+        message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+    response = DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=CONTROLLER_ENDPOINTS,
+        cluster_id=cluster.cluster_id,
+        controller_id=leader_id,
+    )
+    for controller in sorted(cluster.view.controllers.values(), key=lambda c: c.id):
+        endpoint = controller.endpoints.get(listener)
+        if endpoint is not None:
+            response.brokers.append(
+                DescribeClusterResponse.DescribeClusterBroker(
+                    broker_id=controller.id, host=endpoint.host, port=endpoint.port, rack=None
+                )
+            )
+    return response
+
+
+def describe_configs(
+    request: DescribeConfigsRequest, view: MetadataView, config: BrokerConfig, node_id: int
+) -> DescribeConfigsResponse:
+    """Every key asked for of each resource; a resource that cannot be described gets its error."""
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        response.results.append(result)
+        try:
+            entries = _entries(resource.resource_type, resource.resource_name, view, config, node_id)
+        except KafkaError as e:
+            result.error_code = e.code
+            result.error_message = e.message
+            continue
+        keys = resource.configuration_keys
+        wanted = None if keys is None else set(keys)
+        result.configs = [
+            _shown(entry, request.include_synonyms) for entry in entries if wanted is None or entry.name in wanted
+        ]
+    return response
+
+
+def _entries(kind: int, name: str, view: MetadataView, config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
+    overrides = view.configs.get((kind, name)) or {}
+    if kind == TOPIC_RESOURCE:
+        check_topic_name(name)
+        if view.topics.by_name(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(overrides, config)
+    if kind == BROKER_RESOURCE:
+        if not name:
+            return describe_broker_defaults(config)
+        if name != str(node_id):
+            message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        return describe_broker(config)
+    if kind == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe_group(overrides, config)
+    if kind == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(overrides)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _shown(entry: ConfigEntry, with_synonyms: bool) -> Any:
+    shown = DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.type_id,
+        documentation=None,
+    )
+    if with_synonyms:
+        shown.synonyms = [
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source)
+            for s in entry.synonyms
+        ]
+    return shown

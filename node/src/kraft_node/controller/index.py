@@ -1,0 +1,166 @@
+"""Which partitions a broker leads, is in sync for, or may still lead: so that fencing a broker costs its partitions only.
+
+The controller alone needs this, and only while it is active: it is built when leadership comes and follows every
+appended record from then on. A set of partitions is one int a topic (bit n stands for partition n): small topics cost
+no memory beyond the dict entry, and nothing here scans what a change does not concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from kraft_node.base.ids import Uuid
+from kraft_node.metadata.partitions import NO_LEADER, PartitionState
+from kraft_node.metadata.topics import TopicsView
+
+PartitionSet: TypeAlias = dict[Uuid, int]
+"""Topic id -> bit n set for partition n; a topic without partitions in the set is absent."""
+
+
+def numbers(mask: int) -> Iterator[int]:
+    """The positions of the bits set in `mask`, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def members(partitions: PartitionSet) -> Iterator[tuple[Uuid, int]]:
+    """Every (topic id, partition) of a set. The set must not change meanwhile."""
+    for topic_id, mask in partitions.items():
+        for number in numbers(mask):
+            yield topic_id, number
+
+
+def _add(partitions: PartitionSet, topic_id: Uuid, bit: int) -> None:
+    partitions[topic_id] = partitions.get(topic_id, 0) | bit
+
+
+def _discard(partitions: PartitionSet, topic_id: Uuid, bit: int) -> None:
+    mask = partitions.get(topic_id, 0) & ~bit
+    if mask:
+        partitions[topic_id] = mask
+    else:
+        partitions.pop(topic_id, None)
+
+
+class _ByBroker:
+    """One set of partitions a broker."""
+
+    __slots__ = ("sets",)
+
+    def __init__(self) -> None:
+        self.sets: dict[int, PartitionSet] = {}
+
+    def of(self, broker_id: int) -> PartitionSet:
+        return self.sets.get(broker_id) or {}
+
+    def change(self, old: tuple[int, ...], new: tuple[int, ...], topic_id: Uuid, bit: int) -> None:
+        if old == new:
+            return
+        sets = self.sets
+        for broker in old:
+            if broker not in new:
+                partitions = sets[broker]
+                _discard(partitions, topic_id, bit)
+                if not partitions:
+                    del sets[broker]
+        for broker in new:
+            if broker not in old:
+                partitions = sets.setdefault(broker, {})
+                partitions[topic_id] = partitions.get(topic_id, 0) | bit
+
+    def forget_topic(self, topic_id: Uuid) -> None:
+        for broker in [b for b, partitions in self.sets.items() if topic_id in partitions]:
+            partitions = self.sets[broker]
+            del partitions[topic_id]
+            if not partitions:
+                del self.sets[broker]
+
+
+class PartitionIndex:
+    """The sets; `follow` is told of each record before it is replayed."""
+
+    __slots__ = ("_elr", "_isr", "_leads", "imbalanced", "reassigning")
+
+    def __init__(self) -> None:
+        self._isr = _ByBroker()
+        self._leads = _ByBroker()
+        self._elr = _ByBroker()
+        self.imbalanced: PartitionSet = {}
+        """Partitions that are not led by their preferred replica."""
+        self.reassigning: PartitionSet = {}
+        """Partitions with replicas being added or removed."""
+
+    @classmethod
+    def of(cls, topics: TopicsView) -> PartitionIndex:
+        """The index of all there is: costs every partition, so only when leadership comes."""
+        index = cls()
+        for topic in topics:
+            for number, state in topic.partitions():
+                index.put(topic.id, number, None, state)
+        return index
+
+    def in_sync_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
+        """Partitions whose ISR holds the broker."""
+        return members(self._isr.of(broker_id))
+
+    def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
+        """Partitions whose ELR holds the broker."""
+        return members(self._elr.of(broker_id))
+
+    def leaderless(self) -> Iterator[tuple[Uuid, int]]:
+        return members(self._leads.of(NO_LEADER))
+
+    def leads_any(self, broker_id: int) -> bool:
+        return broker_id in self._leads.sets
+
+    def put(self, topic_id: Uuid, number: int, old: PartitionState | None, new: PartitionState) -> None:
+        """A partition goes from `old` (None: it is new) to `new`."""
+        bit = 1 << number
+        if old is None:
+            self._isr.change((), new.isr, topic_id, bit)
+            self._leads.change((), (new.leader,), topic_id, bit)
+            if new.elr:
+                self._elr.change((), new.elr, topic_id, bit)
+            if not new.has_preferred_leader:
+                _add(self.imbalanced, topic_id, bit)
+            if new.is_reassigning:
+                _add(self.reassigning, topic_id, bit)
+            return
+        self._isr.change(old.isr, new.isr, topic_id, bit)
+        if old.leader != new.leader:
+            self._leads.change((old.leader,), (new.leader,), topic_id, bit)
+        self._elr.change(old.elr, new.elr, topic_id, bit)
+        (_discard if new.has_preferred_leader else _add)(self.imbalanced, topic_id, bit)
+        (_add if new.is_reassigning else _discard)(self.reassigning, topic_id, bit)
+
+    def forget_topic(self, topic_id: Uuid) -> None:
+        for sets in (self._isr, self._leads, self._elr):
+            sets.forget_topic(topic_id)
+        self.imbalanced.pop(topic_id, None)
+        self.reassigning.pop(topic_id, None)
+
+    def follow(self, record: Any, topics: TopicsView) -> None:
+        """Note what `record` changes; `topics` must not have replayed it yet."""
+        kind = type(record).__name__
+        if kind == "PartitionRecord":
+            old = topics.partition(record.topic_id, record.partition_id)
+            self.put(record.topic_id, record.partition_id, old, PartitionState.of_record(record))
+        elif kind == "PartitionChangeRecord":
+            old = topics.partition(record.topic_id, record.partition_id)
+            if old is not None:
+                self.put(record.topic_id, record.partition_id, old, old.changed_by(record))
+        elif kind == "RemoveTopicRecord":
+            self.forget_topic(record.topic_id)
+        elif kind == "ClearElrRecord":
+            self._clear_elr(record.topic_name, topics)
+
+    def _clear_elr(self, name: str, topics: TopicsView) -> None:
+        if not name:
+            self._elr.sets.clear()
+            return
+        topic = topics.by_name(name)
+        if topic is not None:
+            self._elr.forget_topic(topic.id)

@@ -1,0 +1,198 @@
+"""What partition leaders and brokers tell of replicas: AlterPartition (56) v2-3 and AssignReplicasToDirs (73) v0.
+
+An ISR that a leader asks for is checked against everything that it may not have seen yet (KIP-497, KIP-704, KIP-841,
+KIP-903), in the order in which Apache Kafka checks it. It may come back changed: when it completes a reassignment, the
+answer says so (or NEW_LEADER_ELECTED, with the record written, when the leader itself is moved away by that).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.controller.change import RECOVERED, RECOVERING, Election
+from kraft_node.controller.cluster import Cluster
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED
+from kraft_node.metadata.partitions import PartitionState, TopicView
+from kraft_node.wire.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from kraft_node.wire.stored import PartitionChangeRecord
+
+PartitionAnswer = AlterPartitionResponse.PartitionData
+
+
+class Isr:
+    """Answers leaders and brokers about their replicas."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # AlterPartition
+
+    def alter(self, request: AlterPartitionRequest, api_version: int) -> Plan:
+        cluster = self._cluster
+        cluster.check_epoch(request.broker_id, request.broker_epoch)
+        response = AlterPartitionResponse()
+        records: list[Any] = []
+        for asked in request.topics:
+            answers: list[PartitionAnswer] = []
+            response.topics.append(AlterPartitionResponse.TopicData(topic_id=asked.topic_id, partitions=answers))
+            topic = cluster.topic_with(asked.topic_id)
+            for partition in asked.partitions:
+                number = partition.partition_index
+                state = None if topic is None else topic.partition(number)
+                if topic is None:
+                    answers.append(_refusal(number, ErrorCode.UNKNOWN_TOPIC_ID))
+                elif state is None:
+                    answers.append(_refusal(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                else:
+                    isr = _wanted_isr(partition, api_version)
+                    answers.append(self._alter_one(request.broker_id, topic, number, state, partition, isr, records))
+        return Plan(response, records, atomic=False)
+
+    def _alter_one(
+        self,
+        sender: int,
+        topic: TopicView,
+        number: int,
+        state: PartitionState,
+        asked: AlterPartitionRequest.PartitionData,
+        isr: Sequence[tuple[int, int]],
+        records: list[Any],
+    ) -> PartitionAnswer:
+        error = self._check(sender, state, asked, isr)
+        if error is not None:
+            return _refusal(number, error)
+        cluster = self._cluster
+        change = cluster.change(topic, number, state)
+        if cluster.topic_config(topic.name).unclean_leader_election_enable:
+            change.election = Election.UNCLEAN
+        change.isr = [broker_id for broker_id, _ in isr]
+        change.recovery = asked.leader_recovery_state
+        record = change.record()
+        after = state
+        if record is not None:
+            records.append(record)
+            after = state.changed_by(record)
+            if after.leader != state.leader and after.leader != sender:
+                # The reassignment that this completes moves the leader: it must wait for the record, not go on.
+                return _refusal(number, ErrorCode.NEW_LEADER_ELECTED)
+        return AlterPartitionResponse.PartitionData(
+            partition_index=number,
+            error_code=0,
+            leader_id=after.leader,
+            leader_epoch=after.leader_epoch,
+            isr=list(after.isr),
+            leader_recovery_state=after.leader_recovering,
+            partition_epoch=after.partition_epoch,
+        )
+
+    def _check(
+        self,
+        sender: int,
+        state: PartitionState,
+        asked: AlterPartitionRequest.PartitionData,
+        isr: Sequence[tuple[int, int]],
+    ) -> ErrorCode | None:
+        if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
+            return ErrorCode.NOT_CONTROLLER  # the leader knows more than we do: we are not the controller any more
+        if asked.leader_epoch < state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if sender != state.leader:
+            return ErrorCode.INVALID_REQUEST
+        if asked.partition_epoch < state.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        members = [broker_id for broker_id, _ in isr]
+        if not members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+            return ErrorCode.INVALID_REQUEST
+        if state.leader not in members:
+            return ErrorCode.INVALID_REQUEST
+        if asked.leader_recovery_state == RECOVERING:
+            if len(members) > 1 or state.leader_recovering == RECOVERED:
+                return ErrorCode.INVALID_REQUEST
+        elif asked.leader_recovery_state != RECOVERED:
+            return ErrorCode.INVALID_REQUEST
+        return None if all(map(self._eligible, isr)) else ErrorCode.INELIGIBLE_REPLICA
+
+    def _eligible(self, member: tuple[int, int]) -> bool:
+        """Whether a broker, in the incarnation that the leader saw (-1: any), may be in an ISR."""
+        broker = self._cluster.broker(member[0])
+        return broker is not None and broker.active and member[1] in (-1, broker.epoch)
+
+    # AssignReplicasToDirs
+
+    def assign_directories(self, request: AssignReplicasToDirsRequest) -> Plan:
+        """Note in which log directories a broker keeps its replicas; what is in a lost one leaves the ISR."""
+        if self._cluster.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+        broker = self._cluster.check_epoch(request.broker_id, request.broker_epoch)
+        response = AssignReplicasToDirsResponse()
+        records: list[Any] = []
+        for directory in request.directories:
+            topics: list[Any] = []
+            response.directories.append(AssignReplicasToDirsResponse.DirectoryData(id=directory.id, topics=topics))
+            for asked in directory.topics:
+                partitions: list[Any] = []
+                topics.append(AssignReplicasToDirsResponse.TopicData(topic_id=asked.topic_id, partitions=partitions))
+                topic = self._cluster.topic_with(asked.topic_id)
+                for partition in asked.partitions:
+                    number = partition.partition_index
+                    error, record = self._assign_one(broker.id, directory.id, topic, number)
+                    if record is not None:
+                        records.append(record)
+                    partitions.append(
+                        AssignReplicasToDirsResponse.PartitionData(partition_index=number, error_code=error)
+                    )
+        self._drop_offline(broker.id, records)
+        return Plan(response, records, atomic=False)
+
+    def _assign_one(
+        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int
+    ) -> tuple[ErrorCode, PartitionChangeRecord | None]:
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID, None
+        state = topic.partition(number)
+        if state is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        if broker_id not in state.replicas:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+        change = self._cluster.change(topic, number, state)
+        change.directories[broker_id] = directory
+        return ErrorCode.NONE, change.record()
+
+    def _drop_offline(self, broker_id: int, records: list[Any]) -> None:
+        """Replicas now said to be in a directory that is not online leave their ISRs."""
+        broker = self._cluster.broker(broker_id)
+        assert broker is not None, f"law: broker {broker_id} had its epoch checked"
+        for record in tuple(records):
+            topic = self._cluster.topic_with(record.topic_id)
+            before = None if topic is None else topic.partition(record.partition_id)
+            if topic is None or before is None:
+                continue
+            state = before.changed_by(record)
+            if broker_id in state.isr and not broker.has_online_directory(state.directory(broker_id)):
+                change = self._cluster.change(topic, record.partition_id, state)
+                change.isr = [member for member in state.isr if member != broker_id]
+                further = change.record()
+                if further is not None:
+                    records.append(further)
+
+
+def _wanted_isr(asked: AlterPartitionRequest.PartitionData, api_version: int) -> list[tuple[int, int]]:
+    """(broker id, broker epoch) of each member; epoch -1 where the leader does not say."""
+    if api_version >= 3:
+        return [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
+    return [(broker_id, -1) for broker_id in asked.new_isr]
+
+
+def _refusal(number: int, error: ErrorCode) -> PartitionAnswer:
+    return AlterPartitionResponse.PartitionData(partition_index=number, error_code=error)

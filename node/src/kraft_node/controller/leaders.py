@@ -1,0 +1,201 @@
+"""Who leads what, when brokers come and go, when users ask for elections, and when nobody asks (the periodic sweeps).
+
+ElectLeaders (43) v0-2. Everything here turns into `change.PartitionChange`, one partition at a time, over the
+partitions that the index says are concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.controller.change import Election
+from kraft_node.controller.cluster import Cluster, check_operation_size
+from kraft_node.controller.index import members
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.partitions import NO_LEADER, PartitionState, TopicView
+from kraft_node.wire.messages import ElectLeadersRequest, ElectLeadersResponse
+
+SWEEP_ELECTIONS_MAX: Final = 1_000
+"""Elections that one periodic sweep may hold before it lets others in; it goes on at once when there are more."""
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+
+class Leaders:
+    """Plans elections and ISR shrinks."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # Brokers coming and going
+
+    def broker_leaves_isrs(self, broker_id: int, records: list[Any]) -> None:
+        """The broker is fenced or shuts down: out of all ISRs (the last member stays) and leads nothing more."""
+        self._update(self._cluster.index.in_sync_on(broker_id), records, without=broker_id)
+
+    def broker_restarted(self, broker_id: int, clean: bool, records: list[Any]) -> None:
+        """A new incarnation: what the old one had in sync does not count; nor, after an unclean stop, as eligible."""
+        index = self._cluster.index
+        if not self._cluster.elr_enabled or clean:
+            self._update(index.in_sync_on(broker_id), records, without=broker_id)
+            return
+        self._update(index.in_sync_on(broker_id), records, unclean=broker_id)
+        self._update(index.eligible_on(broker_id), records, unclean=broker_id)
+
+    def broker_unfenced(self, broker_id: int, records: list[Any]) -> None:
+        """The broker is back: partitions without a leader may have one now."""
+        self._update(self._cluster.index.leaderless(), records, arriving=broker_id)
+
+    def directories_lost(self, broker_id: int, lost: Collection[Uuid], records: list[Any]) -> None:
+        """Log directories of the broker have failed: it leaves the ISRs of the partitions in them."""
+        topics = self._cluster.view.topics
+
+        def concerned() -> Iterable[tuple[Uuid, int]]:
+            for topic_id, number in self._cluster.index.in_sync_on(broker_id):
+                state = topics.partition(topic_id, number)
+                if state is not None and broker_id in state.replicas and state.directory(broker_id) in lost:
+                    yield topic_id, number
+
+        self._update(concerned(), records, without=broker_id)
+
+    def _update(
+        self,
+        partitions: Iterable[tuple[Uuid, int]],
+        records: list[Any],
+        *,
+        without: int = NO_LEADER,
+        arriving: int = NO_LEADER,
+        unclean: int = NO_LEADER,
+    ) -> None:
+        """New ISR and leader for each: `without` and `unclean` leave, `arriving` counts as active already."""
+        cluster = self._cluster
+        brokers = cluster.view.brokers
+        gone = {without, unclean} - {NO_LEADER}
+
+        def acceptable(broker_id: int) -> bool:
+            if broker_id in gone:
+                return False
+            broker = brokers.get(broker_id)
+            return broker is not None and (broker_id == arriving or broker.active)
+
+        topic: TopicView | None = None
+        may_be_unclean = False
+        for topic_id, number in partitions:
+            if topic is None or topic.id != topic_id:
+                topic = cluster.topic_with(topic_id)
+                assert topic is not None, f"law: the index names only topics that exist, not {topic_id!r}"
+                may_be_unclean = cluster.topic_config(topic.name).unclean_leader_election_enable
+            state = topic.partition(number)
+            assert state is not None, f"law: the index names only partitions that exist, not {topic.name}-{number}"
+            change = cluster.change(topic, number, state, acceptable)
+            if may_be_unclean:
+                change.election = Election.UNCLEAN
+            if unclean != NO_LEADER:
+                change.unclean_shutdown = frozenset((unclean,))
+            if gone:
+                change.isr = [broker_id for broker_id in state.isr if broker_id not in gone]
+            record = change.record()
+            if record is not None:
+                records.append(record)
+
+    # Elections on request
+
+    def elect(self, request: ElectLeadersRequest, api_version: int) -> Plan:
+        kind = request.election_type if api_version >= 1 else PREFERRED
+        if kind not in (PREFERRED, UNCLEAN):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
+        response = ElectLeadersResponse()
+        records: list[Any] = []
+        if request.topic_partitions is None:
+            for topic in self._cluster.view.topics:
+                everywhere = [number for number, _ in topic.partitions()]
+                self._elect_in(topic.name, everywhere, kind, records, response, quiet=True)
+        else:
+            for asked in request.topic_partitions:
+                self._elect_in(asked.topic, asked.partitions, kind, records, response, quiet=False)
+        check_operation_size(records)
+        return Plan(response, records, atomic=False)
+
+    def _elect_in(
+        self,
+        name: str,
+        numbers: Iterable[int],
+        kind: int,
+        records: list[Any],
+        response: ElectLeadersResponse,
+        *,
+        quiet: bool,
+    ) -> None:
+        result = ElectLeadersResponse.ReplicaElectionResult(topic=name)
+        response.replica_election_results.append(result)
+        for number in numbers:
+            try:
+                records.append(self._elect_one(name, number, kind))
+                code, message = 0, None
+            except KafkaError as e:
+                if quiet and e.code == ErrorCode.ELECTION_NOT_NEEDED:
+                    continue
+                code, message = int(e.code), e.message
+            partition = ElectLeadersResponse.PartitionResult(
+                partition_id=number, error_code=code, error_message=message
+            )
+            result.partition_result.append(partition)
+
+    def _elect_one(self, name: str, number: int, kind: int) -> Any:
+        topic = self._cluster.topic_named(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        state = topic.partition(number)
+        if state is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
+        if state.has_preferred_leader if kind == PREFERRED else state.leader != NO_LEADER:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        change = self._cluster.change(topic, number, state)
+        change.election = Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN
+        record = change.record()
+        if record is None:
+            preferred = kind == PREFERRED
+            raise KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            )
+        return record
+
+    # Sweeps
+
+    def elect_preferred(self) -> tuple[list[Any], bool]:
+        """Give leaderships back to preferred replicas that may lead again; whether there may be more to do."""
+        return self._sweep(members(self._cluster.index.imbalanced), Election.PREFERRED, lambda _: True)
+
+    def elect_unclean(self) -> tuple[list[Any], bool]:
+        """Find leaders for leaderless partitions of topics that allow any; whether there may be more to do."""
+        return self._sweep(
+            self._cluster.index.leaderless(),
+            Election.UNCLEAN,
+            lambda topic: self._cluster.topic_config(topic.name).unclean_leader_election_enable,
+        )
+
+    def _sweep(
+        self, partitions: Iterable[tuple[Uuid, int]], election: Election, suits: Callable[[TopicView], bool]
+    ) -> tuple[list[Any], bool]:
+        records: list[Any] = []
+        for topic_id, number in partitions:
+            if len(records) >= SWEEP_ELECTIONS_MAX:
+                return records, True
+            topic = self._cluster.topic_with(topic_id)
+            state: PartitionState | None = None if topic is None else topic.partition(number)
+            if topic is None or state is None or not suits(topic):
+                continue
+            if election is Election.PREFERRED and not self._cluster.is_active(state.preferred_leader):
+                continue
+            change = self._cluster.change(topic, number, state)
+            change.election = election
+            record = change.record()
+            if record is not None:
+                records.append(record)
+        return records, False

@@ -1,0 +1,85 @@
+"""Which topic names are allowed: their characters, and no two that metrics could not tell apart.
+
+Metric names turn `.` into `_`, so `a.b` and `a_b` would collide; Kafka refuses the second of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.metadata.topics import TopicsView
+
+NAME_LENGTH_MAX: Final = 249
+"""A log directory is named `topic-partition`, and file systems stop at 255 bytes."""
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION, saying why, unless a topic may be called so."""
+    why: str | None = None
+    if not name:
+        why = "the empty string is not allowed"
+    elif name in {".", ".."}:
+        why = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        why = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL.fullmatch(name):
+        why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if why is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+
+def has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def unified(name: str) -> str:
+    """The name as metrics spell it."""
+    return name.replace(".", "_")
+
+
+class TopicNames:
+    """The existing names that could collide, by how metrics spell them. Follows the records like the index does."""
+
+    __slots__ = ("_by_unified",)
+
+    def __init__(self) -> None:
+        self._by_unified: dict[str, list[str]] = {}
+
+    @classmethod
+    def of(cls, topics: TopicsView) -> TopicNames:
+        names = cls()
+        for topic in topics:
+            names._add(topic.name)
+        return names
+
+    def colliding(self, name: str) -> str | None:
+        """An existing other topic whose name collides with `name`, the first in order; None when there is none."""
+        if not has_collision_characters(name):
+            return None
+        others = [other for other in self._by_unified.get(unified(name), ()) if other != name]
+        return min(others, default=None)
+
+    def follow(self, record: Any, topics: TopicsView) -> None:
+        """Note what `record` changes; `topics` must not have replayed it yet."""
+        kind = type(record).__name__
+        if kind == "TopicRecord":
+            self._add(record.name)
+        elif kind == "RemoveTopicRecord":
+            topic = topics.by_id(record.topic_id)
+            if topic is not None:
+                self._remove(topic.name)
+
+    def _add(self, name: str) -> None:
+        if has_collision_characters(name):
+            self._by_unified.setdefault(unified(name), []).append(name)
+
+    def _remove(self, name: str) -> None:
+        if has_collision_characters(name):
+            names = self._by_unified[unified(name)]
+            names.remove(name)
+            if not names:
+                del self._by_unified[unified(name)]

@@ -1,0 +1,150 @@
+"""Where the replicas of new partitions go: striped over racks, then over the brokers of a rack (KIP-631, KIP-36).
+
+Racks are taken in order of name from a random start, and within a rack its brokers in order of id from a random start,
+moving on by one for each partition, so that leaders and followers spread evenly. The first replica is unfenced. A rack
+gives its unfenced brokers before its fenced ones. No broker holds two replicas of a partition. When every unfenced
+broker has led once, the racks are shuffled, so that the followers of one broker's partitions do not all sit together.
+
+Brokers of no rack form a rack of their own. A broker whose log directories are all cordoned is not offered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kraft_node.base.env import Rng
+from kraft_node.base.errors import ErrorCode, KafkaError
+
+REPLICATION_FACTOR_MAX: Final = 32_767
+"""What the int16 of the protocol can say."""
+
+
+class UsableBroker(NamedTuple):
+    """A broker that may be given replicas."""
+
+    id: int
+    rack: str | None
+    fenced: bool
+
+
+class _Ring:
+    """Brokers of one kind of one rack, handed out once each per round, each round from one further on."""
+
+    __slots__ = ("brokers", "given", "offset", "round")
+
+    def __init__(self) -> None:
+        self.brokers: list[int] = []
+        self.given = 0
+        self.offset = 0
+        self.round = 0
+
+    def start(self, rng: Rng) -> None:
+        self.brokers.sort()
+        if self.brokers:
+            self.offset = rng.randrange(len(self.brokers))
+
+    def take(self, this_round: int) -> int:
+        """The next broker, or -1 when all have been given in this round."""
+        count = len(self.brokers)
+        if not count:
+            return -1
+        if self.round != this_round:
+            self.round = this_round
+            self.given = 0
+            self.offset = (self.offset + 1) % count
+        if self.given >= count:
+            return -1
+        broker = self.brokers[(self.given + self.offset) % count]
+        self.given += 1
+        return broker
+
+
+class _Rack:
+    __slots__ = ("fenced", "unfenced")
+
+    def __init__(self) -> None:
+        self.fenced = _Ring()
+        self.unfenced = _Ring()
+
+    def take(self, this_round: int) -> int:
+        broker = self.unfenced.take(this_round)
+        return broker if broker >= 0 else self.fenced.take(this_round)
+
+
+class StripedPlacer:
+    """Places the partitions of one topic; one object a request and topic."""
+
+    __slots__ = ("_offset", "_racks", "_rng", "_round", "total", "unfenced")
+
+    def __init__(self, brokers: Iterable[UsableBroker], rng: Rng) -> None:
+        racks: dict[str | None, _Rack] = {}
+        self.total = 0
+        self.unfenced = 0
+        for broker in brokers:
+            rack = racks.setdefault(broker.rack, _Rack())
+            (rack.fenced if broker.fenced else rack.unfenced).brokers.append(broker.id)
+            self.total += 1
+            self.unfenced += not broker.fenced
+        names = sorted(racks, key=lambda name: (name is not None, name or ""))
+        self._racks = [racks[name] for name in names]
+        for rack in self._racks:
+            rack.fenced.start(rng)
+            rack.unfenced.start(rng)
+        self._rng = rng
+        self._round = 0
+        self._offset = rng.randrange(len(names)) if names else 0
+
+    def place(self, partitions: int, replicas: int) -> list[list[int]]:
+        """The replicas of each partition, the preferred leader first.
+
+        Raises KafkaError INVALID_REPLICATION_FACTOR when there are not enough brokers.
+        """
+        if replicas <= 0:
+            self._refuse(f"Invalid replication factor {replicas}: the replication factor must be positive.")
+        if self.unfenced == 0:
+            self._refuse("All brokers are currently fenced, or have all their log directories cordoned.")
+        if replicas > self.total:
+            self._refuse(
+                f"The target replication factor of {replicas} cannot be reached because only {self.total} broker(s) "
+                "are registered or some brokers have all their log directories cordoned."
+            )
+        return [self._place_one(replicas) for _ in range(partitions)]
+
+    @staticmethod
+    def _refuse(message: str) -> None:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+    def _place_one(self, replicas: int) -> list[int]:
+        if self._round == self.unfenced and self.unfenced > 1:
+            self._shuffle()
+            self._round = 0
+        racks = self._racks
+        if self._offset == len(racks):
+            self._offset = 0
+        first = self._offset
+        leader = racks[first].unfenced.take(self._round)
+        while leader < 0:
+            first = (first + 1) % len(racks)
+            leader = racks[first].unfenced.take(self._round)
+        placed = [leader]
+        at = self._offset
+        leader_rack = first
+        while len(placed) < replicas:
+            if at == leader_rack:
+                leader_rack = -1  # the leader's rack has given for this turn; skip it once only
+                broker = -1
+            else:
+                broker = racks[at].take(self._round)
+            at = (at + 1) % len(racks)
+            if broker >= 0:
+                placed.append(broker)
+        self._round += 1
+        self._offset += 1
+        return placed
+
+    def _shuffle(self) -> None:
+        racks = self._racks
+        for last in range(len(racks) - 1, 0, -1):
+            other = self._rng.randrange(last + 1)
+            racks[last], racks[other] = racks[other], racks[last]

@@ -1,0 +1,27 @@
+"""Blocks of producer ids: AllocateProducerIds (67) v0 (KIP-730). Each broker hands out the ids of its blocks itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.controller.cluster import Cluster
+from kraft_node.controller.plan import Plan
+from kraft_node.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from kraft_node.wire.stored import ProducerIdsRecord
+
+BLOCK_SIZE: Final = 1000
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+def allocate(request: AllocateProducerIdsRequest, cluster: Cluster) -> Plan:
+    """The next block for the broker that asks."""
+    cluster.check_epoch(request.broker_id, request.broker_epoch)
+    first = cluster.view.next_producer_id
+    if first > PRODUCER_ID_MAX - BLOCK_SIZE:
+        message = "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK_SIZE
+    )
+    return Plan(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE), (record,))

@@ -1,0 +1,228 @@
+"""Client quotas: AlterClientQuotas (49) v0-1, and how DescribeClientQuotas (48) reads them (KIP-546, KIP-612, KIP-599).
+
+An entity is a set of (type, name) pairs, name None standing for the default: user, client-id, user with client-id, or
+ip. Brokers answer DescribeClientQuotas from their image by `describe_client_quotas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.controller.cluster import Cluster, check_operation_size
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.delta import Entity
+from kraft_node.metadata.image import MetadataView
+from kraft_node.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from kraft_node.wire.stored import ClientQuotaRecord
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+LONG_MAX: Final = (1 << 63) - 1
+INT_MAX: Final = (1 << 31) - 1
+
+_INTEGER_KEYS: Final[Mapping[str, tuple[int, str]]] = {
+    "producer_byte_rate": (LONG_MAX, "a LONG"),
+    "consumer_byte_rate": (LONG_MAX, "a LONG"),
+    "connection_creation_rate": (INT_MAX, "an INT"),
+}
+_USER_KEYS: Final = frozenset(
+    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+)
+_IP_KEYS: Final = frozenset({"connection_creation_rate"})
+
+EXACT: Final = 0
+DEFAULT: Final = 1
+ANY: Final = 2
+
+Names: TypeAlias = dict[str, str | None]
+
+
+class Quotas:
+    """Answers AlterClientQuotas."""
+
+    __slots__ = ("_cluster", "resolves")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.resolves: Callable[[str], bool] = is_host
+        """Whether an ip entity's name is an address or may be a host's name."""
+
+    def alter(self, request: AlterClientQuotasRequest) -> Plan:
+        response = AlterClientQuotasResponse()
+        records: list[Any] = []
+        seen: set[Entity] = set()
+        for entry in request.entries:
+            answer = AlterClientQuotasResponse.EntryData(
+                error_message=None,
+                entity=[
+                    AlterClientQuotasResponse.EntityData(entity_type=e.entity_type, entity_name=e.entity_name)
+                    for e in entry.entity
+                ],
+            )
+            response.entries.append(answer)
+            try:
+                records += self._alter_one(entry, seen)
+            except KafkaError as e:
+                answer.error_code = e.code
+                answer.error_message = e.message
+        check_operation_size(records)
+        return Plan(response, () if request.validate_only else records)
+
+    def _alter_one(self, entry: AlterClientQuotasRequest.EntryData, seen: set[Entity]) -> list[Any]:
+        names = _entity_names(entry.entity)
+        entity: Entity = tuple(sorted(names.items()))
+        if entity in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_entity_text(names)}")
+        seen.add(entity)
+        keys = self._keys_for(names)
+        current = self._cluster.view.quotas.get(entity) or {}
+        records: list[Any] = []
+        done: set[str] = set()
+        for op in entry.ops:
+            if op.key in done:
+                message = f"Duplicate quota key {op.key} not updating quota for this entity {_entity_text(names)}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            done.add(op.key)
+            if op.remove:
+                if op.key in current:
+                    records.append(ClientQuotaRecord(entity=_record_entity(names), key=op.key, remove=True))
+                continue
+            _check_value(op.key, op.value, keys)
+            if current.get(op.key) != op.value:
+                records.append(ClientQuotaRecord(entity=_record_entity(names), key=op.key, value=op.value))
+        return records
+
+    def _keys_for(self, names: Names) -> frozenset[str]:
+        if IP not in names:
+            return _USER_KEYS
+        if len(names) > 1:
+            message = "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        name = names[IP]
+        if name is not None and not self.resolves(name):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host.")
+        return _IP_KEYS
+
+
+def is_host(name: str) -> bool:
+    """Whether `name` is an address or looks like a host's name. Resolving it would block; a broker that meets it can."""
+    labels = name.rstrip(".").split(".")
+    if ":" in name:
+        return all(c in "0123456789abcdefABCDEF:.%" for c in name)
+    if all(label.isdigit() for label in labels):
+        return len(labels) == 4 and all(int(label) <= 255 for label in labels)
+    return all(label and label.replace("-", "a").isalnum() and label.isascii() for label in labels)
+
+
+def _entity_names(entity: list[Any]) -> Names:
+    names: Names = {}
+    for part in entity:
+        kind, name = part.entity_type, part.entity_name
+        why: str | None = None
+        if kind in names:
+            why = f"Invalid client quota entity, duplicate entity entry {kind}"
+        elif kind not in ENTITY_TYPES:
+            why = f"Unhandled client quota entity type: {kind}"
+        elif name == "":
+            why = f"Empty {kind} not supported"
+        if why is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        names[kind] = name
+    if not names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
+    return names
+
+
+def _entity_text(names: Names) -> str:
+    return "ClientQuotaEntity(" + ", ".join(f"{kind}={name}" for kind, name in names.items()) + ")"
+
+
+def _record_entity(names: Names) -> list[Any]:
+    return [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in names.items()]
+
+
+def _check_value(key: str, value: float, keys: frozenset[str]) -> None:
+    why: str | None = None
+    if key not in keys:
+        why = f"Invalid configuration key {key}"
+    elif not value > 0:
+        why = f"Quota {key} must be greater than 0"
+    elif key in _INTEGER_KEYS:
+        largest, word = _INTEGER_KEYS[key]
+        if value > largest:
+            why = f"Proposed value for {key} is too large for {word}."
+        elif value - int(value) > 1e-6:
+            why = f"{key} cannot be a fractional value."
+    if why is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+# DescribeClientQuotas
+
+
+def describe_client_quotas(request: DescribeClientQuotasRequest, view: MetadataView) -> DescribeClientQuotasResponse:
+    """The quotas of all entities that fit the filter. Raises KafkaError when the filter makes no sense."""
+    wanted: dict[str, tuple[int, str | None]] = {}
+    for component in request.components:
+        kind = component.entity_type
+        if not kind:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected empty entity type")
+        if kind in wanted:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
+            )
+        if kind not in ENTITY_TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        wanted[kind] = (component.match_type, _match_name(component))
+    if IP in wanted and len(wanted) > 1:
+        message = "Invalid entity filter component combination, IP filter component should not be used with user or "
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message + "clientId filter component.")
+    response = DescribeClientQuotasResponse(error_message=None, entries=[])
+    assert response.entries is not None
+    for entity, values in view.quotas.items():
+        if _fits(dict(entity), wanted, request.strict):
+            response.entries.append(
+                DescribeClientQuotasResponse.EntryData(
+                    entity=[
+                        DescribeClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
+                        for kind, name in entity
+                    ],
+                    values=[DescribeClientQuotasResponse.ValueData(key=key, value=v) for key, v in values.items()],
+                )
+            )
+    return response
+
+
+def _match_name(component: DescribeClientQuotasRequest.ComponentData) -> str | None:
+    if component.match_type == EXACT:
+        if component.match is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match to null.")
+        name: str = component.match
+        return name
+    if component.match is not None:
+        word = {DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH_TYPE_SPECIFIED"}.get(component.match_type, "a match type")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {word}, but also specified a match string.")
+    if component.match_type not in (DEFAULT, ANY):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
+    return None
+
+
+def _fits(entity: Names, wanted: Mapping[str, tuple[int, str | None]], strict: bool) -> bool:
+    if strict and entity.keys() != wanted.keys():
+        return False
+    for kind, (match_type, name) in wanted.items():
+        if kind not in entity:
+            return False
+        if match_type != ANY and entity[kind] != name:
+            return False
+    return True

@@ -1,0 +1,135 @@
+"""SCRAM users: AlterUserScramCredentials (51) v0, and how DescribeUserScramCredentials (50) reads them (KIP-554).
+
+What is stored is derived from the salted password that the client sends (RFC 5802); the password itself is never seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.controller.cluster import Cluster, check_operation_size
+from kraft_node.controller.plan import Plan
+from kraft_node.metadata.features import SCRAM_SUPPORTED
+from kraft_node.metadata.image import MetadataView
+from kraft_node.wire.messages import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from kraft_node.wire.stored import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+
+MECHANISMS: Final = {1: "sha256", 2: "sha512"}
+"""SCRAM-SHA-256 and SCRAM-SHA-512."""
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+
+_TWICE: Final = "A user credential cannot be altered twice in the same request"
+
+
+class Scram:
+    """Answers AlterUserScramCredentials."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def alter(self, request: AlterUserScramCredentialsRequest) -> Plan:
+        """One result a user; a user named twice gets no change at all."""
+        errors: dict[str, KafkaError] = {}
+        planned: dict[str, Any] = {}
+        asked = [(d.name, d, self._deletion) for d in request.deletions]
+        asked += [(u.name, u, self._upsertion) for u in request.upsertions]
+        for name, entry, plan in asked:
+            if name in errors:
+                continue
+            try:
+                if planned.pop(name, None) is not None:
+                    raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
+                if self._cluster.level < SCRAM_SUPPORTED:
+                    message = "The current metadata.version does not support SCRAM"
+                    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+                planned[name] = plan(entry)
+            except KafkaError as e:
+                errors[name] = e
+        response = AlterUserScramCredentialsResponse()
+        for name in dict.fromkeys(name for name, _, _ in asked):
+            error = errors.get(name)
+            response.results.append(
+                AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
+                    user=name,
+                    error_code=0 if error is None else error.code,
+                    error_message=None if error is None else error.message,
+                )
+            )
+        records = list(planned.values())
+        check_operation_size(records)
+        return Plan(response, records)
+
+    def _deletion(self, asked: AlterUserScramCredentialsRequest.ScramCredentialDeletion) -> Any:
+        _check_user(asked.name, asked.mechanism)
+        if (asked.mechanism, asked.name) not in self._cluster.view.scram:
+            message = "Attempt to delete a user credential that does not exist"
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return RemoveUserScramCredentialRecord(name=asked.name, mechanism=asked.mechanism)
+
+    def _upsertion(self, asked: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Any:
+        _check_user(asked.name, asked.mechanism)
+        if asked.iterations < ITERATIONS_MIN:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if asked.iterations > ITERATIONS_MAX:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        stored_key, server_key = derived_keys(asked.mechanism, bytes(asked.salted_password))
+        return UserScramCredentialRecord(
+            name=asked.name,
+            mechanism=asked.mechanism,
+            salt=bytes(asked.salt),
+            stored_key=stored_key,
+            server_key=server_key,
+            iterations=asked.iterations,
+        )
+
+
+def derived_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
+    """StoredKey and ServerKey of RFC 5802, section 3."""
+    algorithm = MECHANISMS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
+    return hashlib.new(algorithm, client_key).digest(), hmac.digest(salted_password, b"Server Key", algorithm)
+
+
+def _check_user(name: str, mechanism: int) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if mechanism not in MECHANISMS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def describe_scram_users(
+    request: DescribeUserScramCredentialsRequest, view: MetadataView
+) -> DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of the users asked for, or of all."""
+    by_user: dict[str, list[Any]] = {}
+    for (mechanism, name), record in view.scram.items():
+        info = DescribeUserScramCredentialsResponse.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
+        by_user.setdefault(name, []).append(info)
+    asked = [user.name for user in request.users or ()] or list(by_user)
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    for name in dict.fromkeys(asked):
+        result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(user=name, error_message=None)
+        if asked.count(name) > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif name not in by_user:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        else:
+            result.credential_infos = sorted(by_user[name], key=lambda info: int(info.mechanism))
+        response.results.append(result)
+    return response

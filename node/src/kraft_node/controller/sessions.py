@@ -1,0 +1,124 @@
+"""Who has been heard of and when, and which control state a broker is in (KIP-631, broker leases).
+
+A broker holds a lease of `session_timeout_ms`, renewed by registration and by each heartbeat. Soft state: it is kept
+in memory on the active controller only and starts afresh with it (every unfenced broker then gets a whole lease).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+NO_OFFSET: Final = -1
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class ControlState(Enum):
+    """What a broker may be doing, as the controller sees it."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+    @property
+    def fenced(self) -> bool:
+        return self in (ControlState.FENCED, ControlState.SHUTDOWN_NOW)
+
+
+class _Lease:
+    __slots__ = ("contact_ms", "epoch", "fenced", "offset", "shutdown_offset")
+
+    def __init__(self, epoch: int, fenced: bool) -> None:
+        self.epoch = epoch
+        self.fenced = fenced
+        self.contact_ms: int | None = None
+        """Monotonic time of the last contact; None before any, or once the session has been found expired."""
+        self.offset = NO_OFFSET
+        """How far the broker said its metadata is."""
+        self.shutdown_offset = NO_OFFSET
+        """What all others must have replayed before it may go: the end of the records that took its leaders away."""
+
+
+class Sessions:
+    """The leases of all registered brokers."""
+
+    __slots__ = ("_brokers", "timed_out", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.timed_out = 0
+        """How many sessions ran out since the start (TimedOutBrokerHeartbeatCount)."""
+        self._brokers: dict[int, _Lease] = {}
+
+    def clear(self) -> None:
+        self._brokers.clear()
+
+    def register(self, broker_id: int, epoch: int, fenced: bool, now_ms: int | None) -> None:
+        """A broker was registered, or its registration replayed (`now_ms` None: that is no contact)."""
+        lease = self._brokers.get(broker_id)
+        if lease is None or lease.epoch != epoch:
+            lease = self._brokers[broker_id] = _Lease(epoch, fenced)
+        lease.fenced = fenced
+        if now_ms is not None:
+            lease.contact_ms = now_ms
+
+    def remove(self, broker_id: int) -> None:
+        self._brokers.pop(broker_id, None)
+
+    def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """The broker was heard of."""
+        lease = self._brokers.get(broker_id)
+        if lease is not None and lease.epoch == epoch:
+            lease.contact_ms = now_ms
+
+    def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether that incarnation's lease still runs."""
+        lease = self._brokers.get(broker_id)
+        return lease is not None and lease.epoch == epoch and self._runs(lease, now_ms)
+
+    def _runs(self, lease: _Lease, now_ms: int) -> bool:
+        return lease.contact_ms is not None and now_ms - lease.contact_ms < self.timeout_ms
+
+    def since_contact_ms(self, broker_id: int, now_ms: int) -> int | None:
+        lease = self._brokers.get(broker_id)
+        return None if lease is None or lease.contact_ms is None else now_ms - lease.contact_ms
+
+    def take_expired(self, now_ms: int) -> tuple[int, int] | None:
+        """One broker (id, epoch) whose session has run out, told once; None when there is none."""
+        for broker_id, lease in self._brokers.items():
+            if lease.contact_ms is not None and not self._runs(lease, now_ms):
+                lease.contact_ms = None
+                self.timed_out += 1
+                return broker_id, lease.epoch
+        return None
+
+    def touch(self, broker_id: int, fenced: bool, offset: int) -> None:
+        """What the broker's last heartbeat made of it."""
+        lease = self._brokers[broker_id]
+        lease.fenced = fenced
+        lease.offset = offset
+        if fenced:
+            lease.shutdown_offset = NO_OFFSET
+
+    def set_fenced(self, broker_id: int, fenced: bool) -> None:
+        lease = self._brokers.get(broker_id)
+        if lease is not None:
+            self.touch(broker_id, fenced, lease.offset)
+
+    def start_shutdown(self, broker_id: int, offset: int) -> None:
+        """It may shut down once every active broker has replayed `offset`; the first offset told stays."""
+        lease = self._brokers[broker_id]
+        if lease.shutdown_offset < 0:
+            lease.shutdown_offset = offset
+
+    def state(self, broker_id: int) -> ControlState:
+        lease = self._brokers[broker_id]
+        if lease.shutdown_offset >= 0:
+            return ControlState.CONTROLLED_SHUTDOWN
+        return ControlState.FENCED if lease.fenced else ControlState.UNFENCED
+
+    def may_leave(self, broker_id: int) -> bool:
+        """Whether all active brokers know that the broker, in controlled shutdown, leads nothing any more."""
+        lowest = min((s.offset for s in self._brokers.values() if not s.fenced and s.shutdown_offset < 0), default=None)
+        return (OFFSET_MAX if lowest is None else lowest) >= self._brokers[broker_id].shutdown_offset
