@@ -41,7 +41,10 @@ class Transport(Protocol):
 
 
 class Receiver(Protocol):
-    """The reading half, told what happens. Called on the loop only."""
+    """The reading half, told what happens. Called on the loop only.
+
+    Between `get_buffer` and its `buffer_updated` nothing else of the node runs: receivers lend out one shared buffer.
+    """
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Where the next bytes go; never empty."""

@@ -41,7 +41,7 @@ class RequestContext:
         "received_ms",
     )
 
-    def __init__(  # noqa: PLR0917  (made once a request, positions are faster)
+    def __init__(
         self,
         api_key: int,
         api_version: int,
@@ -76,6 +76,16 @@ class RequestContext:
         assert reply is not None, f"{self!r} was answered twice"
         self._reply = None
         reply(self, response)
+
+    def finish(self) -> None:
+        """For the connection: the handler has returned the answer."""
+        self._reply = None
+
+    def close_connection(self) -> None:
+        """End the request, and the connection with it, as Kafka does when a Produce with acks=0 fails."""
+        assert self._reply is not None, f"{self!r} was answered before"
+        self._reply = None
+        self.connection.close()
 
     @property
     def answered(self) -> bool:

@@ -1,0 +1,63 @@
+"""Receive memory: one scratch buffer shared by all connections of a loop, and large buffers lent to large requests.
+
+Between two reads almost every connection has nothing left over: it owns no buffer and reads into the scratch. The
+begin of an incomplete small request is kept as just those bytes; a large request gets a buffer that its rest is
+received into directly. How large follows what has arrived rather than what the length field claims, once the claim is
+past what is trusted: a client that announces 2 GiB and sends ten bytes holds little.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCRATCH_SIZE: Final = 256 * 1024
+"""One read's most: enough for sixteen default batches at a time, and it stays within the processor's cache."""
+
+LARGE: Final = 128 * 1024
+"""Requests beyond this are received into a buffer of their own; also the unit of such buffers' sizes."""
+
+TRUSTED: Final = 2 << 20
+"""A claimed request size up to which the buffer is made for the whole request at once, so that the common batch is
+never moved; beyond, buffers double with what arrives."""
+
+TRUSTED_SUM_MAX: Final = 128 << 20
+"""Bytes lent to unfinished requests at a time beyond which no claim is trusted any more."""
+
+KEPT_MAX: Final = 8 << 20
+"""Bytes of returned buffers kept for the next large request: making one anew costs a page fault each 4 KiB."""
+
+
+class BufferPool:
+    """Lends buffers; single-threaded."""
+
+    __slots__ = ("_kept", "_kept_bytes", "lent", "scratch")
+
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self._kept: dict[int, list[bytearray]] = {}
+        self._kept_bytes = 0
+        self.lent = 0
+
+    def take(self, have: int, need: int) -> bytearray:
+        """A buffer for a request of `need` bytes of which `have` have arrived; larger than `have`."""
+        size = need if need <= TRUSTED and self.lent + need <= TRUSTED_SUM_MAX else min(need, max(2 * have, LARGE))
+        size = -(-size // LARGE) * LARGE
+        self.lent += size
+        kept = self._kept.get(size)
+        if kept:
+            self._kept_bytes -= size
+            return kept.pop()
+        return bytearray(size)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take a buffer back. The caller reads no more from it."""
+        size = len(buffer)
+        self.lent -= size
+        if self._kept_bytes + size <= KEPT_MAX:
+            self._kept_bytes += size
+            self._kept.setdefault(size, []).append(buffer)
+
+    def trim(self) -> None:
+        """Let go of what is kept; called when the node has been quiet."""
+        self._kept.clear()
+        self._kept_bytes = 0

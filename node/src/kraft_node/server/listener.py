@@ -1,0 +1,232 @@
+"""What the connections of one listening socket share: handlers, limits, receive memory, idle closing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.server.connection import Connection
+from kraft_node.wire.api import API, ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Env
+    from kraft_node.base.net import Listener, Receiver, Transport
+    from kraft_node.base.request import Handler
+    from kraft_node.server.buffers import BufferPool
+    from kraft_node.server.metrics import ApiMetrics, RequestMetrics
+
+log = logging.getLogger("kraft_node.server.listener")
+
+REFUSALS_LOGGED_PER_MINUTE: Final = 60
+"""Garbage that arrives faster is counted, not told: whoever sends it must not fill our disk."""
+
+IDLE_SWEEPS: Final = 10
+"""How often within one idle time the connections are looked through: closing is late by a tenth at most."""
+
+
+class ServedApi:
+    """One API as this listener serves it."""
+
+    __slots__ = ("handler", "max_version", "metrics", "min_version", "name", "request")
+
+    def __init__(self, key: ApiKey, handler: Handler, metrics: ApiMetrics) -> None:
+        spec = API[key]
+        self.name = metrics.name
+        self.handler = handler
+        self.request = spec.request
+        self.min_version = spec.min_version
+        self.max_version = spec.max_version
+        self.metrics = metrics
+
+
+class Limits:
+    """What one client, and all together, may cost. Defaults are Kafka's."""
+
+    __slots__ = ("connections_max", "connections_max_per_ip", "idle_ms", "per_ip_overrides", "request_bytes_max")
+
+    def __init__(
+        self,
+        *,
+        request_bytes_max: int = 100 << 20,
+        connections_max: int = 2**31 - 1,
+        connections_max_per_ip: int = 2**31 - 1,
+        per_ip_overrides: Mapping[str, int] | None = None,
+        idle_ms: int = 600_000,
+    ) -> None:
+        self.request_bytes_max = request_bytes_max
+        self.connections_max = connections_max
+        self.connections_max_per_ip = connections_max_per_ip
+        self.per_ip_overrides = dict(per_ip_overrides or {})
+        self.idle_ms = idle_ms
+
+
+class Gate:
+    """Counts the connections of the whole node, in all and by address, across listeners."""
+
+    __slots__ = ("_by_ip", "count", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.count = 0
+        self._by_ip: dict[str, int] = {}
+
+    def enter(self, host: str) -> str | None:
+        """Count one more from `host`; the reason why not, when it is one too many."""
+        here = self._by_ip.get(host, 0)
+        allowed = self.limits.per_ip_overrides.get(host, self.limits.connections_max_per_ip)
+        if here >= allowed:
+            return f"{here} connections of this address are open (max.connections.per.ip)"
+        if self.count >= self.limits.connections_max:
+            return f"{self.count} connections are open (max.connections)"
+        self._by_ip[host] = here + 1
+        self.count += 1
+        return None
+
+    def leave(self, host: str) -> None:
+        """One of `host` has ended."""
+        self.count -= 1
+        left = self._by_ip.get(host, 1) - 1
+        if left:
+            self._by_ip[host] = left
+        else:
+            self._by_ip.pop(host, None)
+
+
+class _Refused:
+    """Receives for a connection that is not wanted, until it is gone."""
+
+    __slots__ = ()
+
+    def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
+        return memoryview(bytearray(64))
+
+    def buffer_updated(self, count: int) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def connection_lost(self, error: OSError | None) -> None: ...
+
+
+class ServerListener:
+    """Accepts connections under one listener name and hands their requests to `handlers`.
+
+    `versions_fallback` makes the version 0 answer to an ApiVersions request of an unknown version; `gate`, `pool` and
+    `metrics` belong to the node and are shared with its other listeners.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        name: str,
+        handlers: Mapping[ApiKey, Handler],
+        *,
+        gate: Gate,
+        pool: BufferPool,
+        metrics: RequestMetrics,
+        versions_fallback: Callable[[], Any] | None = None,
+    ) -> None:
+        self.env = env
+        self.clock = env.clock
+        self.name = name
+        self.gate = gate
+        self.pool = pool
+        self.request_bytes_max = gate.limits.request_bytes_max
+        self.versions_fallback = versions_fallback
+        self.apis = {
+            int(key): ServedApi(key, handler, metrics.api(key, _metric_name(key))) for key, handler in handlers.items()
+        }
+        self.connections: set[Connection] = set()
+        self.refusals = 0
+        self.accepted = 0
+        self._refusals_before = 0
+        self._touched: list[Connection] = []
+        self._socket: Listener | None = None
+        self._closed = False
+
+    def listen(self, host: str, port: int) -> int:
+        """Bind and accept; the port, also when 0 was asked for. Raises OSError."""
+        self._socket = self.env.net.listen(host, port, self.accept)
+        self._sweep_later()
+        return self._socket.port
+
+    def accept(self, transport: Transport) -> Receiver:
+        """A new connection."""
+        host = transport.peer[0]
+        reason = self.gate.enter(host)
+        if reason is not None:
+            self.refused(host, reason)
+            transport.abort()
+            return _Refused()
+        self.accepted += 1
+        connection = Connection(self, transport, self.clock.monotonic_ms())
+        self.connections.add(connection)
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        """It is gone."""
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self.gate.leave(connection.peer_host)
+
+    def touch(self, connection: Connection) -> None:
+        """Have `connection` send what it has been answered once everything now being handled is done."""
+        if not self._touched:
+            self.env.scheduler.call_soon(self._catch_up)
+        self._touched.append(connection)
+
+    def _catch_up(self) -> None:
+        touched, self._touched = self._touched, []
+        for connection in touched:
+            try:
+                connection.catch_up()
+            except Exception:
+                log.exception("connection closed after a failure peer=%s listener=%s", connection.peer_host, self.name)
+                connection.transport.abort()
+
+    def refused(self, host: str, reason: str) -> None:
+        """Tell of a connection or request that was turned away."""
+        self.refusals += 1
+        if self.refusals - self._refusals_before <= REFUSALS_LOGGED_PER_MINUTE:
+            log.warning("refused peer=%s listener=%s reason=%s", host, self.name, reason)
+
+    # Idle connections
+
+    def _sweep_later(self) -> None:
+        idle_ms = self.gate.limits.idle_ms
+        delay_ms = min(60_000, max(100, idle_ms // IDLE_SWEEPS)) if idle_ms > 0 else 60_000
+        self.env.scheduler.call_later(delay_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        if self._closed:
+            return
+        self._refusals_before = self.refusals
+        idle_ms = self.gate.limits.idle_ms
+        now_ms = self.clock.monotonic_ms()
+        if idle_ms > 0:
+            for connection in [c for c in self.connections if now_ms - c.last_active_ms > idle_ms and c.idle]:
+                log.debug("idle connection closed peer=%s listener=%s", connection.peer_host, self.name)
+                connection.close()
+        if not any(now_ms - c.last_active_ms < 10_000 for c in self.connections):
+            self.pool.trim()
+        self._sweep_later()
+
+    # The end
+
+    def stop_accepting(self) -> None:
+        """Close the socket; open connections stay."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        """Close the socket and, after what has been answered is sent, all connections."""
+        self._closed = True
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close()
+
+
+def _metric_name(key: ApiKey) -> str:
+    """The API's name as Kafka's metrics spell it: LIST_OFFSETS -> ListOffsets."""
+    return "".join(word.capitalize() for word in key.name.split("_"))
