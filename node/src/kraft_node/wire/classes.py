@@ -1,0 +1,124 @@
+"""Makes the message classes of a schema file, each on first use.
+
+A class has a slot for every field that any version has, under its snake_case name, and `unknown_tags`; nested structs are
+attributes of the message's class. All versions share the class: what a version lacks keeps its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text
+from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, read_schema
+
+
+class Message:
+    """A message or a struct in one; equal when all fields are."""
+
+    __slots__ = ()
+    SCHEMA: ClassVar[MessageSchema]
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _decoders: ClassVar[dict[int, Callable[[memoryview, int, int], tuple[Any, int]]]]
+    _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self._fields)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        shown = [f"{n}={getattr(self, n)!r}" for n in self._fields if n != "unknown_tags"]
+        if getattr(self, "unknown_tags", None):
+            shown.append(f"unknown_tags={self.unknown_tags!r}")  # type: ignore[attr-defined]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @classmethod
+    def decoder(cls, version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+        """The compiled decoder of a version. Raises KeyError when the message has no such version."""
+        found = cls._decoders.get(version)
+        if found is None:
+            if version not in cls.SCHEMA.valid:
+                raise KeyError(version)
+            found = cls._decoders[version] = compile_decoder(cls.SCHEMA, version, _structs(cls))
+        return found
+
+    @classmethod
+    def encoder(cls, version: int) -> Callable[[Any, bytearray, list[Any]], bytearray]:
+        """The compiled encoder of a version. Raises KeyError when the message has no such version."""
+        found = cls._encoders.get(version)
+        if found is None:
+            if version not in cls.SCHEMA.valid:
+                raise KeyError(version)
+            found = cls._encoders[version] = compile_encoder(cls.SCHEMA, version, _structs(cls))
+        return found
+
+
+def _structs(cls: type[Message]) -> dict[str, type]:
+    return {cls.__name__: cls, **{name: getattr(cls, name) for name in cls.SCHEMA.structs}}
+
+
+class _Unset:
+    """Stands for an argument that was not given where None has a meaning of its own."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+_UNSET = _Unset()
+
+
+def make_class(file: str, name: str, module: str) -> type[Message]:
+    """The class of message `name` of `schemas/<file>.ks`. Raises KeyError when there is none."""
+    schema = read_schema(file, name)
+    made: dict[str, type[Message]] = {}
+    for struct in schema.structs.values():
+        made[struct.name] = _make(struct, module, f"{name}.{struct.name}", made)
+    cls = _make(schema.top, module, name, made)
+    for struct_name, struct_class in made.items():
+        setattr(cls, struct_name, struct_class)
+    cls.SCHEMA = schema
+    cls._decoders = {}
+    cls._encoders = {}
+    return cls
+
+
+def _make(struct: Struct, module: str, qualified: str, made: dict[str, type[Message]]) -> type[Message]:
+    names = (*(f.name for f in struct.fields), "unknown_tags")
+    scope: dict[str, Any] = {"ZERO_UUID": ZERO_UUID, "UNSET": _UNSET, "made": made}
+    arguments = "".join(f", {f.name}={_argument(f)}" for f in struct.fields)
+    body = "".join(f"\n    self.{f.name} = {_assigned(f)}" for f in struct.fields)
+    text = f"def __init__(self{arguments}, unknown_tags=None):{body}\n    self.unknown_tags = unknown_tags\n"
+    exec(text, scope)  # noqa: S102  # our own text, from our own schemas
+    attributes = {
+        "__slots__": names,
+        "__init__": scope["__init__"],
+        "__module__": module,
+        "__qualname__": qualified,
+        "_fields": names,
+    }
+    return type(struct.name, (Message,), attributes)
+
+
+def _needs_fresh(field: Field) -> bool:
+    text = default_text(field)
+    return text == "[]" or text.endswith("()")
+
+
+def _argument(field: Field) -> str:
+    return "UNSET" if _needs_fresh(field) else default_text(field)
+
+
+def _assigned(field: Field) -> str:
+    if not _needs_fresh(field):
+        return field.name
+    text = default_text(field)
+    fresh = f"made[{text[:-2]!r}]()" if text.endswith("()") else text
+    return f"{fresh} if {field.name} is UNSET else {field.name}"
+
+
+def names(file: str) -> list[str]:
+    """The messages of `schemas/<file>.ks`."""
+    return list(blocks(file))

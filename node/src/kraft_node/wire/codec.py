@@ -1,0 +1,66 @@
+"""Messages to bytes and back."""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.wire.classes import Message
+from kraft_node.wire.errors import DecodeError, EncodeError
+
+M = TypeVar("M", bound=Message)
+
+
+def decode(cls: type[M], buffer: Buffer, version: int) -> M:
+    """The message that fills `buffer` to its end. Raises DecodeError for anything else.
+
+    Records fields are views of `buffer`: they live as long as it does and change when it does.
+    """
+    message, position = decode_from(cls, buffer, 0, version)
+    if position != len(buffer):
+        raise DecodeError(f"{len(buffer) - position} bytes follow {cls.__name__} version {version}")
+    return message
+
+
+def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tuple[M, int]:
+    """The message at `position` and the position after it. Raises DecodeError."""
+    try:
+        decoder = cls.decoder(version)
+    except KeyError:
+        raise DecodeError(f"{cls.__name__} has no version {version}") from None
+    try:
+        return decoder(memoryview(buffer), position, len(buffer))
+    except DecodeError as e:
+        raise DecodeError(f"{cls.__name__} version {version}: {e}") from None
+    except (IndexError, struct.error):
+        raise DecodeError(f"{cls.__name__} version {version}: {len(buffer)} bytes are too few") from None
+    except UnicodeDecodeError as e:
+        raise DecodeError(f"{cls.__name__} version {version}: a string is not UTF-8: {e}") from None
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message's bytes; file slices in it are read. Raises EncodeError."""
+    parts = encode_parts(message, version)
+    return b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts)
+
+
+def encode_parts(message: Message, version: int, head: bytes = b"") -> list[Buffer | FileSlice]:
+    """`head` and the message's bytes in parts to be sent one after the other, so that records are not copied.
+
+    Raises EncodeError.
+    """
+    try:
+        encoder = message.encoder(version)
+    except KeyError:
+        raise EncodeError(f"{type(message).__name__} has no version {version}") from None
+    sent: list[Buffer | FileSlice] = []
+    try:
+        rest = encoder(message, bytearray(head), sent)
+    except EncodeError as e:
+        raise EncodeError(f"{type(message).__name__} version {version}: {e}") from None
+    except (struct.error, AttributeError, TypeError, AssertionError, UnicodeEncodeError) as e:
+        raise EncodeError(f"{type(message).__name__} version {version}: {e}: {message!r:.500}") from e
+    if rest or not sent:
+        sent.append(rest)
+    return sent

@@ -1,0 +1,431 @@
+"""Turns a message schema and a version into one straight-line Python function that decodes and one that encodes.
+
+What makes them fast: neighbouring fixed-size fields, with the length that follows them, are one struct call; one-byte
+varints are read in place; nested structs are loops in the same function; objects are filled slot by slot without a
+constructor call.
+"""
+
+from __future__ import annotations
+
+from struct import pack, unpack_from
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.wire import runtime
+from kraft_node.wire.errors import DecodeError
+from kraft_node.wire.schema import INTEGERS, Field, MessageSchema, Struct
+from kraft_node.wire.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ZERO_UUID = bytes(16)
+SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+
+
+def default_text(field: Field) -> str:
+    """Python source of a field's default."""
+    if field.default_is_null or field.tagged_struct:
+        return "None"
+    if field.array:
+        return "[]"
+    if field.struct is not None:
+        return f"{field.struct.name}()"
+    match field.type:
+        case "string":
+            return repr(field.default or "")
+        case "bytes" | "records":
+            return "None" if field.type == "records" and field.nullable.high >= 0 else 'b""'
+        case "uuid":
+            return "ZERO_UUID"
+        case "bool":
+            return "True" if field.default == "true" else "False"
+        case "float64":
+            return repr(float(field.default or 0))
+        case _:
+            return repr(int(field.default or "0", 0))
+
+
+class _Compiler:
+    """State of one function being written."""
+
+    def __init__(self, schema: MessageSchema, version: int, classes: Mapping[str, type]) -> None:
+        self.schema = schema
+        self.version = version
+        self.classes = classes
+        self.flexible = version in schema.flexible
+        self.src = Source()
+        names = self.src.names
+        names.update(ZERO_UUID=ZERO_UUID, new=object.__new__, DecodeError=DecodeError)
+        for helper in ("uvarint_rest", "uvarint", "put_uvarint", "put_tags", "short", "null", "lacks"):
+            names[helper] = getattr(runtime, helper)
+        names.update(records_parts=runtime.records_parts, put_records=runtime.put_records)
+
+    def present(self, field: Field) -> bool:
+        return self.version in field.versions
+
+    def is_tagged(self, field: Field) -> bool:
+        return self.flexible and field.tag >= 0 and self.version in field.tagged
+
+    def is_flexible(self, field: Field) -> bool:
+        return self.flexible and (field.flexible is None or self.version in field.flexible)
+
+    def cls(self, struct: Struct) -> str:
+        return self.src.constant("C", self.classes[struct.name])
+
+    def untagged(self, struct: Struct) -> list[Field]:
+        return [f for f in struct.fields if self.present(f) and not self.is_tagged(f)]
+
+    def tagged(self, struct: Struct) -> list[Field]:
+        return [f for f in struct.fields if self.present(f) and self.is_tagged(f)]
+
+    def least_size(self, field: Field) -> int:
+        """The least bytes that an element of the array `field` takes, at least 1."""
+        if field.struct is None:
+            fixed = INTEGERS.get(field.type)
+            return SIZES[fixed] if fixed else 1 if self.is_flexible(field) else 2
+        return max(1, sum(self._least(f) for f in self.untagged(field.struct)) + self.flexible)
+
+    def _least(self, field: Field) -> int:
+        if field.array or field.type in {"bytes", "records"}:
+            return 1 if self.is_flexible(field) else 4
+        if field.type == "string":
+            return 1 if self.is_flexible(field) else 2
+        if field.struct is not None:
+            nullable = self.version in field.nullable
+            return 1 if nullable else sum(self._least(f) for f in self.untagged(field.struct)) + self.flexible
+        return SIZES[INTEGERS[field.type]]
+
+    def where(self, struct: Struct, field: Field) -> str:
+        top = self.schema.name
+        return f"{top}.{field.name}" if struct.name == top else f"{top}.{struct.name}.{field.name}"
+
+
+class _Decoder(_Compiler):
+    def compile(self) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+        self.read_struct(self.schema.top, "o")
+        self.src.line("return o, pos")
+        compiled: Callable[[memoryview, int, int], tuple[Any, int]] = self.src.function("def decode(buf, pos, end):")
+        return compiled
+
+    def read_struct(self, struct: Struct, target: str) -> None:
+        src = self.src
+        values: dict[str, str] = {}
+        for field in self.untagged(struct):
+            values[field.name] = self.read_field(struct, field)
+        unknown = "None"
+        if self.flexible:
+            unknown = self.read_tags(struct, values)
+        else:
+            src.read_run()
+        cls = self.cls(struct)
+        src.line(f"{target} = new({cls})")
+        for field in struct.fields:
+            value = values.get(field.name) or self.default(field)
+            src.line(f"{target}.{field.name} = {value}")
+        src.line(f"{target}.unknown_tags = {unknown}")
+
+    def default(self, field: Field) -> str:
+        text = default_text(field)
+        if text.endswith("()") and field.struct is not None:
+            return f"{self.cls(field.struct)}()"
+        return text
+
+    def read_field(self, struct: Struct, field: Field) -> str:
+        """Write what reads the field; the variable that holds it (in an open run, perhaps)."""
+        src = self.src
+        value = src.unique("v")
+        fixed = INTEGERS.get(field.type)
+        what = repr(self.where(struct, field))
+        nullable = self.version in field.nullable
+        if field.array:
+            self.read_array(struct, field, value, nullable)
+        elif fixed:
+            src.add(fixed, value)
+        elif field.struct is not None:
+            if nullable:
+                src.add("b", value)
+                src.read_run()
+                with src.block(f"if {value} < 0:"):
+                    src.line(f"{value} = None")
+                with src.block("else:"):
+                    self.read_struct(field.struct, value)
+            else:
+                self.read_struct(field.struct, value)
+        else:
+            self.read_bytes(field, value, what, nullable, self.is_flexible(field))
+        return value
+
+    def read_length(self, value: str, code: str, flexible: bool) -> None:
+        """Read a length into `value`; -1 for null in both encodings."""
+        src = self.src
+        if not flexible:
+            src.add(code, value)
+            src.read_run()
+            return
+        src.add("B", value)
+        src.read_run()
+        src.line(f"if {value} > 127: {value}, pos = uvarint_rest(buf, pos, {value})")
+        src.line(f"{value} -= 1")
+
+    def read_bytes(self, field: Field, value: str, what: str, nullable: bool, flexible: bool) -> None:
+        src = self.src
+        size = src.unique("n")
+        end = src.unique("q")
+        self.read_length(size, "h" if field.type == "string" else "i", flexible)
+        with src.block(f"if {size} < 0:"):
+            bad = f"raise null({what}, pos)"
+            src.line(f"if {size} != -1: raise short({what}, pos, {size}, end)")
+            src.line(f"{value} = None" if nullable else bad)
+        with src.block("else:"):
+            src.line(f"{end} = pos + {size}")
+            src.line(f"if {end} > end: raise short({what}, pos, {size}, end)")
+            cut = f"buf[pos:{end}]"
+            made = {"string": f"str({cut}, 'utf-8')", "bytes": f"bytes({cut})", "records": cut}[field.type]
+            src.line(f"{value} = {made}; pos = {end}")
+
+    def read_array(self, struct: Struct, field: Field, value: str, nullable: bool) -> None:
+        src = self.src
+        count = src.unique("n")
+        what = repr(self.where(struct, field))
+        self.read_length(count, "i", self.is_flexible(field))
+        with src.block(f"if {count} < 0:"):
+            src.line(f"if {count} != -1: raise short({what}, pos, {count}, end)")
+            src.line(f"{value} = None" if nullable else f"raise null({what}, pos)")
+        with src.block("else:"):
+            least = self.least_size(field)
+            needed = count if least == 1 else f"{count} * {least}"
+            src.line(f"if {needed} > end - pos: raise short({what}, pos, {count}, end)")
+            self.read_elements(field, value, count, what)
+
+    def read_elements(self, field: Field, value: str, count: str, what: str) -> None:
+        src = self.src
+        fixed = INTEGERS.get(field.type)
+        if fixed == "16s":
+            src.line(f"{value} = [bytes(buf[i:i + 16]) for i in range(pos, pos + {count} * 16, 16)]; pos += {count} * 16")
+            return
+        if fixed:
+            src.names["unpack_from"] = unpack_from
+            src.line(f"{value} = list(unpack_from(f'>{{{count}}}{fixed}', buf, pos)); pos += {count} * {SIZES[fixed]}")
+            return
+        element = src.unique("e")
+        add = src.unique("a")
+        src.line(f"{value} = []; {add} = {value}.append")
+        with src.block(f"for _ in range({count}):"):
+            if field.struct is not None:
+                self.read_struct(field.struct, element)
+            else:
+                self.read_bytes(field, element, what, False, self.is_flexible(field))
+            src.line(f"{add}({element})")
+
+    def read_tags(self, struct: Struct, values: dict[str, str]) -> str:
+        src = self.src
+        count, unknown, last = src.unique("t"), src.unique("u"), src.unique("l")
+        src.add("B", count)
+        src.read_run()
+        src.line(f"{unknown} = None")
+        known = self.tagged(struct)
+        for field in known:
+            values[field.name] = src.unique("v")
+            src.line(f"{values[field.name]} = {self.default(field)}")
+        with src.block(f"if {count}:"):
+            src.line(f"if {count} > 127: {count}, pos = uvarint_rest(buf, pos, {count})")
+            src.line(f"{last} = -1")
+            tag, end = src.unique("g"), src.unique("q")
+            with src.block(f"for _ in range({count}):"):
+                src.line(f"{tag}, pos = uvarint(buf, pos)")
+                src.line(f"{end}, pos = uvarint(buf, pos); {end} += pos")
+                what = f"'a tagged field of {struct.name}'"
+                src.line(f"if {end} > end: raise short({what}, pos, {end} - pos, end)")
+                src.line(f"if {tag} <= {last}: raise DecodeError(f'tags of {struct.name} out of order: {{{tag}}}')")
+                src.line(f"{last} = {tag}")
+                for field in known:
+                    with src.block(f"if {tag} == {field.tag}:"):
+                        read = self.read_field(struct, field)
+                        src.read_run()
+                        src.line(f"{values[field.name]} = {read}")
+                        src.line(f"if pos != {end}: raise DecodeError(f'{{pos - {end}}} bytes too many in tag {{{tag}}}')")
+                        src.line("continue")
+                src.line(f"if {unknown} is None: {unknown} = {{}}")
+                src.line(f"{unknown}[{tag}] = bytes(buf[pos:{end}]); pos = {end}")
+        return unknown
+
+
+class _Encoder(_Compiler):
+    """Writes functions `encode(o, b, sent) -> b`: `b` is the bytearray to append to, `sent` the parts before it."""
+
+    def compile(self) -> Callable[[Any, bytearray, list[Any]], bytearray]:
+        self.write_struct(self.schema.top, "o", "b")
+        self.flush("b")
+        self.src.line("return b")
+        compiled: Callable[[Any, bytearray, list[Any]], bytearray] = self.src.function("def encode(o, b, sent):")
+        return compiled
+
+    def flush(self, out: str) -> None:
+        self.src.write_run(self.src.take_run(), out)
+
+    def write_struct(self, struct: Struct, source: str, out: str) -> None:
+        missing = [f for f in struct.fields if not self.present(f) and not f.ignorable]
+        if missing:
+            self.flush(out)
+        for field in missing:
+            test = self.differs(field, f"{source}.{field.name}")
+            self.src.line(f"if {test}: raise lacks({self.where(struct, field)!r}, {self.version})")
+        for field in self.untagged(struct):
+            self.write_field(struct, field, f"{source}.{field.name}", out)
+        if self.flexible:
+            self.write_tags(struct, source, out)
+
+    def differs(self, field: Field, value: str) -> str:
+        """An expression that is true when `value` is not the field's default."""
+        if field.default_is_null or field.tagged_struct:
+            return f"{value} is not None"
+        if field.array or field.type in {"bytes", "records"}:
+            return value
+        if field.struct is not None:
+            return f"{value} != {self.cls(field.struct)}()"
+        return f"{value} != {default_text(field)}"
+
+    def write_field(self, struct: Struct, field: Field, value: str, out: str) -> None:
+        nullable = self.version in field.nullable
+        fixed = INTEGERS.get(field.type)
+        if field.array:
+            self.write_array(struct, field, value, out, nullable)
+        elif fixed:
+            self.src.add(fixed, value)
+        elif field.struct is not None:
+            self.write_single_struct(field, field.struct, value, out, nullable)
+        elif field.type == "records":
+            self.write_records(field, value, out, nullable)
+        else:
+            self.write_bytes(field, value, out, nullable, self.is_flexible(field))
+
+    def write_single_struct(self, field: Field, struct: Struct, value: str, out: str, nullable: bool) -> None:
+        src = self.src
+        self.flush(out)
+        item = src.unique("o")
+        src.line(f"{item} = {value}")
+        if not nullable:
+            if field.tagged_struct:
+                src.line(f"if {item} is None: {item} = {self.cls(struct)}()")
+            self.write_struct(struct, item, out)
+            return
+        with src.block(f"if {item} is None:"):
+            src.line(f"{out}.append(255)")
+        with src.block("else:"):
+            src.add("b", "1")
+            self.write_struct(struct, item, out)
+            self.flush(out)
+
+    def write_length(self, length: str, code: str, out: str, flexible: bool) -> None:
+        """Write the open run and `length` (-1 for null) after it."""
+        src = self.src
+        run = src.take_run()
+        if not flexible:
+            src.write_run([*run, (code, length)], out)
+            return
+        with src.block(f"if {length} < 127:"):
+            src.write_run([*run, ("B", f"{length} + 1")], out)
+        with src.block("else:"):
+            src.write_run(run, out)
+            src.line(f"put_uvarint({out}, {length} + 1)")
+
+    def before_line(self) -> list[tuple[str, str]]:
+        """Set the open run aside so that lines can be written; to be put back by `resume`."""
+        return self.src.take_run()
+
+    def resume(self, run: list[tuple[str, str]]) -> None:
+        for code, what in run:
+            self.src.add(code, what)
+
+    def write_bytes(self, field: Field, value: str, out: str, nullable: bool, flexible: bool) -> None:
+        src = self.src
+        run = self.before_line()
+        raw, length = src.unique("s"), src.unique("n")
+        made = "{0}.encode()" if field.type == "string" else "{0}"
+        if nullable:
+            src.line(f"{raw} = {value}")
+            src.line(f"if {raw} is None: {length} = -1; {raw} = b''")
+            src.line(f"else: {raw} = {made.format(raw)}; {length} = len({raw})")
+        else:
+            src.line(f"{raw} = {made.format(value)}; {length} = len({raw})")
+        if field.type == "string" and flexible:
+            src.line(f"if {length} > 32767: raise lacks('a string of more than 32767 bytes', {self.version})")
+        self.resume(run)
+        self.write_length(length, "h" if field.type == "string" else "i", out, flexible)
+        src.line(f"{out} += {raw}")
+
+    def write_records(self, field: Field, value: str, out: str, nullable: bool) -> None:
+        src = self.src
+        run = self.before_line()
+        raw, length, parts = src.unique("s"), src.unique("n"), src.unique("p")
+        src.line(f"{raw} = {value}")
+        if nullable:
+            src.line(f"if {raw} is None: {length} = -1; {parts} = ()")
+            src.line(f"else: {length}, {parts} = records_parts({raw})")
+        else:
+            src.line(f"{length}, {parts} = records_parts({raw})")
+        self.resume(run)
+        self.write_length(length, "i", out, self.is_flexible(field))
+        src.line(f"if {parts}: {out} = put_records({out}, {parts}, sent)")
+
+    def write_array(self, struct: Struct, field: Field, value: str, out: str, nullable: bool) -> None:
+        src = self.src
+        run = self.before_line()
+        items, count = src.unique("x"), src.unique("n")
+        src.line(f"{items} = {value}")
+        if nullable:
+            src.line(f"if {items} is None: {count} = -1; {items} = ()")
+            src.line(f"else: {count} = len({items})")
+        else:
+            src.line(f"{count} = len({items})")
+        self.resume(run)
+        self.write_length(count, "i", out, self.is_flexible(field))
+        fixed = INTEGERS.get(field.type)
+        if fixed == "16s":
+            src.line(f"for i in {items}: assert len(i) == 16, 'a UUID has 16 bytes'")
+            src.line(f"{out} += b''.join({items})")
+        elif fixed:
+            src.names["pack"] = pack
+            src.line(f"if {count} > 0: {out} += pack(f'>{{{count}}}{fixed}', *{items})")
+        else:
+            item = src.unique("o")
+            with src.block(f"for {item} in {items}:"):
+                if field.struct is not None:
+                    self.write_struct(field.struct, item, out)
+                    self.flush(out)
+                else:
+                    self.write_bytes(field, item, out, False, self.is_flexible(field))
+
+    def write_tags(self, struct: Struct, source: str, out: str) -> None:
+        src = self.src
+        known = self.tagged(struct)
+        run = self.before_line()
+        tests = [self.differs(f, f"{source}.{f.name}") for f in known] + [f"{source}.unknown_tags"]
+        with src.block(f"if {' or '.join(tests)}:"):
+            src.write_run(run, out)
+            tags = src.unique("t")
+            src.line(f"{tags} = dict({source}.unknown_tags or ())")
+            for field in known:
+                with src.block(f"if {self.differs(field, f'{source}.{field.name}')}:"):
+                    inner = src.unique("b")
+                    src.line(f"{inner} = bytearray()")
+                    self.write_field(struct, field, f"{source}.{field.name}", inner)
+                    self.flush(inner)
+                    src.line(f"{tags}[{field.tag}] = {inner}")
+            src.line(f"put_tags({out}, {tags})")
+        with src.block("else:"):
+            src.write_run([*run, ("B", "0")], out)
+
+
+def compile_decoder(
+    schema: MessageSchema, version: int, classes: Mapping[str, type]
+) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    """The function `decode(buf, pos, end) -> (message, next position)` of one version."""
+    return _Decoder(schema, version, classes).compile()
+
+
+def compile_encoder(
+    schema: MessageSchema, version: int, classes: Mapping[str, type]
+) -> Callable[[Any, bytearray, list[Any]], bytearray]:
+    """The function `encode(message, out, sent) -> out` of one version."""
+    return _Encoder(schema, version, classes).compile()

@@ -1,0 +1,13 @@
+"""What goes wrong between bytes and messages."""
+
+
+class WireError(ValueError):
+    """A message and its bytes do not fit together."""
+
+
+class DecodeError(WireError):
+    """The bytes are not such a message: too short, too long, a null where none may be, broken UTF-8, …"""
+
+
+class EncodeError(WireError):
+    """The message cannot be written in that version: unsupported version, a field that the version lacks, a bad value."""

@@ -1,0 +1,122 @@
+"""Headers and lengths around messages: a frame is a 4-byte length, a header and a body (KIP-482, KIP-511)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.wire import codec
+from kraft_node.wire.api import API, request_header_version, response_header_version
+from kraft_node.wire.errors import DecodeError
+from kraft_node.wire.runtime import uvarint
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer, FileSlice
+    from kraft_node.wire.classes import Message
+
+LENGTH_SIZE: Final = 4
+_FIXED: Final = struct.Struct(">hhih")
+_CORRELATION: Final = struct.Struct(">i")
+
+
+class RequestHeader:
+    """What stands before a request's body; `body_offset` is where that begins in the frame (without its length)."""
+
+    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_offset: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
+
+
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """The header of a frame given without its length.
+
+    The tagged fields of header version 2 are skipped. For an API or version that is unknown the header is read as far as
+    all versions agree. Raises DecodeError when the frame is too short or the client id is not UTF-8.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _FIXED.unpack_from(frame)
+        position = _FIXED.size
+        client_id = None
+        if size >= 0:
+            end = position + size
+            if end > len(frame):
+                raise DecodeError(f"client id of {size} bytes in a frame of {len(frame)}")
+            client_id = str(frame[position:end], "utf-8")
+            position = end
+        spec = API.get(api_key)
+        if spec is not None and spec.flexible_from <= api_version <= spec.versions.high:
+            position = _skip_tags(frame, position)
+    except (struct.error, IndexError, UnicodeDecodeError) as e:
+        raise DecodeError(f"request header: {e}") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    count = frame[position]
+    if count == 0:
+        return position + 1
+    count, position = uvarint(frame, position)
+    for _ in range(count):
+        _, position = uvarint(frame, position)
+        size, position = uvarint(frame, position)
+        position += size
+        if position > len(frame):
+            raise DecodeError(f"a tagged field of {size} bytes beyond the frame's end")
+    return position
+
+
+def _prepend_length(parts: list[Buffer | FileSlice], head: bytes) -> list[Buffer | FileSlice]:
+    first = parts[0]
+    assert isinstance(first, bytearray), "the header makes the first part"
+    total = sum(getattr(p, "length", None) or len(p) for p in parts) - LENGTH_SIZE  # type: ignore[arg-type]
+    first[:LENGTH_SIZE] = _CORRELATION.pack(total)
+    assert first[LENGTH_SIZE : len(head)] == head[LENGTH_SIZE:]
+    return parts
+
+
+def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
+    """A whole frame in parts to be sent one after the other. Raises EncodeError."""
+    head = bytes(LENGTH_SIZE) + _CORRELATION.pack(correlation_id)
+    if response_header_version(api_key, version):
+        head += b"\x00"
+    return _prepend_length(codec.encode_parts(message, version, head), head)
+
+
+def encode_request(
+    correlation_id: int, api_key: int, version: int, client_id: str | None, message: Message
+) -> list[Buffer | FileSlice]:
+    """A whole frame in parts to be sent one after the other. Raises EncodeError."""
+    name = b"" if client_id is None else client_id.encode()
+    size = -1 if client_id is None else len(name)
+    head = bytes(LENGTH_SIZE) + _FIXED.pack(api_key, version, correlation_id, size) + name
+    if request_header_version(api_key, version) == 2:
+        head += b"\x00"
+    return _prepend_length(codec.encode_parts(message, version, head), head)
+
+
+def response_correlation_id(frame: Buffer) -> int:
+    """The correlation id of a response frame given without its length. Raises DecodeError."""
+    if len(frame) < _CORRELATION.size:
+        raise DecodeError(f"a response of {len(frame)} bytes has no correlation id")
+    found: int = _CORRELATION.unpack_from(frame)[0]
+    return found
+
+
+def decode_response(frame: Buffer, api_key: int, version: int) -> tuple[int, Message]:
+    """Correlation id and response of a frame given without its length. Raises DecodeError."""
+    correlation_id = response_correlation_id(frame)
+    view = memoryview(frame)
+    position = _CORRELATION.size
+    if response_header_version(api_key, version):
+        try:
+            position = _skip_tags(view, position)
+        except IndexError:
+            raise DecodeError("a response header without its tagged fields") from None
+    return correlation_id, codec.decode(API[api_key].response, view[position:], version)

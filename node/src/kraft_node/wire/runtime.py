@@ -1,0 +1,90 @@
+"""What compiled functions call for the uncommon: long varints, tagged fields, records in parts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.wire.errors import DecodeError, EncodeError
+
+MAX_VARINT_BYTES: Final = 5
+INLINE_RECORDS_BYTES: Final = 4096
+"""Records up to this size are copied among the other fields: cheaper than one more part to send."""
+
+
+def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """The unsigned varint whose first byte, above 127, was `first` and whose rest is at `pos`; value and next position."""
+    value = first & 0x7F
+    shift = 7
+    while True:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= 7 * MAX_VARINT_BYTES:
+            raise DecodeError(f"a varint longer than {MAX_VARINT_BYTES} bytes before byte {pos}")
+    if value > 0xFFFFFFFF:
+        raise DecodeError(f"a varint above 32 bits before byte {pos}")
+    return value, pos
+
+
+def uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
+    """The unsigned varint at `pos` and the position after it."""
+    first = buf[pos]
+    return (first, pos + 1) if first < 0x80 else uvarint_rest(buf, pos + 1, first)
+
+
+def put_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def put_tags(out: bytearray, tags: dict[int, Buffer]) -> None:
+    """Append a tagged section: count, then tag, size and bytes in ascending order."""
+    put_uvarint(out, len(tags))
+    for tag in sorted(tags):
+        put_uvarint(out, tag)
+        put_uvarint(out, len(tags[tag]))
+        out += tags[tag]
+
+
+def short(what: str, pos: int, need: int, end: int) -> DecodeError:
+    """The error of a length that reaches beyond the buffer or below zero."""
+    return DecodeError(f"{what} at byte {pos} wants {need} bytes or elements, {end - pos} are left")
+
+
+def null(what: str, pos: int) -> DecodeError:
+    """The error of a null where none may be."""
+    return DecodeError(f"{what} before byte {pos} is null, which it must not be")
+
+
+def lacks(what: str, version: int) -> EncodeError:
+    """The error of a value in a field that the version does not have."""
+    return EncodeError(f"{what} is set, but version {version} does not have it")
+
+
+def records_parts(records: Any) -> tuple[int, list[Buffer | FileSlice]]:
+    """Length and parts of a records field: bytes-like, a file slice, or a list of these."""
+    parts = records if isinstance(records, list) else [records]
+    length = 0
+    for part in parts:
+        length += part.length if isinstance(part, FileSlice) else len(part)
+    return length, parts
+
+
+def put_records(out: bytearray, parts: list[Buffer | FileSlice], sent: list[Buffer | FileSlice]) -> bytearray:
+    """Append records: small ones to `out`, others as parts of their own after it. Returns where to go on writing."""
+    for part in parts:
+        if not isinstance(part, FileSlice) and len(part) <= INLINE_RECORDS_BYTES:
+            out += part
+            continue
+        if out:
+            sent.append(out)
+            out = bytearray()
+        sent.append(part)
+    return out

@@ -1,0 +1,190 @@
+"""The notation of `schemas/*.ks`, and its reading.
+
+A block a message, blocks apart by an empty line:
+
+    request 0 ProduceRequest 3-13 flexible 9+ listeners broker
+      TransactionalId string 3+ null 3+ default null
+      TopicData []TopicProduceData 0+
+        Name string 0-12 ignorable
+
+First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` when the latest version
+is. Then a field a line, two spaces deeper than what holds it: name, type, versions, and optionally `null` VERSIONS,
+`tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a struct that several
+fields use by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+MAX_VERSION: Final = 32767
+INTEGERS: Final = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "bool": "?",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""Types of a fixed size and their struct codes (big-endian)."""
+
+_SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])")
+_KEYWORDS = frozenset({"from", "global", "in", "is", "class"})
+
+
+class Versions:
+    """A range of versions; empty when `low` is above `high`."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
+
+    def __contains__(self, version: int) -> bool:
+        return self.low <= version <= self.high
+
+
+NO_VERSIONS: Final = Versions(0, -1)
+
+
+def parse_versions(text: str) -> Versions:
+    """`3+`, `3-13`, `3` or `none`."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), MAX_VERSION)
+    low, _, high = text.partition("-")
+    return Versions(int(low), int(high or low))
+
+
+def snake_case(name: str) -> str:
+    """`TransactionalId` -> `transactional_id`, `KRaftVersion` -> `k_raft_version`."""
+    snake = _SNAKE.sub(r"_\1\2", name).lower()
+    return snake + "_" if snake in _KEYWORDS else snake
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """A field of a message or struct."""
+
+    name: str
+    type: str  # without [] in front
+    array: bool
+    versions: Versions
+    nullable: Versions = NO_VERSIONS
+    tag: int = -1
+    tagged: Versions = NO_VERSIONS
+    flexible: Versions | None = None
+    ignorable: bool = False
+    default: str | None = None
+    struct: Struct | None = None
+
+    @property
+    def default_is_null(self) -> bool:
+        return self.default == "null"
+
+    @property
+    def tagged_struct(self) -> bool:
+        """A single struct in a tagged field: None stands for its default."""
+        return self.tag >= 0 and self.struct is not None and not self.array
+
+
+@dataclass(slots=True, eq=False)
+class Struct:
+    """A message's top level or a struct in it."""
+
+    name: str
+    versions: Versions
+    fields: list[Field] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class MessageSchema:
+    """A message: its head line, its top level and all structs in it by name."""
+
+    kind: str
+    api_key: int
+    name: str
+    valid: Versions
+    flexible: Versions
+    listeners: tuple[str, ...]
+    unstable: bool
+    top: Struct
+    structs: dict[str, Struct]
+
+
+@cache
+def blocks(file: str) -> dict[str, str]:
+    """Message name -> its block, of `schemas/<file>.ks`."""
+    here = __file__.removesuffix("schema.py")
+    text = __loader__.get_data(f"{here}schemas/{file}.ks").decode()  # also from a zip, and light to start
+    return {block.split(" ", 3)[2]: block for block in text.strip().split("\n\n")}
+
+
+def read_schema(file: str, name: str) -> MessageSchema:
+    """The schema of one message. Raises KeyError when the file has none of that name."""
+    return parse(blocks(file)[name])
+
+
+def parse_head(line: str) -> MessageSchema:
+    """A schema with the head line's facts and no fields yet."""
+    words = line.split()
+    kind, key, name, valid = words[:4]
+    listeners: tuple[str, ...] = ()
+    if "listeners" in words:
+        listeners = tuple(words[words.index("listeners") + 1].split(","))
+    versions = parse_versions(valid)
+    flexible = parse_versions(words[words.index("flexible") + 1])
+    top = Struct(name, versions)
+    api_key = -1 if key == "-" else int(key)
+    return MessageSchema(kind, api_key, name, versions, flexible, listeners, words[-1] == "unstable", top, {})
+
+
+def parse(block: str) -> MessageSchema:
+    """The schema that a block of the notation describes."""
+    head, *lines = block.split("\n")
+    schema = parse_head(head)
+    open_structs = [schema.top]
+    for line in lines:
+        stripped = line.lstrip(" ")
+        depth = (len(line) - len(stripped)) // 2
+        del open_structs[depth:]
+        words = stripped.split(" ")
+        if words[0] == "struct":
+            struct = schema.structs[words[1]] = Struct(words[1], parse_versions(words[2]))
+            open_structs.append(struct)
+            continue
+        item = _parse_field(words)
+        open_structs[-1].fields.append(item)
+        if item.type[0].isupper():
+            item.struct = schema.structs.setdefault(item.type, Struct(item.type, item.versions))
+            open_structs.append(item.struct)
+    return schema
+
+
+def _parse_field(words: list[str]) -> Field:
+    name, kind, versions = words[:3]
+    item = Field(snake_case(name), kind.removeprefix("[]"), kind.startswith("[]"), parse_versions(versions))
+    rest = iter(words[3:])
+    for word in rest:
+        match word:
+            case "null":
+                item.nullable = parse_versions(next(rest))
+            case "tag":
+                item.tag = int(next(rest))
+                item.tagged = parse_versions(next(rest))
+            case "flexible":
+                item.flexible = parse_versions(next(rest))
+            case "ignorable":
+                item.ignorable = True
+            case "default":
+                text = next(rest)
+                item.default = "" if text == '""' else text
+    return item

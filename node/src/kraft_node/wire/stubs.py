@@ -1,0 +1,50 @@
+"""Writes `messages.pyi` and `stored.pyi`: what mypy is told of the classes that `classes` makes."""
+
+from __future__ import annotations
+
+from kraft_node.wire.schema import INTEGERS, Field, Struct, blocks, parse
+
+HEAD = '''"""Written by tools/import_schemas.py; do not edit."""
+
+from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.wire.classes import Message
+'''
+WRITTEN = {"string": "str", "bytes": "bytes", "uuid": "bytes", "bool": "bool", "float64": "float"}
+
+
+def _type(field: Field, prefix: str) -> str:
+    if field.struct is not None:
+        name = f"{prefix}.{field.struct.name}"
+    elif field.type == "records":
+        name = "Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice]"
+    else:
+        name = WRITTEN.get(field.type, "int" if field.type in INTEGERS else "object")
+    if field.array:
+        name = f"list[{name}]"
+    optional = field.nullable.high >= 0 or field.default_is_null or field.tagged_struct
+    return f"{name} | None" if optional else name
+
+
+def _class(struct: Struct, prefix: str, indent: str) -> list[str]:
+    lines = [f"{indent}    {f.name}: {_type(f, prefix)}" for f in struct.fields]
+    lines.append(f"{indent}    unknown_tags: dict[int, bytes] | None")
+    lines.append(f"{indent}    def __init__(")
+    lines.append(f"{indent}        self,")
+    lines += [f"{indent}        {f.name}: {_type(f, prefix)} = ...," for f in struct.fields]
+    lines.append(f"{indent}        unknown_tags: dict[int, bytes] | None = ...,")
+    lines.append(f"{indent}    ) -> None: ...")
+    return lines
+
+
+def stub(file: str) -> str:
+    """The text of `<file>.pyi`."""
+    lines = [HEAD]
+    for block in blocks(file).values():
+        schema = parse(block)
+        lines.append(f"class {schema.name}(Message):")
+        for struct in schema.structs.values():
+            lines.append(f"    class {struct.name}(Message):")
+            lines += _class(struct, schema.name, "    ")
+        lines += _class(schema.top, schema.name, "")
+        lines.append("")
+    return "\n".join(lines)
