@@ -2,8 +2,9 @@
 
 The **active** controller is the one whose node leads the metadata quorum. It plans against the metadata as it will be
 once everything appended is committed (`metadata.overlay`, design decision 2), appends records, applies them to the
-overlay, and answers when they are committed. A **standby** only follows the committed image. When leadership is lost the
-overlay is dropped and everyone who waits is told NOT_CONTROLLER: whether the records will be committed, nobody knows.
+overlay, and answers when they are committed. A **standby** only follows the committed image. When leadership is lost
+the overlay is dropped and everyone who waits is told NOT_CONTROLLER: whether the records will be committed, nobody
+knows.
 
 | file | question it answers |
 |-|-|
@@ -24,7 +25,7 @@ overlay is dropped and everyone who waits is told NOT_CONTROLLER: whether the re
 Who calls it: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node, and
 tells it about the quorum in this order: committed records are replayed into the image (`metadata.loader`), then
 `on_commit(offset)`; `on_leader(epoch)` once everything committed before the epoch is in the image;
-`on_lost_leadership(leader_id)` as soon as the node knows. `MetadataLog` is what `Controller` needs from the raft driver.
+`on_lost_leadership(leader_id)` as soon as the node knows. `MetadataLog` is what it needs from the raft driver.
 
 What it must not do: touch disk or network, read a clock other than through `Env`, change the image, or answer before
 commit. Managers return plans and change nothing. Cost is O(what changes).

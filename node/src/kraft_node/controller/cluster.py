@@ -1,4 +1,4 @@
-"""What the managers plan against: the metadata as it will be once everything appended is committed, and its derivatives.
+"""What the managers plan against: the metadata as it will be once everything appended is committed, and what follows.
 
 One `Cluster` a controller. Managers read it and return records; only `apply` (called by the core right after an append)
 changes it. It holds no answers, no timers and no log.
@@ -152,7 +152,7 @@ class Cluster:
             return DIRECTORY_MIGRATING
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
-    def new_directories(self, replicas: Iterable[int]) -> list[Uuid]:
+    def new_directories(self, replicas: Iterable[int]) -> list[bytes]:
         """The directories field of a new partition; empty below the level that has it."""
         if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             return []
@@ -167,8 +167,8 @@ class Cluster:
     def topic_named(self, name: str) -> TopicView | None:
         return self.view.topics.by_name(name)
 
-    def topic_with(self, topic_id: Uuid) -> TopicView | None:
-        return None if topic_id == ZERO_UUID else self.view.topics.by_id(topic_id)
+    def topic_with(self, topic_id: bytes) -> TopicView | None:
+        return None if topic_id == ZERO_UUID else self.view.topics.by_id(Uuid(topic_id))
 
     def min_isr(self, topic: TopicView) -> int:
         """How many replicas must be in sync, never more than there are."""

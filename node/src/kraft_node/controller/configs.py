@@ -147,7 +147,7 @@ class Configs:
             # A broker's record is written even when it says nothing new: it makes the broker read its key files again.
             if value != before.get(name) or resource[0] == BROKER_RESOURCE:
                 record = ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
-                self._check_transition(record, before)
+                self._check_transition(record)
                 records.append(record)
             if value is None:
                 after.pop(name, None)
@@ -186,7 +186,7 @@ class Configs:
                 parts.remove(part)
         return ",".join(parts)
 
-    def _check_transition(self, record: ConfigRecord, before: Mapping[str, str]) -> None:
+    def _check_transition(self, record: ConfigRecord) -> None:
         """What may not be altered in the present state of the cluster."""
         why: str | None = None
         of_broker = record.resource_type == BROKER_RESOURCE
@@ -204,7 +204,6 @@ class Configs:
                 "The configuration value cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes."
             )
-        del before
         if why is not None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 

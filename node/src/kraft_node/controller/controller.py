@@ -252,7 +252,7 @@ class Controller:
         config = self._config
         balance_s = config.int("leader.imbalance.check.interval.seconds")
         stale_ms = max(1, self.cluster.sessions.timeout_ms // STALE_CHECKS_PER_SESSION)
-        return [
+        tasks = [
             Task("fence stale brokers", stale_ms, self._fence_stale),
             Task("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
             Task(
@@ -266,6 +266,19 @@ class Controller:
                 lambda _: self._sweep(self.leaders.elect_unclean),
             ),
         ]
+        return [task._replace(run=self._guarded(task.run)) for task in tasks]
+
+    def _guarded(self, run: Callable[[int], bool]) -> Callable[[int], bool]:
+        """`run`, but leadership that is lost while it appends only ends the turn: `on_lost_leadership` will follow."""
+
+        def guarded(late_ms: int) -> bool:
+            try:
+                return run(late_ms)
+            except KafkaError as e:
+                log.warning("periodic work of the controller was refused: %s", e)
+                return False
+
+        return guarded
 
     def _fence_stale(self, late_ms: int) -> bool:
         if late_ms > self.cluster.sessions.timeout_ms // 2:

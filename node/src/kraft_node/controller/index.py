@@ -1,4 +1,4 @@
-"""Which partitions a broker leads, is in sync for, or may still lead: so that fencing a broker costs its partitions only.
+"""Which partitions a broker leads, is in sync for, or may still lead, so that fencing it costs its partitions only.
 
 The controller alone needs this, and only while it is active: it is built when leadership comes and follows every
 appended record from then on. A set of partitions is one int a topic (bit n stands for partition n): small topics cost

@@ -83,7 +83,7 @@ class Isr:
         if record is not None:
             records.append(record)
             after = state.changed_by(record)
-            if after.leader != state.leader and after.leader != sender:
+            if after.leader not in (state.leader, sender):
                 # The reassignment that this completes moves the leader: it must wait for the record, not go on.
                 return _refusal(number, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionResponse.PartitionData(
@@ -156,7 +156,7 @@ class Isr:
         return Plan(response, records, atomic=False)
 
     def _assign_one(
-        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int
+        self, broker_id: int, directory: bytes, topic: TopicView | None, number: int
     ) -> tuple[ErrorCode, PartitionChangeRecord | None]:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, None
@@ -166,7 +166,7 @@ class Isr:
         if broker_id not in state.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
         change = self._cluster.change(topic, number, state)
-        change.directories[broker_id] = directory
+        change.directories[broker_id] = Uuid(directory)
         return ErrorCode.NONE, change.record()
 
     def _drop_offline(self, broker_id: int, records: list[Any]) -> None:

@@ -115,7 +115,7 @@ class Quotas:
 
 
 def is_host(name: str) -> bool:
-    """Whether `name` is an address or looks like a host's name. Resolving it would block; a broker that meets it can."""
+    """Whether `name` is an address or looks like a host's name. Asking a name server would block the loop."""
     labels = name.rstrip(".").split(".")
     if ":" in name:
         return all(c in "0123456789abcdefABCDEF:.%" for c in name)
@@ -176,7 +176,7 @@ def describe_client_quotas(request: DescribeClientQuotasRequest, view: MetadataV
     for component in request.components:
         kind = component.entity_type
         if not kind:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected empty entity type")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind in wanted:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
@@ -185,7 +185,7 @@ def describe_client_quotas(request: DescribeClientQuotasRequest, view: MetadataV
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         wanted[kind] = (component.match_type, _match_name(component))
     if IP in wanted and len(wanted) > 1:
-        message = "Invalid entity filter component combination, IP filter component should not be used with user or "
+        message = "Invalid entity filter component combination. IP filter component should not be used with user or "
         raise KafkaError(ErrorCode.INVALID_REQUEST, message + "clientId filter component.")
     response = DescribeClientQuotasResponse(error_message=None, entries=[])
     assert response.entries is not None
@@ -206,7 +206,9 @@ def describe_client_quotas(request: DescribeClientQuotasRequest, view: MetadataV
 def _match_name(component: DescribeClientQuotasRequest.ComponentData) -> str | None:
     if component.match_type == EXACT:
         if component.match is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match to null.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            )
         name: str = component.match
         return name
     if component.match is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -43,7 +44,7 @@ class Scram:
         """One result a user; a user named twice gets no change at all."""
         errors: dict[str, KafkaError] = {}
         planned: dict[str, Any] = {}
-        asked = [(d.name, d, self._deletion) for d in request.deletions]
+        asked: list[tuple[str, Any, Callable[[Any], Any]]] = [(d.name, d, self._deletion) for d in request.deletions]
         asked += [(u.name, u, self._upsertion) for u in request.upsertions]
         for name, entry, plan in asked:
             if name in errors:
