@@ -102,7 +102,7 @@ class Broker:
         self.config = BrokerConfig(config)
         self.topic_configs = TopicConfigs(self.config)
         self.metadata = MetadataCache(image)
-        self.storage = Storage(logs, self.topic_config)
+        self.storage = Storage(logs, self.node_id, self.topic_config)
         self.replicas = ReplicaManager(env, self.node_id, image, self.storage.open, self.storage.delete)
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None

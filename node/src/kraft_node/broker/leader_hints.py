@@ -19,8 +19,7 @@ def hint_at_leaders(
         state = metadata.partition(*key)
         if state is None:
             continue
-        row.current_leader.leader_id = state.leader
-        row.current_leader.leader_epoch = state.leader_epoch
+        row.current_leader = type(response).LeaderIdAndEpoch(state.leader, state.leader_epoch)
         endpoint = metadata.endpoint(state.leader, listener)
         if endpoint is not None and state.leader not in known:
             known.add(state.leader)

@@ -198,8 +198,6 @@ class Lifecycle:
         self._send(request, self._heartbeat_answered)
 
     def _heartbeat_answered(self, answer: Any) -> None:
-        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
-            return
         stopping = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
         problem = _problem(answer)
         if problem is not None:
@@ -265,7 +263,7 @@ class Lifecycle:
 
         def answered(answer: Answer) -> None:
             self._under_way = False
-            if self.state == BrokerState.NOT_RUNNING:
+            if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
                 return
             if self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN and handle != self._heartbeat_answered:
                 self._leave()

@@ -1,4 +1,4 @@
-"""What clients ask of the metadata, answered from the image: endpoints, live brokers, who leads (Kafka's MetadataCache).
+"""What clients ask of the metadata, answered from the image: endpoints, live brokers, leaders (Kafka's MetadataCache).
 
 Read-only; cost per question, never per cluster unless the whole cluster is asked for.
 """

@@ -3,7 +3,8 @@
 | file | question it answers |
 |-|-|
 | `partition` | one replica: may this request be served, up to where may be read, when is an append acknowledged |
-| `manager` | all replicas of the broker: found by name or topic id, made when first asked for, dropped when metadata says so |
+| `manager` | all replicas of the broker: found by name or topic id, made on demand, dropped with their topic |
+| `storage` | in which directory a log is, and whose log it is |
 
 A partition that nobody has asked for costs nothing but its row in the metadata image: `ReplicaManager` makes the
 `Partition` and opens its log at the first request, so that a broker with ten thousand idle partitions starts at once.

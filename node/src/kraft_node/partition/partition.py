@@ -280,7 +280,7 @@ class Partition:
         return self.log.end_offset
 
     def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool) -> FetchSlice:
-        """Records from the batch that holds `offset` on, by bytes, up to `max_bytes` (a first whole batch if `min_one`).
+        """Records from the batch that holds `offset` on, up to `max_bytes` (a first whole batch if `min_one`).
 
         Raises OFFSET_OUT_OF_RANGE when `offset` is before the log's start or after its end.
         """

@@ -65,7 +65,7 @@ def collect(
             if size:
                 found.size_bytes += size
                 remaining -= size
-            elif row.diverging_epoch.epoch >= 0:
+            elif row.diverging_epoch is not None:
                 found.immediate = True
         found.rows.append((wanted, row))
     return found
@@ -132,7 +132,7 @@ def settle(
             or has_records
             or row.high_watermark != wanted.sent_high_watermark
             or row.log_start_offset != wanted.sent_start_offset
-            or row.diverging_epoch.epoch >= 0
+            or row.diverging_epoch is not None
         ):
             answered.append((wanted, row))
         wanted.sent_high_watermark = row.high_watermark

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the idempotent and transactional producers that a partition remembers (KIP-664)."""
+"""DescribeProducers (61), version 0: the idempotent and transactional producers a partition remembers (KIP-664)."""
 
 from __future__ import annotations
 

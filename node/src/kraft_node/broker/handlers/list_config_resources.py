@@ -1,4 +1,4 @@
-"""ListConfigResources (74), versions 0-1: which resources can have configurations (0: client-metrics only; KIP-1142)."""
+"""ListConfigResources (74), versions 0-1: what can have configurations (0: client-metrics only; KIP-1142)."""
 
 from __future__ import annotations
 

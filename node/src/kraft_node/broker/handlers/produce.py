@@ -163,10 +163,11 @@ class ProduceHandler:
 
     def _end_unanswered(self, ctx: RequestContext, *, failed: bool) -> None:
         """acks=0: nothing is answered; after a failure the connection is closed, the only sign the producer gets."""
+        ctx.respond(None)
         if failed:
-            ctx.close_connection()
-        else:
-            ctx.respond(None)
+            close = getattr(ctx.connection, "close", None)
+            if close is not None:
+                close()
 
 
 def _row(index: int, code: int) -> Any:

@@ -1,0 +1,38 @@
+"""DescribeLogDirs (35), versions 1-5: what lies in which log directory (3 top-level error, 4 volume sizes, 5 cordoned).
+
+A partition that has never been asked for has no log on disk yet; it is listed with size 0 in the directory where its
+log will be, as Kafka has created it by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.wire.messages import DescribeLogDirsResponse as Response
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+UNKNOWN_SIZE = -1
+
+
+def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """Every directory; of the topics those asked for (None: all)."""
+    wanted = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
+    results = []
+    for directory in broker.storage.directories():
+        result = Response.DescribeLogDirsResult(log_dir=directory.path, topics=[])
+        results.append(result)
+        if not directory.online:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
+        result.total_bytes, result.usable_bytes = directory.volume_bytes()
+        topics: dict[str, list[Any]] = {}
+        for topic, index, size in broker.storage.sizes(directory):
+            if wanted is None or (topic, index) in wanted:
+                row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=0)
+                topics.setdefault(topic, []).append(row)
+        result.topics = [Response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+    return Response(results=results)

@@ -1,0 +1,112 @@
+"""Fetch sessions: epochs, forgetting, room for a bounded number of them, and who is evicted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Obj
+from typing import Any
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.broker.fetch.session import EPOCH_MAX, SESSION_IDLE_MS_MIN, FetchSession, SessionCache, next_epoch
+
+from tests.unit.broker.world import Dice
+
+
+def wanted(index: int, offset: int = 0) -> Any:
+    return Obj(
+        partition=index, fetch_offset=offset, partition_max_bytes=100, current_leader_epoch=-1, last_fetched_epoch=-1
+    )
+
+
+def session_of(size: int, *, privileged: bool = False) -> FetchSession:
+    session = FetchSession(by_topic_id=False, privileged=privileged)
+    session.update([Obj(topic="t", topic_id=b"", partitions=[wanted(i) for i in range(size)])])
+    return session
+
+
+def test_a_kept_session_gets_an_id_and_expects_epoch_one() -> None:
+    cache = SessionCache(10, Dice())
+    session = session_of(3)
+    assert cache.keep(session, 0)
+    assert session.id > 0
+    assert cache.resume(session.id, 1, by_topic_id=False, now_ms=1) is session
+    assert session.epoch == 2
+    assert cache.partition_count == 3
+
+
+def test_what_a_resuming_reader_can_get_wrong() -> None:
+    cache = SessionCache(10, Dice())
+    session = session_of(1)
+    cache.keep(session, 0)
+    assert cache.resume(session.id + 1, 1, by_topic_id=False, now_ms=1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.resume(session.id, 7, by_topic_id=False, now_ms=1) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.resume(session.id, 1, by_topic_id=True, now_ms=1) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    cache.close(session.id)
+    assert cache.resume(session.id, 1, by_topic_id=False, now_ms=1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 0
+
+
+def test_epochs_go_round_without_zero() -> None:
+    assert [next_epoch(0), next_epoch(1), next_epoch(EPOCH_MAX)] == [1, 2, 1]
+
+
+def test_forgotten_partitions_are_gone() -> None:
+    session = session_of(3)
+    session.forget([Obj(topic="t", topic_id=b"", partitions=[0, 2, 9])])
+    assert list(session.partitions) == [("t", 1)]
+    assert list(session.ready) == [("t", 1)]
+
+
+def test_a_changed_offset_makes_a_partition_ready_again() -> None:
+    session = session_of(2)
+    session.ready.clear()
+    session.update([Obj(topic="t", topic_id=b"", partitions=[wanted(1, 55)])])
+    assert [(p.key, p.offset) for p in session.ready.values()] == [(("t", 1), 55)]
+
+
+def test_a_full_cache_keeps_the_young() -> None:
+    cache = SessionCache(2, Dice())
+    assert cache.keep(session_of(1), 0)
+    assert cache.keep(session_of(1), 0)
+    assert not cache.keep(session_of(50), SESSION_IDLE_MS_MIN)
+    assert (len(cache), cache.evictions) == (2, 0)
+
+
+def test_the_idle_go_first_whatever_their_worth() -> None:
+    cache = SessionCache(2, Dice())
+    large, small = session_of(100, privileged=True), session_of(1)
+    cache.keep(large, 0)
+    cache.keep(small, 0)
+    cache.resume(small.id, 1, by_topic_id=False, now_ms=10)
+    assert cache.keep(session_of(1), SESSION_IDLE_MS_MIN + 1)
+    assert cache.resume(large.id, 1, by_topic_id=False, now_ms=0) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert large.partitions == {}
+
+
+def test_among_the_busy_a_larger_session_displaces_a_smaller_old_one() -> None:
+    cache = SessionCache(2, Dice())
+    small, large = session_of(2), session_of(10)
+    cache.keep(large, 0)
+    cache.keep(small, 0)
+    late = SESSION_IDLE_MS_MIN + 5
+    for session in (large, small):
+        cache.resume(session.id, 1, by_topic_id=False, now_ms=late)
+    assert not cache.keep(session_of(2), late)
+    assert cache.keep(session_of(3), late)
+    assert small.partitions == {}
+    assert large.partitions
+
+
+def test_a_follower_displaces_a_consumer_at_once() -> None:
+    cache = SessionCache(1, Dice())
+    consumer = session_of(100)
+    cache.keep(consumer, 0)
+    assert cache.keep(session_of(1, privileged=True), 1)
+    assert consumer.partitions == {}
+    assert not cache.keep(session_of(1000), 2)
+
+
+def test_no_slots_no_sessions() -> None:
+    cache = SessionCache(0, Dice())
+    session = session_of(1)
+    assert not cache.keep(session, 0)
+    assert session.id == 0

@@ -1,0 +1,220 @@
+"""A broker's life: registering, being unfenced, keeping the lease, being let go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.errors import ErrorCode
+from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.wire.messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+from tests.unit.broker.world import CLUSTER_ID, Controller, Loop, make_env, topic_id
+
+DIRECTORY = topic_id(77)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.controller = Controller()
+        self.offset = 0
+        self.offline: list[Any] = []
+        self.states: list[BrokerState] = []
+        self.failures: list[str] = []
+        config = NodeConfig.parse(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": "1@localhost:9093",
+                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+                "controller.listener.names": "CONTROLLER",
+                "broker.heartbeat.interval.ms": "2000",
+                "initial.broker.registration.timeout.ms": "60000",
+            }
+        )
+        identity = Identity(
+            1, CLUSTER_ID, [("PLAINTEXT", "host", 9092, 0)], {"metadata.version": (7, 30)}, [DIRECTORY], "rack-a", 41
+        )
+        self.lifecycle = Lifecycle(
+            make_env(self.loop),
+            BrokerConfig(config),
+            identity,
+            self.controller,
+            lambda: self.offset,
+            lambda: self.offline,
+        )
+        self.lifecycle.on_state = self.states.append
+        self.lifecycle.on_failure = self.failures.append
+        self.lifecycle.start()
+        self.lifecycle.ready_to_unfence()
+
+    def register(self, epoch: int = 5) -> None:
+        self.controller.take(BrokerRegistrationRequest).answer(BrokerRegistrationResponse(broker_epoch=epoch))
+
+    def heartbeat(self, **answer: Any) -> Any:
+        sent = self.controller.take(BrokerHeartbeatRequest)
+        sent.answer(BrokerHeartbeatResponse(**answer))
+        return sent.request
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def running(rig: Rig) -> None:
+    rig.register()
+    rig.heartbeat(is_fenced=True, is_caught_up=False)
+    rig.offset = 9
+    rig.lifecycle.metadata_moved()
+    rig.heartbeat(is_fenced=False, is_caught_up=True)
+
+
+def test_registration_says_who_the_broker_is(rig: Rig) -> None:
+    request = rig.controller.take(BrokerRegistrationRequest).request
+    assert (request.broker_id, request.cluster_id, request.rack) == (1, CLUSTER_ID, "rack-a")
+    assert request.incarnation_id == rig.lifecycle.incarnation_id != bytes(16)
+    assert [(e.name, e.host, e.port, e.security_protocol) for e in request.listeners] == [
+        ("PLAINTEXT", "host", 9092, 0)
+    ]
+    assert [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features] == [
+        ("metadata.version", 7, 30)
+    ]
+    assert request.log_dirs == [DIRECTORY]
+    assert request.previous_broker_epoch == 41
+    assert request.is_migrating_zk_broker is False
+
+
+def test_a_broker_is_unfenced_as_soon_as_it_has_its_own_registration(rig: Rig) -> None:
+    rig.register(epoch=5)
+    assert rig.heartbeat(is_fenced=True).current_metadata_offset == 0
+    rig.lifecycle.metadata_moved()
+    assert rig.controller.sent == []  # not caught up: nothing to say before the interval
+    rig.offset = 5
+    rig.lifecycle.metadata_moved()
+    beat = rig.heartbeat(is_fenced=False, is_caught_up=True)
+    assert (beat.broker_epoch, beat.current_metadata_offset, beat.want_fence) == (5, 5, False)
+    assert rig.states == [BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING]
+    assert not rig.lifecycle.fenced
+
+
+def test_metadata_that_arrives_during_a_heartbeat_is_told_right_after(rig: Rig) -> None:
+    rig.register(epoch=5)
+    rig.offset = 6
+    rig.lifecycle.metadata_moved()
+    rig.heartbeat(is_fenced=True)
+    assert rig.heartbeat(is_fenced=False).current_metadata_offset == 6
+
+
+def test_a_controller_that_keeps_the_fence_is_asked_once_an_interval(rig: Rig) -> None:
+    rig.register(epoch=5)
+    rig.heartbeat(is_fenced=True)
+    rig.offset = 5
+    rig.lifecycle.metadata_moved()
+    rig.heartbeat(is_fenced=True)
+    rig.lifecycle.metadata_moved()
+    assert rig.controller.sent == []
+    rig.loop.run(1999)
+    assert rig.controller.sent == []
+    rig.loop.run(1)
+    rig.heartbeat(is_fenced=False)
+    assert rig.lifecycle.state == BrokerState.RUNNING
+
+
+def test_heartbeats_keep_their_interval(rig: Rig) -> None:
+    running(rig)
+    for _ in range(3):
+        rig.loop.run(1999)
+        assert rig.controller.sent == []
+        rig.loop.run(1)
+        rig.heartbeat(is_fenced=False)
+
+
+def test_a_failed_registration_is_tried_again_with_growing_pauses(rig: Rig) -> None:
+    duplicate = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    for pause in (100, 200, 400, 800, 1000, 1000):
+        rig.controller.take(BrokerRegistrationRequest).answer(duplicate)
+        rig.loop.run(pause - 1)
+        assert rig.controller.sent == []
+        rig.loop.run(1)
+    rig.register()
+    assert rig.lifecycle.state == BrokerState.RECOVERY
+
+
+def test_a_broker_that_cannot_register_says_why(rig: Rig) -> None:
+    while not rig.failures and rig.loop.now_ms < 1_100_000:
+        if rig.controller.sent:
+            rig.controller.take(BrokerRegistrationRequest).answer(
+                BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+            )
+        rig.loop.run(1000)
+    assert rig.failures == ["the broker could not be registered with the controller: INCONSISTENT_CLUSTER_ID"]
+    assert rig.loop.now_ms == 1_060_000
+
+
+def test_an_unreachable_controller_is_asked_again(rig: Rig) -> None:
+    running(rig)
+    rig.loop.run(2000)
+    rig.controller.take(BrokerHeartbeatRequest).answer(ConnectionError("refused"))
+    rig.loop.run(100)
+    rig.heartbeat(is_fenced=False)
+
+
+def test_a_dead_directory_is_told_at_once(rig: Rig) -> None:
+    running(rig)
+    rig.offline = [DIRECTORY]
+    rig.lifecycle.directories_changed()
+    assert rig.heartbeat(is_fenced=False).offline_log_dirs == [DIRECTORY]
+
+
+def test_controlled_shutdown_waits_for_the_controllers_leave(rig: Rig) -> None:
+    running(rig)
+    done: list[int] = []
+    rig.lifecycle.begin_shutdown(lambda: done.append(1))
+    assert rig.lifecycle.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    assert rig.heartbeat(is_fenced=False, should_shut_down=False).want_shut_down
+    assert not done
+    rig.loop.run(50)
+    assert rig.heartbeat(is_fenced=True, should_shut_down=True).want_shut_down
+    assert done == [1]
+    assert rig.lifecycle.state == BrokerState.SHUTTING_DOWN
+    rig.loop.run(600_000)
+    assert rig.controller.sent == []
+    assert done == [1]
+
+
+def test_controlled_shutdown_does_not_wait_for_ever(rig: Rig) -> None:
+    running(rig)
+    done: list[int] = []
+    rig.lifecycle.begin_shutdown(lambda: done.append(1))
+    rig.loop.run(299_999)
+    assert not done
+    rig.loop.run(1)
+    assert done == [1]
+
+
+def test_a_shutdown_during_a_heartbeat_asks_right_after_it(rig: Rig) -> None:
+    running(rig)
+    rig.loop.run(2000)
+    done: list[int] = []
+    rig.lifecycle.begin_shutdown(lambda: done.append(1))
+    assert not rig.heartbeat(is_fenced=False).want_shut_down
+    rig.loop.run(50)
+    assert rig.heartbeat(should_shut_down=True).want_shut_down
+    assert done == [1]
+
+
+def test_a_broker_that_never_registered_goes_at_once(rig: Rig) -> None:
+    done: list[int] = []
+    rig.lifecycle.begin_shutdown(lambda: done.append(1))
+    assert done == [1]
+    rig.register()
+    assert rig.controller.sent == []
