@@ -34,7 +34,7 @@ from kraft_node.controller.topics import Topics
 from kraft_node.metadata.features import METADATA_VERSION, record_version
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.records import encode_record
-from kraft_node.wire import error_response
+from kraft_node.wire.error_response import error_response
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.stored import NoOpRecord
 

@@ -110,6 +110,7 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
+
 class ApiSpec:
     """One API; its message classes are made when asked for."""
 
@@ -158,6 +159,8 @@ def _specs() -> dict[int, ApiSpec]:
             head = parse_head(block.split("\n", 1)[0])
             key = ApiKey(head.api_key)
             name = head.name.removesuffix("Request")
+            if head.valid.high < 0:  # removed, and kept by its number only
+                continue
             specs[int(key)] = ApiSpec(key, name, head.valid, head.flexible, head.listeners, head.unstable)
     return specs
 

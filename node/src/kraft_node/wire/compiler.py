@@ -201,7 +201,9 @@ class _Decoder(_Compiler):
         src = self.src
         fixed = INTEGERS.get(field.type)
         if fixed == "16s":
-            src.line(f"{value} = [bytes(buf[i:i + 16]) for i in range(pos, pos + {count} * 16, 16)]; pos += {count} * 16")
+            src.line(
+                f"{value} = [bytes(buf[i:i + 16]) for i in range(pos, pos + {count} * 16, 16)]; pos += {count} * 16"
+            )
             return
         if fixed:
             src.names["unpack_from"] = unpack_from
@@ -243,7 +245,9 @@ class _Decoder(_Compiler):
                         read = self.read_field(struct, field)
                         src.read_run()
                         src.line(f"{values[field.name]} = {read}")
-                        src.line(f"if pos != {end}: raise DecodeError(f'{{pos - {end}}} bytes too many in tag {{{tag}}}')")
+                        src.line(
+                            f"if pos != {end}: raise DecodeError(f'{{pos - {end}}} bytes too many in tag {{{tag}}}')"
+                        )
                         src.line("continue")
                 src.line(f"if {unknown} is None: {unknown} = {{}}")
                 src.line(f"{unknown}[{tag}] = bytes(buf[pos:{end}]); pos = {end}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.env import FileSlice
 from kraft_node.wire import codec
 from kraft_node.wire.api import API, request_header_version, response_header_version
 from kraft_node.wire.errors import DecodeError
 from kraft_node.wire.runtime import uvarint
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Buffer, FileSlice
+    from kraft_node.base.env import Buffer
     from kraft_node.wire.classes import Message
 
 LENGTH_SIZE: Final = 4
@@ -75,7 +76,7 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 def _prepend_length(parts: list[Buffer | FileSlice], head: bytes) -> list[Buffer | FileSlice]:
     first = parts[0]
     assert isinstance(first, bytearray), "the header makes the first part"
-    total = sum(getattr(p, "length", None) or len(p) for p in parts) - LENGTH_SIZE  # type: ignore[arg-type]
+    total = sum(p.length if isinstance(p, FileSlice) else len(p) for p in parts) - LENGTH_SIZE
     first[:LENGTH_SIZE] = _CORRELATION.pack(total)
     assert first[LENGTH_SIZE : len(head)] == head[LENGTH_SIZE:]
     return parts

@@ -1,21 +1,23 @@
 """Written by tools/import_schemas.py; do not edit."""
 
 from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.base.ids import Uuid
 from kraft_node.wire.classes import Message
 
 class ProduceRequest(Message):
     class TopicProduceData(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partition_data: list[ProduceRequest.PartitionProduceData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partition_data: list[ProduceRequest.PartitionProduceData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionProduceData(Message):
         index: int
         records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None
@@ -26,6 +28,7 @@ class ProduceRequest(Message):
             records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     transactional_id: str | None
     acks: int
     timeout_ms: int
@@ -43,16 +46,17 @@ class ProduceRequest(Message):
 class ProduceResponse(Message):
     class TopicProduceResponse(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partition_responses: list[ProduceResponse.PartitionProduceResponse]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionProduceResponse(Message):
         index: int
         error_code: int
@@ -75,6 +79,7 @@ class ProduceResponse(Message):
             current_leader: ProduceResponse.LeaderIdAndEpoch | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class BatchIndexAndErrorMessage(Message):
         batch_index: int
         batch_index_error_message: str | None
@@ -85,6 +90,7 @@ class ProduceResponse(Message):
             batch_index_error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -95,6 +101,7 @@ class ProduceResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -109,6 +116,7 @@ class ProduceResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     responses: list[ProduceResponse.TopicProduceResponse]
     throttle_time_ms: int
     node_endpoints: list[ProduceResponse.NodeEndpoint]
@@ -132,18 +140,20 @@ class FetchRequest(Message):
             replica_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class FetchTopic(Message):
         topic: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[FetchRequest.FetchPartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[FetchRequest.FetchPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class FetchPartition(Message):
         partition: int
         current_leader_epoch: int
@@ -151,7 +161,7 @@ class FetchRequest(Message):
         last_fetched_epoch: int
         log_start_offset: int
         partition_max_bytes: int
-        replica_directory_id: bytes
+        replica_directory_id: Uuid
         high_watermark: int
         unknown_tags: dict[int, bytes] | None
         def __init__(
@@ -162,22 +172,24 @@ class FetchRequest(Message):
             last_fetched_epoch: int = ...,
             log_start_offset: int = ...,
             partition_max_bytes: int = ...,
-            replica_directory_id: bytes = ...,
+            replica_directory_id: Uuid = ...,
             high_watermark: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ForgottenTopic(Message):
         topic: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     replica_id: int
     replica_state: FetchRequest.ReplicaState | None
@@ -211,16 +223,17 @@ class FetchRequest(Message):
 class FetchResponse(Message):
     class FetchableTopicResponse(Message):
         topic: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[FetchResponse.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[FetchResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -249,6 +262,7 @@ class FetchResponse(Message):
             records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EpochEndOffset(Message):
         epoch: int
         end_offset: int
@@ -259,6 +273,7 @@ class FetchResponse(Message):
             end_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -269,6 +284,7 @@ class FetchResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -279,6 +295,7 @@ class FetchResponse(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AbortedTransaction(Message):
         producer_id: int
         first_offset: int
@@ -289,6 +306,7 @@ class FetchResponse(Message):
             first_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -303,6 +321,7 @@ class FetchResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     session_id: int
@@ -330,6 +349,7 @@ class ListOffsetsRequest(Message):
             partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ListOffsetsPartition(Message):
         partition_index: int
         current_leader_epoch: int
@@ -342,6 +362,7 @@ class ListOffsetsRequest(Message):
             timestamp: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     replica_id: int
     isolation_level: int
     topics: list[ListOffsetsRequest.ListOffsetsTopic]
@@ -367,6 +388,7 @@ class ListOffsetsResponse(Message):
             partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ListOffsetsPartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -383,6 +405,7 @@ class ListOffsetsResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[ListOffsetsResponse.ListOffsetsTopicResponse]
     unknown_tags: dict[int, bytes] | None
@@ -395,15 +418,16 @@ class ListOffsetsResponse(Message):
 
 class MetadataRequest(Message):
     class MetadataRequestTopic(Message):
-        topic_id: bytes
+        topic_id: Uuid
         name: str | None
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[MetadataRequest.MetadataRequestTopic] | None
     allow_auto_topic_creation: bool
     include_cluster_authorized_operations: bool
@@ -433,10 +457,11 @@ class MetadataResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class MetadataResponseTopic(Message):
         error_code: int
         name: str | None
-        topic_id: bytes
+        topic_id: Uuid
         is_internal: bool
         partitions: list[MetadataResponse.MetadataResponsePartition]
         topic_authorized_operations: int
@@ -445,12 +470,13 @@ class MetadataResponse(Message):
             self,
             error_code: int = ...,
             name: str | None = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             is_internal: bool = ...,
             partitions: list[MetadataResponse.MetadataResponsePartition] = ...,
             topic_authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class MetadataResponsePartition(Message):
         error_code: int
         partition_index: int
@@ -471,6 +497,7 @@ class MetadataResponse(Message):
             offline_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     brokers: list[MetadataResponse.MetadataResponseBroker]
     cluster_id: str | None
@@ -550,16 +577,17 @@ class ControlledShutdownResponse(Message):
 class OffsetCommitRequest(Message):
     class OffsetCommitRequestTopic(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -574,6 +602,7 @@ class OffsetCommitRequest(Message):
             committed_metadata: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     generation_id_or_member_epoch: int
     member_id: str
@@ -595,16 +624,17 @@ class OffsetCommitRequest(Message):
 class OffsetCommitResponse(Message):
     class OffsetCommitResponseTopic(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetCommitResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -615,6 +645,7 @@ class OffsetCommitResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
     unknown_tags: dict[int, bytes] | None
@@ -636,6 +667,7 @@ class OffsetFetchRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchRequestGroup(Message):
         group_id: str
         member_id: str | None
@@ -650,18 +682,20 @@ class OffsetFetchRequest(Message):
             topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchRequestTopics(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partition_indexes: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
     groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
@@ -687,6 +721,7 @@ class OffsetFetchResponse(Message):
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchResponsePartition(Message):
         partition_index: int
         committed_offset: int
@@ -703,6 +738,7 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchResponseGroup(Message):
         group_id: str
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics]
@@ -715,18 +751,20 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchResponseTopics(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetFetchResponsePartitions(Message):
         partition_index: int
         committed_offset: int
@@ -743,6 +781,7 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[OffsetFetchResponse.OffsetFetchResponseTopic]
     error_code: int
@@ -789,6 +828,7 @@ class FindCoordinatorResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -820,6 +860,7 @@ class JoinGroupRequest(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -855,6 +896,7 @@ class JoinGroupResponse(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     generation_id: int
@@ -918,6 +960,7 @@ class LeaveGroupRequest(Message):
             reason: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     member_id: str
     members: list[LeaveGroupRequest.MemberIdentity]
@@ -943,6 +986,7 @@ class LeaveGroupResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     members: list[LeaveGroupResponse.MemberResponse]
@@ -966,6 +1010,7 @@ class SyncGroupRequest(Message):
             assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     generation_id: int
     member_id: str
@@ -1037,6 +1082,7 @@ class DescribeGroupsResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribedGroupMember(Message):
         member_id: str
         group_instance_id: str | None
@@ -1055,6 +1101,7 @@ class DescribeGroupsResponse(Message):
             member_assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     groups: list[DescribeGroupsResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -1091,6 +1138,7 @@ class ListGroupsResponse(Message):
             group_type: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     groups: list[ListGroupsResponse.ListedGroup]
@@ -1147,6 +1195,7 @@ class ApiVersionsResponse(Message):
             max_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class SupportedFeatureKey(Message):
         name: str
         min_version: int
@@ -1159,6 +1208,7 @@ class ApiVersionsResponse(Message):
             max_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class FinalizedFeatureKey(Message):
         name: str
         max_version_level: int
@@ -1171,6 +1221,7 @@ class ApiVersionsResponse(Message):
             min_version_level: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     api_keys: list[ApiVersionsResponse.ApiVersion]
     throttle_time_ms: int
@@ -1208,6 +1259,7 @@ class CreateTopicsRequest(Message):
             configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CreatableReplicaAssignment(Message):
         partition_index: int
         broker_ids: list[int]
@@ -1218,6 +1270,7 @@ class CreateTopicsRequest(Message):
             broker_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CreatableTopicConfig(Message):
         name: str
         value: str | None
@@ -1228,6 +1281,7 @@ class CreateTopicsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[CreateTopicsRequest.CreatableTopic]
     timeout_ms: int
     validate_only: bool
@@ -1243,7 +1297,7 @@ class CreateTopicsRequest(Message):
 class CreateTopicsResponse(Message):
     class CreatableTopicResult(Message):
         name: str
-        topic_id: bytes
+        topic_id: Uuid
         error_code: int
         error_message: str | None
         topic_config_error_code: int
@@ -1254,7 +1308,7 @@ class CreateTopicsResponse(Message):
         def __init__(
             self,
             name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             error_code: int = ...,
             error_message: str | None = ...,
             topic_config_error_code: int = ...,
@@ -1263,6 +1317,7 @@ class CreateTopicsResponse(Message):
             configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CreatableTopicConfigs(Message):
         name: str
         value: str | None
@@ -1279,6 +1334,7 @@ class CreateTopicsResponse(Message):
             is_sensitive: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[CreateTopicsResponse.CreatableTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1292,14 +1348,15 @@ class CreateTopicsResponse(Message):
 class DeleteTopicsRequest(Message):
     class DeleteTopicState(Message):
         name: str | None
-        topic_id: bytes
+        topic_id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str | None = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DeleteTopicsRequest.DeleteTopicState]
     topic_names: list[str]
     timeout_ms: int
@@ -1315,18 +1372,19 @@ class DeleteTopicsRequest(Message):
 class DeleteTopicsResponse(Message):
     class DeletableTopicResult(Message):
         name: str | None
-        topic_id: bytes
+        topic_id: Uuid
         error_code: int
         error_message: str | None
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str | None = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             error_code: int = ...,
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     responses: list[DeleteTopicsResponse.DeletableTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1348,6 +1406,7 @@ class DeleteRecordsRequest(Message):
             partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DeleteRecordsPartition(Message):
         partition_index: int
         offset: int
@@ -1358,6 +1417,7 @@ class DeleteRecordsRequest(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
     timeout_ms: int
     unknown_tags: dict[int, bytes] | None
@@ -1379,6 +1439,7 @@ class DeleteRecordsResponse(Message):
             partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DeleteRecordsPartitionResult(Message):
         partition_index: int
         low_watermark: int
@@ -1391,6 +1452,7 @@ class DeleteRecordsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1450,6 +1512,7 @@ class OffsetForLeaderEpochRequest(Message):
             partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetForLeaderPartition(Message):
         partition: int
         current_leader_epoch: int
@@ -1462,6 +1525,7 @@ class OffsetForLeaderEpochRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     replica_id: int
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
     unknown_tags: dict[int, bytes] | None
@@ -1483,6 +1547,7 @@ class OffsetForLeaderEpochResponse(Message):
             partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EpochEndOffset(Message):
         error_code: int
         partition: int
@@ -1497,6 +1562,7 @@ class OffsetForLeaderEpochResponse(Message):
             end_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1518,6 +1584,7 @@ class AddPartitionsToTxnRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AddPartitionsToTxnTransaction(Message):
         transactional_id: str
         producer_id: int
@@ -1534,6 +1601,7 @@ class AddPartitionsToTxnRequest(Message):
             topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
     v3_and_below_transactional_id: str
     v3_and_below_producer_id: int
@@ -1561,6 +1629,7 @@ class AddPartitionsToTxnResponse(Message):
             results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AddPartitionsToTxnPartitionResult(Message):
         partition_index: int
         partition_error_code: int
@@ -1571,6 +1640,7 @@ class AddPartitionsToTxnResponse(Message):
             partition_error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AddPartitionsToTxnResult(Message):
         transactional_id: str
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
@@ -1581,6 +1651,7 @@ class AddPartitionsToTxnResponse(Message):
             topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]
@@ -1670,6 +1741,7 @@ class WriteTxnMarkersRequest(Message):
             transaction_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class WritableTxnMarkerTopic(Message):
         name: str
         partition_indexes: list[int]
@@ -1680,6 +1752,7 @@ class WriteTxnMarkersRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1699,6 +1772,7 @@ class WriteTxnMarkersResponse(Message):
             topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class WritableTxnMarkerTopicResult(Message):
         name: str
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
@@ -1709,6 +1783,7 @@ class WriteTxnMarkersResponse(Message):
             partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class WritableTxnMarkerPartitionResult(Message):
         partition_index: int
         error_code: int
@@ -1719,6 +1794,7 @@ class WriteTxnMarkersResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1738,6 +1814,7 @@ class TxnOffsetCommitRequest(Message):
             partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -1752,6 +1829,7 @@ class TxnOffsetCommitRequest(Message):
             committed_metadata: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     transactional_id: str
     group_id: str
     producer_id: int
@@ -1785,6 +1863,7 @@ class TxnOffsetCommitResponse(Message):
             partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TxnOffsetCommitResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -1795,6 +1874,7 @@ class TxnOffsetCommitResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
     unknown_tags: dict[int, bytes] | None
@@ -1841,6 +1921,7 @@ class DescribeAclsResponse(Message):
             acls: list[DescribeAclsResponse.AclDescription] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AclDescription(Message):
         principal: str
         host: str
@@ -1855,6 +1936,7 @@ class DescribeAclsResponse(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -1890,6 +1972,7 @@ class CreateAclsRequest(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     creations: list[CreateAclsRequest.AclCreation]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1909,6 +1992,7 @@ class CreateAclsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[CreateAclsResponse.AclCreationResult]
     unknown_tags: dict[int, bytes] | None
@@ -1940,6 +2024,7 @@ class DeleteAclsRequest(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     filters: list[DeleteAclsRequest.DeleteAclsFilter]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1961,6 +2046,7 @@ class DeleteAclsResponse(Message):
             matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DeleteAclsMatchingAcl(Message):
         error_code: int
         error_message: str | None
@@ -1985,6 +2071,7 @@ class DeleteAclsResponse(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult]
     unknown_tags: dict[int, bytes] | None
@@ -2008,6 +2095,7 @@ class DescribeConfigsRequest(Message):
             configuration_keys: list[str] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     resources: list[DescribeConfigsRequest.DescribeConfigsResource]
     include_synonyms: bool
     include_documentation: bool
@@ -2037,6 +2125,7 @@ class DescribeConfigsResponse(Message):
             configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeConfigsResourceResult(Message):
         name: str
         value: str | None
@@ -2059,6 +2148,7 @@ class DescribeConfigsResponse(Message):
             documentation: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeConfigsSynonym(Message):
         name: str
         value: str | None
@@ -2071,6 +2161,7 @@ class DescribeConfigsResponse(Message):
             source: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[DescribeConfigsResponse.DescribeConfigsResult]
     unknown_tags: dict[int, bytes] | None
@@ -2094,6 +2185,7 @@ class AlterConfigsRequest(Message):
             configs: list[AlterConfigsRequest.AlterableConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterableConfig(Message):
         name: str
         value: str | None
@@ -2104,6 +2196,7 @@ class AlterConfigsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     resources: list[AlterConfigsRequest.AlterConfigsResource]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -2129,6 +2222,7 @@ class AlterConfigsResponse(Message):
             resource_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
     unknown_tags: dict[int, bytes] | None
@@ -2150,6 +2244,7 @@ class AlterReplicaLogDirsRequest(Message):
             topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterReplicaLogDirTopic(Message):
         name: str
         partitions: list[int]
@@ -2160,6 +2255,7 @@ class AlterReplicaLogDirsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2179,6 +2275,7 @@ class AlterReplicaLogDirsResponse(Message):
             partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterReplicaLogDirPartitionResult(Message):
         partition_index: int
         error_code: int
@@ -2189,6 +2286,7 @@ class AlterReplicaLogDirsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -2210,6 +2308,7 @@ class DescribeLogDirsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2237,6 +2336,7 @@ class DescribeLogDirsResponse(Message):
             is_cordoned: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeLogDirsTopic(Message):
         name: str
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
@@ -2247,6 +2347,7 @@ class DescribeLogDirsResponse(Message):
             partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeLogDirsPartition(Message):
         partition_index: int
         partition_size: int
@@ -2261,6 +2362,7 @@ class DescribeLogDirsResponse(Message):
             is_future_key: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult]
@@ -2310,6 +2412,7 @@ class CreatePartitionsRequest(Message):
             assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CreatePartitionsAssignment(Message):
         broker_ids: list[int]
         unknown_tags: dict[int, bytes] | None
@@ -2318,6 +2421,7 @@ class CreatePartitionsRequest(Message):
             broker_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
     timeout_ms: int
     validate_only: bool
@@ -2343,6 +2447,7 @@ class CreatePartitionsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -2364,6 +2469,7 @@ class CreateDelegationTokenRequest(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     owner_principal_type: str | None
     owner_principal_name: str | None
     renewers: list[CreateDelegationTokenRequest.CreatableRenewers]
@@ -2466,6 +2572,7 @@ class DescribeDelegationTokenRequest(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2501,6 +2608,7 @@ class DescribeDelegationTokenResponse(Message):
             renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribedDelegationTokenRenewer(Message):
         principal_type: str
         principal_name: str
@@ -2511,6 +2619,7 @@ class DescribeDelegationTokenResponse(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken]
     throttle_time_ms: int
@@ -2543,6 +2652,7 @@ class DeleteGroupsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[DeleteGroupsResponse.DeletableGroupResult]
     unknown_tags: dict[int, bytes] | None
@@ -2564,6 +2674,7 @@ class ElectLeadersRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     election_type: int
     topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
     timeout_ms: int
@@ -2587,6 +2698,7 @@ class ElectLeadersResponse(Message):
             partition_result: list[ElectLeadersResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition_id: int
         error_code: int
@@ -2599,6 +2711,7 @@ class ElectLeadersResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult]
@@ -2624,6 +2737,7 @@ class IncrementalAlterConfigsRequest(Message):
             configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterableConfig(Message):
         name: str
         config_operation: int
@@ -2636,6 +2750,7 @@ class IncrementalAlterConfigsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -2661,6 +2776,7 @@ class IncrementalAlterConfigsResponse(Message):
             resource_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
     unknown_tags: dict[int, bytes] | None
@@ -2682,6 +2798,7 @@ class AlterPartitionReassignmentsRequest(Message):
             partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ReassignablePartition(Message):
         partition_index: int
         replicas: list[int] | None
@@ -2692,6 +2809,7 @@ class AlterPartitionReassignmentsRequest(Message):
             replicas: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     timeout_ms: int
     allow_replication_factor_change: bool
     topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
@@ -2715,6 +2833,7 @@ class AlterPartitionReassignmentsResponse(Message):
             partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ReassignablePartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -2727,6 +2846,7 @@ class AlterPartitionReassignmentsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     allow_replication_factor_change: bool
     error_code: int
@@ -2754,6 +2874,7 @@ class ListPartitionReassignmentsRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     timeout_ms: int
     topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
     unknown_tags: dict[int, bytes] | None
@@ -2775,6 +2896,7 @@ class ListPartitionReassignmentsResponse(Message):
             partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OngoingPartitionReassignment(Message):
         partition_index: int
         replicas: list[int]
@@ -2789,6 +2911,7 @@ class ListPartitionReassignmentsResponse(Message):
             removing_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -2814,6 +2937,7 @@ class OffsetDeleteRequest(Message):
             partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetDeleteRequestPartition(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -2822,6 +2946,7 @@ class OffsetDeleteRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -2843,6 +2968,7 @@ class OffsetDeleteResponse(Message):
             partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OffsetDeleteResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -2853,6 +2979,7 @@ class OffsetDeleteResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     throttle_time_ms: int
     topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic]
@@ -2878,6 +3005,7 @@ class DescribeClientQuotasRequest(Message):
             match: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     components: list[DescribeClientQuotasRequest.ComponentData]
     strict: bool
     unknown_tags: dict[int, bytes] | None
@@ -2899,6 +3027,7 @@ class DescribeClientQuotasResponse(Message):
             values: list[DescribeClientQuotasResponse.ValueData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -2909,6 +3038,7 @@ class DescribeClientQuotasResponse(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ValueData(Message):
         key: str
         value: float
@@ -2919,6 +3049,7 @@ class DescribeClientQuotasResponse(Message):
             value: float = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -2944,6 +3075,7 @@ class AlterClientQuotasRequest(Message):
             ops: list[AlterClientQuotasRequest.OpData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -2954,6 +3086,7 @@ class AlterClientQuotasRequest(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class OpData(Message):
         key: str
         value: float
@@ -2966,6 +3099,7 @@ class AlterClientQuotasRequest(Message):
             remove: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     entries: list[AlterClientQuotasRequest.EntryData]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -2989,6 +3123,7 @@ class AlterClientQuotasResponse(Message):
             entity: list[AlterClientQuotasResponse.EntityData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -2999,6 +3134,7 @@ class AlterClientQuotasResponse(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     entries: list[AlterClientQuotasResponse.EntryData]
     unknown_tags: dict[int, bytes] | None
@@ -3018,6 +3154,7 @@ class DescribeUserScramCredentialsRequest(Message):
             name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     users: list[DescribeUserScramCredentialsRequest.UserName] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -3041,6 +3178,7 @@ class DescribeUserScramCredentialsResponse(Message):
             credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CredentialInfo(Message):
         mechanism: int
         iterations: int
@@ -3051,6 +3189,7 @@ class DescribeUserScramCredentialsResponse(Message):
             iterations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3076,6 +3215,7 @@ class AlterUserScramCredentialsRequest(Message):
             mechanism: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ScramCredentialUpsertion(Message):
         name: str
         mechanism: int
@@ -3092,6 +3232,7 @@ class AlterUserScramCredentialsRequest(Message):
             salted_password: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion]
     upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion]
     unknown_tags: dict[int, bytes] | None
@@ -3115,6 +3256,7 @@ class AlterUserScramCredentialsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
     unknown_tags: dict[int, bytes] | None
@@ -3136,12 +3278,13 @@ class VoteRequest(Message):
             partitions: list[VoteRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         replica_epoch: int
         replica_id: int
-        replica_directory_id: bytes
-        voter_directory_id: bytes
+        replica_directory_id: Uuid
+        voter_directory_id: Uuid
         last_offset_epoch: int
         last_offset: int
         pre_vote: bool
@@ -3151,13 +3294,14 @@ class VoteRequest(Message):
             partition_index: int = ...,
             replica_epoch: int = ...,
             replica_id: int = ...,
-            replica_directory_id: bytes = ...,
-            voter_directory_id: bytes = ...,
+            replica_directory_id: Uuid = ...,
+            voter_directory_id: Uuid = ...,
             last_offset_epoch: int = ...,
             last_offset: int = ...,
             pre_vote: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     voter_id: int
     topics: list[VoteRequest.TopicData]
@@ -3181,6 +3325,7 @@ class VoteResponse(Message):
             partitions: list[VoteResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3197,6 +3342,7 @@ class VoteResponse(Message):
             vote_granted: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3209,6 +3355,7 @@ class VoteResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     topics: list[VoteResponse.TopicData]
     node_endpoints: list[VoteResponse.NodeEndpoint]
@@ -3232,20 +3379,22 @@ class BeginQuorumEpochRequest(Message):
             partitions: list[BeginQuorumEpochRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
-        voter_directory_id: bytes
+        voter_directory_id: Uuid
         leader_id: int
         leader_epoch: int
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             partition_index: int = ...,
-            voter_directory_id: bytes = ...,
+            voter_directory_id: Uuid = ...,
             leader_id: int = ...,
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderEndpoint(Message):
         name: str
         host: str
@@ -3258,6 +3407,7 @@ class BeginQuorumEpochRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     voter_id: int
     topics: list[BeginQuorumEpochRequest.TopicData]
@@ -3283,6 +3433,7 @@ class BeginQuorumEpochResponse(Message):
             partitions: list[BeginQuorumEpochResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3297,6 +3448,7 @@ class BeginQuorumEpochResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3309,6 +3461,7 @@ class BeginQuorumEpochResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     topics: list[BeginQuorumEpochResponse.TopicData]
     node_endpoints: list[BeginQuorumEpochResponse.NodeEndpoint]
@@ -3332,6 +3485,7 @@ class EndQuorumEpochRequest(Message):
             partitions: list[EndQuorumEpochRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         leader_id: int
@@ -3348,16 +3502,18 @@ class EndQuorumEpochRequest(Message):
             preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ReplicaInfo(Message):
         candidate_id: int
-        candidate_directory_id: bytes
+        candidate_directory_id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             candidate_id: int = ...,
-            candidate_directory_id: bytes = ...,
+            candidate_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderEndpoint(Message):
         name: str
         host: str
@@ -3370,6 +3526,7 @@ class EndQuorumEpochRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     topics: list[EndQuorumEpochRequest.TopicData]
     leader_endpoints: list[EndQuorumEpochRequest.LeaderEndpoint]
@@ -3393,6 +3550,7 @@ class EndQuorumEpochResponse(Message):
             partitions: list[EndQuorumEpochResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3407,6 +3565,7 @@ class EndQuorumEpochResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3419,6 +3578,7 @@ class EndQuorumEpochResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     topics: list[EndQuorumEpochResponse.TopicData]
     node_endpoints: list[EndQuorumEpochResponse.NodeEndpoint]
@@ -3442,6 +3602,7 @@ class DescribeQuorumRequest(Message):
             partitions: list[DescribeQuorumRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -3450,6 +3611,7 @@ class DescribeQuorumRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DescribeQuorumRequest.TopicData]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -3461,7 +3623,7 @@ class DescribeQuorumRequest(Message):
 class DescribeQuorumResponse(Message):
     class ReplicaState(Message):
         replica_id: int
-        replica_directory_id: bytes
+        replica_directory_id: Uuid
         log_end_offset: int
         last_fetch_timestamp: int
         last_caught_up_timestamp: int
@@ -3469,12 +3631,13 @@ class DescribeQuorumResponse(Message):
         def __init__(
             self,
             replica_id: int = ...,
-            replica_directory_id: bytes = ...,
+            replica_directory_id: Uuid = ...,
             log_end_offset: int = ...,
             last_fetch_timestamp: int = ...,
             last_caught_up_timestamp: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicData(Message):
         topic_name: str
         partitions: list[DescribeQuorumResponse.PartitionData]
@@ -3485,6 +3648,7 @@ class DescribeQuorumResponse(Message):
             partitions: list[DescribeQuorumResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3507,6 +3671,7 @@ class DescribeQuorumResponse(Message):
             observers: list[DescribeQuorumResponse.ReplicaState] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Node(Message):
         node_id: int
         listeners: list[DescribeQuorumResponse.Listener]
@@ -3517,6 +3682,7 @@ class DescribeQuorumResponse(Message):
             listeners: list[DescribeQuorumResponse.Listener] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Listener(Message):
         name: str
         host: str
@@ -3529,6 +3695,7 @@ class DescribeQuorumResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     error_code: int
     error_message: str | None
     topics: list[DescribeQuorumResponse.TopicData]
@@ -3545,15 +3712,16 @@ class DescribeQuorumResponse(Message):
 
 class AlterPartitionRequest(Message):
     class TopicData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[AlterPartitionRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[AlterPartitionRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         leader_epoch: int
@@ -3572,6 +3740,7 @@ class AlterPartitionRequest(Message):
             partition_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class BrokerState(Message):
         broker_id: int
         broker_epoch: int
@@ -3582,6 +3751,7 @@ class AlterPartitionRequest(Message):
             broker_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     broker_id: int
     broker_epoch: int
     topics: list[AlterPartitionRequest.TopicData]
@@ -3596,15 +3766,16 @@ class AlterPartitionRequest(Message):
 
 class AlterPartitionResponse(Message):
     class TopicData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[AlterPartitionResponse.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[AlterPartitionResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3625,6 +3796,7 @@ class AlterPartitionResponse(Message):
             partition_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     topics: list[AlterPartitionResponse.TopicData]
@@ -3652,6 +3824,7 @@ class UpdateFeaturesRequest(Message):
             upgrade_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     timeout_ms: int
     feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
     validate_only: bool
@@ -3677,6 +3850,7 @@ class UpdateFeaturesResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3726,12 +3900,13 @@ class FetchSnapshotRequest(Message):
             partitions: list[FetchSnapshotRequest.PartitionSnapshot] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionSnapshot(Message):
         partition: int
         current_leader_epoch: int
         snapshot_id: FetchSnapshotRequest.SnapshotId
         position: int
-        replica_directory_id: bytes
+        replica_directory_id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
@@ -3739,9 +3914,10 @@ class FetchSnapshotRequest(Message):
             current_leader_epoch: int = ...,
             snapshot_id: FetchSnapshotRequest.SnapshotId = ...,
             position: int = ...,
-            replica_directory_id: bytes = ...,
+            replica_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -3752,6 +3928,7 @@ class FetchSnapshotRequest(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     replica_id: int
     max_bytes: int
@@ -3777,6 +3954,7 @@ class FetchSnapshotResponse(Message):
             partitions: list[FetchSnapshotResponse.PartitionSnapshot] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionSnapshot(Message):
         index: int
         error_code: int
@@ -3797,6 +3975,7 @@ class FetchSnapshotResponse(Message):
             unaligned_records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -3807,6 +3986,7 @@ class FetchSnapshotResponse(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -3817,6 +3997,7 @@ class FetchSnapshotResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3829,6 +4010,7 @@ class FetchSnapshotResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     topics: list[FetchSnapshotResponse.TopicSnapshot]
@@ -3873,6 +4055,7 @@ class DescribeClusterResponse(Message):
             is_fenced: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3906,6 +4089,7 @@ class DescribeProducersRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DescribeProducersRequest.TopicRequest]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -3925,6 +4109,7 @@ class DescribeProducersResponse(Message):
             partitions: list[DescribeProducersResponse.PartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -3939,6 +4124,7 @@ class DescribeProducersResponse(Message):
             active_producers: list[DescribeProducersResponse.ProducerState] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ProducerState(Message):
         producer_id: int
         producer_epoch: int
@@ -3957,6 +4143,7 @@ class DescribeProducersResponse(Message):
             current_txn_start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[DescribeProducersResponse.TopicResponse]
     unknown_tags: dict[int, bytes] | None
@@ -3982,6 +4169,7 @@ class BrokerRegistrationRequest(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Feature(Message):
         name: str
         min_supported_version: int
@@ -3994,26 +4182,27 @@ class BrokerRegistrationRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     broker_id: int
     cluster_id: str
-    incarnation_id: bytes
+    incarnation_id: Uuid
     listeners: list[BrokerRegistrationRequest.Listener]
     features: list[BrokerRegistrationRequest.Feature]
     rack: str | None
     is_migrating_zk_broker: bool
-    log_dirs: list[bytes]
+    log_dirs: list[Uuid]
     previous_broker_epoch: int
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         broker_id: int = ...,
         cluster_id: str = ...,
-        incarnation_id: bytes = ...,
+        incarnation_id: Uuid = ...,
         listeners: list[BrokerRegistrationRequest.Listener] = ...,
         features: list[BrokerRegistrationRequest.Feature] = ...,
         rack: str | None = ...,
         is_migrating_zk_broker: bool = ...,
-        log_dirs: list[bytes] = ...,
+        log_dirs: list[Uuid] = ...,
         previous_broker_epoch: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
@@ -4037,8 +4226,8 @@ class BrokerHeartbeatRequest(Message):
     current_metadata_offset: int
     want_fence: bool
     want_shut_down: bool
-    offline_log_dirs: list[bytes]
-    cordoned_log_dirs: list[bytes] | None
+    offline_log_dirs: list[Uuid]
+    cordoned_log_dirs: list[Uuid] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
@@ -4047,8 +4236,8 @@ class BrokerHeartbeatRequest(Message):
         current_metadata_offset: int = ...,
         want_fence: bool = ...,
         want_shut_down: bool = ...,
-        offline_log_dirs: list[bytes] = ...,
-        cordoned_log_dirs: list[bytes] | None = ...,
+        offline_log_dirs: list[Uuid] = ...,
+        cordoned_log_dirs: list[Uuid] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4123,6 +4312,7 @@ class DescribeTransactionsResponse(Message):
             topics: list[DescribeTransactionsResponse.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicData(Message):
         topic: str
         partitions: list[int]
@@ -4133,6 +4323,7 @@ class DescribeTransactionsResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     transaction_states: list[DescribeTransactionsResponse.TransactionState]
     unknown_tags: dict[int, bytes] | None
@@ -4171,6 +4362,7 @@ class ListTransactionsResponse(Message):
             transaction_state: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     unknown_state_filters: list[str]
@@ -4213,15 +4405,16 @@ class AllocateProducerIdsResponse(Message):
 
 class ConsumerGroupHeartbeatRequest(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     member_id: str
     member_epoch: int
@@ -4250,15 +4443,16 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 class ConsumerGroupHeartbeatResponse(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Assignment(Message):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4267,6 +4461,7 @@ class ConsumerGroupHeartbeatResponse(Message):
             topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -4300,17 +4495,18 @@ class ConsumerGroupDescribeRequest(Message):
 
 class ConsumerGroupDescribeResponse(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         topic_name: str
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Assignment(Message):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4319,6 +4515,7 @@ class ConsumerGroupDescribeResponse(Message):
             topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -4343,6 +4540,7 @@ class ConsumerGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Member(Message):
         member_id: str
         instance_id: str | None
@@ -4371,6 +4569,7 @@ class ConsumerGroupDescribeResponse(Message):
             member_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     groups: list[ConsumerGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -4396,6 +4595,7 @@ class ControllerRegistrationRequest(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Feature(Message):
         name: str
         min_supported_version: int
@@ -4408,8 +4608,9 @@ class ControllerRegistrationRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     controller_id: int
-    incarnation_id: bytes
+    incarnation_id: Uuid
     zk_migration_ready: bool
     listeners: list[ControllerRegistrationRequest.Listener]
     features: list[ControllerRegistrationRequest.Feature]
@@ -4417,7 +4618,7 @@ class ControllerRegistrationRequest(Message):
     def __init__(
         self,
         controller_id: int = ...,
-        incarnation_id: bytes = ...,
+        incarnation_id: Uuid = ...,
         zk_migration_ready: bool = ...,
         listeners: list[ControllerRegistrationRequest.Listener] = ...,
         features: list[ControllerRegistrationRequest.Feature] = ...,
@@ -4438,18 +4639,18 @@ class ControllerRegistrationResponse(Message):
     ) -> None: ...
 
 class GetTelemetrySubscriptionsRequest(Message):
-    client_instance_id: bytes
+    client_instance_id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        client_instance_id: bytes = ...,
+        client_instance_id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class GetTelemetrySubscriptionsResponse(Message):
     throttle_time_ms: int
     error_code: int
-    client_instance_id: bytes
+    client_instance_id: Uuid
     subscription_id: int
     accepted_compression_types: list[int]
     push_interval_ms: int
@@ -4461,7 +4662,7 @@ class GetTelemetrySubscriptionsResponse(Message):
         self,
         throttle_time_ms: int = ...,
         error_code: int = ...,
-        client_instance_id: bytes = ...,
+        client_instance_id: Uuid = ...,
         subscription_id: int = ...,
         accepted_compression_types: list[int] = ...,
         push_interval_ms: int = ...,
@@ -4472,7 +4673,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     ) -> None: ...
 
 class PushTelemetryRequest(Message):
-    client_instance_id: bytes
+    client_instance_id: Uuid
     subscription_id: int
     terminating: bool
     compression_type: int
@@ -4480,7 +4681,7 @@ class PushTelemetryRequest(Message):
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        client_instance_id: bytes = ...,
+        client_instance_id: Uuid = ...,
         subscription_id: int = ...,
         terminating: bool = ...,
         compression_type: int = ...,
@@ -4501,25 +4702,27 @@ class PushTelemetryResponse(Message):
 
 class AssignReplicasToDirsRequest(Message):
     class DirectoryData(Message):
-        id: bytes
+        id: Uuid
         topics: list[AssignReplicasToDirsRequest.TopicData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            id: bytes = ...,
+            id: Uuid = ...,
             topics: list[AssignReplicasToDirsRequest.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[AssignReplicasToDirsRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[AssignReplicasToDirsRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -4528,6 +4731,7 @@ class AssignReplicasToDirsRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     broker_id: int
     broker_epoch: int
     directories: list[AssignReplicasToDirsRequest.DirectoryData]
@@ -4542,25 +4746,27 @@ class AssignReplicasToDirsRequest(Message):
 
 class AssignReplicasToDirsResponse(Message):
     class DirectoryData(Message):
-        id: bytes
+        id: Uuid
         topics: list[AssignReplicasToDirsResponse.TopicData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            id: bytes = ...,
+            id: Uuid = ...,
             topics: list[AssignReplicasToDirsResponse.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[AssignReplicasToDirsResponse.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[AssignReplicasToDirsResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -4571,6 +4777,7 @@ class AssignReplicasToDirsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     directories: list[AssignReplicasToDirsResponse.DirectoryData]
@@ -4603,6 +4810,7 @@ class ListConfigResourcesResponse(Message):
             resource_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     config_resources: list[ListConfigResourcesResponse.ConfigResource]
@@ -4624,6 +4832,7 @@ class DescribeTopicPartitionsRequest(Message):
             name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Cursor(Message):
         topic_name: str
         partition_index: int
@@ -4634,6 +4843,7 @@ class DescribeTopicPartitionsRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[DescribeTopicPartitionsRequest.TopicRequest]
     response_partition_limit: int
     cursor: DescribeTopicPartitionsRequest.Cursor | None
@@ -4650,7 +4860,7 @@ class DescribeTopicPartitionsResponse(Message):
     class DescribeTopicPartitionsResponseTopic(Message):
         error_code: int
         name: str | None
-        topic_id: bytes
+        topic_id: Uuid
         is_internal: bool
         partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition]
         topic_authorized_operations: int
@@ -4659,12 +4869,13 @@ class DescribeTopicPartitionsResponse(Message):
             self,
             error_code: int = ...,
             name: str | None = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             is_internal: bool = ...,
             partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = ...,
             topic_authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeTopicPartitionsResponsePartition(Message):
         error_code: int
         partition_index: int
@@ -4689,6 +4900,7 @@ class DescribeTopicPartitionsResponse(Message):
             offline_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Cursor(Message):
         topic_name: str
         partition_index: int
@@ -4699,6 +4911,7 @@ class DescribeTopicPartitionsResponse(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None
@@ -4730,15 +4943,16 @@ class ShareGroupHeartbeatRequest(Message):
 
 class ShareGroupHeartbeatResponse(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Assignment(Message):
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4747,6 +4961,7 @@ class ShareGroupHeartbeatResponse(Message):
             topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -4780,17 +4995,18 @@ class ShareGroupDescribeRequest(Message):
 
 class ShareGroupDescribeResponse(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         topic_name: str
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Assignment(Message):
         topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4799,6 +5015,7 @@ class ShareGroupDescribeResponse(Message):
             topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -4823,6 +5040,7 @@ class ShareGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Member(Message):
         member_id: str
         rack_id: str | None
@@ -4843,6 +5061,7 @@ class ShareGroupDescribeResponse(Message):
             assignment: ShareGroupDescribeResponse.Assignment = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     groups: list[ShareGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -4855,15 +5074,16 @@ class ShareGroupDescribeResponse(Message):
 
 class ShareFetchRequest(Message):
     class FetchTopic(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ShareFetchRequest.FetchPartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ShareFetchRequest.FetchPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class FetchPartition(Message):
         partition_index: int
         partition_max_bytes: int
@@ -4876,6 +5096,7 @@ class ShareFetchRequest(Message):
             acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AcknowledgementBatch(Message):
         first_offset: int
         last_offset: int
@@ -4888,16 +5109,18 @@ class ShareFetchRequest(Message):
             acknowledge_types: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ForgottenTopic(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
@@ -4930,15 +5153,16 @@ class ShareFetchRequest(Message):
 
 class ShareFetchResponse(Message):
     class ShareFetchableTopicResponse(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ShareFetchResponse.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ShareFetchResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -4961,6 +5185,7 @@ class ShareFetchResponse(Message):
             acquired_records: list[ShareFetchResponse.AcquiredRecords] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -4971,6 +5196,7 @@ class ShareFetchResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AcquiredRecords(Message):
         first_offset: int
         last_offset: int
@@ -4983,6 +5209,7 @@ class ShareFetchResponse(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -4997,6 +5224,7 @@ class ShareFetchResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5017,15 +5245,16 @@ class ShareFetchResponse(Message):
 
 class ShareAcknowledgeRequest(Message):
     class AcknowledgeTopic(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ShareAcknowledgeRequest.AcknowledgePartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AcknowledgePartition(Message):
         partition_index: int
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch]
@@ -5036,6 +5265,7 @@ class ShareAcknowledgeRequest(Message):
             acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AcknowledgementBatch(Message):
         first_offset: int
         last_offset: int
@@ -5048,6 +5278,7 @@ class ShareAcknowledgeRequest(Message):
             acknowledge_types: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
@@ -5066,15 +5297,16 @@ class ShareAcknowledgeRequest(Message):
 
 class ShareAcknowledgeResponse(Message):
     class ShareAcknowledgeTopicResponse(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ShareAcknowledgeResponse.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ShareAcknowledgeResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -5089,6 +5321,7 @@ class ShareAcknowledgeResponse(Message):
             current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -5099,6 +5332,7 @@ class ShareAcknowledgeResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -5113,6 +5347,7 @@ class ShareAcknowledgeResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5144,10 +5379,11 @@ class AddRaftVoterRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     timeout_ms: int
     voter_id: int
-    voter_directory_id: bytes
+    voter_directory_id: Uuid
     listeners: list[AddRaftVoterRequest.Listener]
     ack_when_committed: bool
     unknown_tags: dict[int, bytes] | None
@@ -5156,7 +5392,7 @@ class AddRaftVoterRequest(Message):
         cluster_id: str | None = ...,
         timeout_ms: int = ...,
         voter_id: int = ...,
-        voter_directory_id: bytes = ...,
+        voter_directory_id: Uuid = ...,
         listeners: list[AddRaftVoterRequest.Listener] = ...,
         ack_when_committed: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -5178,13 +5414,13 @@ class AddRaftVoterResponse(Message):
 class RemoveRaftVoterRequest(Message):
     cluster_id: str | None
     voter_id: int
-    voter_directory_id: bytes
+    voter_directory_id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         cluster_id: str | None = ...,
         voter_id: int = ...,
-        voter_directory_id: bytes = ...,
+        voter_directory_id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5214,6 +5450,7 @@ class UpdateRaftVoterRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class KRaftVersionFeature(Message):
         min_supported_version: int
         max_supported_version: int
@@ -5224,10 +5461,11 @@ class UpdateRaftVoterRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str | None
     current_leader_epoch: int
     voter_id: int
-    voter_directory_id: bytes
+    voter_directory_id: Uuid
     listeners: list[UpdateRaftVoterRequest.Listener]
     k_raft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature
     unknown_tags: dict[int, bytes] | None
@@ -5236,7 +5474,7 @@ class UpdateRaftVoterRequest(Message):
         cluster_id: str | None = ...,
         current_leader_epoch: int = ...,
         voter_id: int = ...,
-        voter_directory_id: bytes = ...,
+        voter_directory_id: Uuid = ...,
         listeners: list[UpdateRaftVoterRequest.Listener] = ...,
         k_raft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -5257,6 +5495,7 @@ class UpdateRaftVoterResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     current_leader: UpdateRaftVoterResponse.CurrentLeader | None
@@ -5271,15 +5510,16 @@ class UpdateRaftVoterResponse(Message):
 
 class InitializeShareGroupStateRequest(Message):
     class InitializeStateData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[InitializeShareGroupStateRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[InitializeShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition: int
         state_epoch: int
@@ -5292,6 +5532,7 @@ class InitializeShareGroupStateRequest(Message):
             start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[InitializeShareGroupStateRequest.InitializeStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5304,15 +5545,16 @@ class InitializeShareGroupStateRequest(Message):
 
 class InitializeShareGroupStateResponse(Message):
     class InitializeStateResult(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[InitializeShareGroupStateResponse.PartitionResult]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[InitializeShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5325,6 +5567,7 @@ class InitializeShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     results: list[InitializeShareGroupStateResponse.InitializeStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5335,15 +5578,16 @@ class InitializeShareGroupStateResponse(Message):
 
 class ReadShareGroupStateRequest(Message):
     class ReadStateData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ReadShareGroupStateRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ReadShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition: int
         leader_epoch: int
@@ -5354,6 +5598,7 @@ class ReadShareGroupStateRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[ReadShareGroupStateRequest.ReadStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5366,15 +5611,16 @@ class ReadShareGroupStateRequest(Message):
 
 class ReadShareGroupStateResponse(Message):
     class ReadStateResult(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ReadShareGroupStateResponse.PartitionResult]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ReadShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5393,6 +5639,7 @@ class ReadShareGroupStateResponse(Message):
             state_batches: list[ReadShareGroupStateResponse.StateBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class StateBatch(Message):
         first_offset: int
         last_offset: int
@@ -5407,6 +5654,7 @@ class ReadShareGroupStateResponse(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     results: list[ReadShareGroupStateResponse.ReadStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5417,15 +5665,16 @@ class ReadShareGroupStateResponse(Message):
 
 class WriteShareGroupStateRequest(Message):
     class WriteStateData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[WriteShareGroupStateRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[WriteShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition: int
         state_epoch: int
@@ -5444,6 +5693,7 @@ class WriteShareGroupStateRequest(Message):
             state_batches: list[WriteShareGroupStateRequest.StateBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class StateBatch(Message):
         first_offset: int
         last_offset: int
@@ -5458,6 +5708,7 @@ class WriteShareGroupStateRequest(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[WriteShareGroupStateRequest.WriteStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5470,15 +5721,16 @@ class WriteShareGroupStateRequest(Message):
 
 class WriteShareGroupStateResponse(Message):
     class WriteStateResult(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[WriteShareGroupStateResponse.PartitionResult]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[WriteShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5491,6 +5743,7 @@ class WriteShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     results: list[WriteShareGroupStateResponse.WriteStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5501,15 +5754,16 @@ class WriteShareGroupStateResponse(Message):
 
 class DeleteShareGroupStateRequest(Message):
     class DeleteStateData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[DeleteShareGroupStateRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[DeleteShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition: int
         unknown_tags: dict[int, bytes] | None
@@ -5518,6 +5772,7 @@ class DeleteShareGroupStateRequest(Message):
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[DeleteShareGroupStateRequest.DeleteStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5530,15 +5785,16 @@ class DeleteShareGroupStateRequest(Message):
 
 class DeleteShareGroupStateResponse(Message):
     class DeleteStateResult(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[DeleteShareGroupStateResponse.PartitionResult]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[DeleteShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5551,6 +5807,7 @@ class DeleteShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     results: list[DeleteShareGroupStateResponse.DeleteStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5561,15 +5818,16 @@ class DeleteShareGroupStateResponse(Message):
 
 class ReadShareGroupStateSummaryRequest(Message):
     class ReadStateSummaryData(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ReadShareGroupStateSummaryRequest.PartitionData]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ReadShareGroupStateSummaryRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionData(Message):
         partition: int
         leader_epoch: int
@@ -5580,6 +5838,7 @@ class ReadShareGroupStateSummaryRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData]
     unknown_tags: dict[int, bytes] | None
@@ -5592,15 +5851,16 @@ class ReadShareGroupStateSummaryRequest(Message):
 
 class ReadShareGroupStateSummaryResponse(Message):
     class ReadStateSummaryResult(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[ReadShareGroupStateSummaryResponse.PartitionResult]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[ReadShareGroupStateSummaryResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5621,6 +5881,7 @@ class ReadShareGroupStateSummaryResponse(Message):
             delivery_complete_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     results: list[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5640,6 +5901,7 @@ class StreamsGroupHeartbeatRequest(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -5654,6 +5916,7 @@ class StreamsGroupHeartbeatRequest(Message):
             topic_configs: list[StreamsGroupHeartbeatRequest.KeyValue] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Endpoint(Message):
         host: str
         port: int
@@ -5664,6 +5927,7 @@ class StreamsGroupHeartbeatRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TaskOffset(Message):
         subtopology_id: str
         partition: int
@@ -5676,6 +5940,7 @@ class StreamsGroupHeartbeatRequest(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -5686,6 +5951,7 @@ class StreamsGroupHeartbeatRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Topology(Message):
         epoch: int
         subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology]
@@ -5696,6 +5962,7 @@ class StreamsGroupHeartbeatRequest(Message):
             subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -5716,6 +5983,7 @@ class StreamsGroupHeartbeatRequest(Message):
             copartition_groups: list[StreamsGroupHeartbeatRequest.CopartitionGroup] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CopartitionGroup(Message):
         source_topics: list[int]
         source_topic_regex: list[int]
@@ -5728,6 +5996,7 @@ class StreamsGroupHeartbeatRequest(Message):
             repartition_source_topics: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     member_id: str
     member_epoch: int
@@ -5779,6 +6048,7 @@ class StreamsGroupHeartbeatResponse(Message):
             status_detail: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicPartition(Message):
         topic: str
         partitions: list[int]
@@ -5789,6 +6059,7 @@ class StreamsGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -5799,6 +6070,7 @@ class StreamsGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Endpoint(Message):
         host: str
         port: int
@@ -5809,6 +6081,7 @@ class StreamsGroupHeartbeatResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class EndpointToPartitions(Message):
         user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
         active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
@@ -5821,6 +6094,7 @@ class StreamsGroupHeartbeatResponse(Message):
             standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5877,6 +6151,7 @@ class StreamsGroupDescribeResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TaskOffset(Message):
         subtopology_id: str
         partition: int
@@ -5889,6 +6164,7 @@ class StreamsGroupDescribeResponse(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Assignment(Message):
         active_tasks: list[StreamsGroupDescribeResponse.TaskIds]
         standby_tasks: list[StreamsGroupDescribeResponse.TaskIds]
@@ -5901,6 +6177,7 @@ class StreamsGroupDescribeResponse(Message):
             warmup_tasks: list[StreamsGroupDescribeResponse.TaskIds] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -5911,6 +6188,7 @@ class StreamsGroupDescribeResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class KeyValue(Message):
         key: str
         value: str
@@ -5921,6 +6199,7 @@ class StreamsGroupDescribeResponse(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -5935,6 +6214,7 @@ class StreamsGroupDescribeResponse(Message):
             topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -5959,6 +6239,7 @@ class StreamsGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Topology(Message):
         epoch: int
         subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None
@@ -5969,6 +6250,7 @@ class StreamsGroupDescribeResponse(Message):
             subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -5985,6 +6267,7 @@ class StreamsGroupDescribeResponse(Message):
             repartition_source_topics: list[StreamsGroupDescribeResponse.TopicInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Member(Message):
         member_id: str
         member_epoch: int
@@ -6021,6 +6304,7 @@ class StreamsGroupDescribeResponse(Message):
             is_classic: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     groups: list[StreamsGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -6042,6 +6326,7 @@ class DescribeShareGroupOffsetsRequest(Message):
             topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeShareGroupOffsetsRequestTopic(Message):
         topic_name: str
         partitions: list[int]
@@ -6052,6 +6337,7 @@ class DescribeShareGroupOffsetsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -6075,18 +6361,20 @@ class DescribeShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeShareGroupOffsetsResponseTopic(Message):
         topic_name: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic_name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class DescribeShareGroupOffsetsResponsePartition(Message):
         partition_index: int
         start_offset: int
@@ -6105,6 +6393,7 @@ class DescribeShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     groups: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]
     unknown_tags: dict[int, bytes] | None
@@ -6126,6 +6415,7 @@ class AlterShareGroupOffsetsRequest(Message):
             partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterShareGroupOffsetsRequestPartition(Message):
         partition_index: int
         start_offset: int
@@ -6136,6 +6426,7 @@ class AlterShareGroupOffsetsRequest(Message):
             start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -6149,16 +6440,17 @@ class AlterShareGroupOffsetsRequest(Message):
 class AlterShareGroupOffsetsResponse(Message):
     class AlterShareGroupOffsetsResponseTopic(Message):
         topic_name: str
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic_name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class AlterShareGroupOffsetsResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -6171,6 +6463,7 @@ class AlterShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -6194,6 +6487,7 @@ class DeleteShareGroupOffsetsRequest(Message):
             topic_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     group_id: str
     topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -6207,18 +6501,19 @@ class DeleteShareGroupOffsetsRequest(Message):
 class DeleteShareGroupOffsetsResponse(Message):
     class DeleteShareGroupOffsetsResponseTopic(Message):
         topic_name: str
-        topic_id: bytes
+        topic_id: Uuid
         error_code: int
         error_message: str | None
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic_name: str = ...,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             error_code: int = ...,
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     throttle_time_ms: int
     error_code: int
     error_message: str | None

@@ -91,7 +91,7 @@ class Source:
         text = head + "\n" + "\n".join(self.lines) + "\n"
         scope = dict(self.names)
         exec(compile(text, "<wire>", "exec"), scope)  # noqa: S102  # our own text, from our own schemas
-        return scope[head.split("(")[0].removeprefix("def ")]
+        return scope[head.split("(", maxsplit=1)[0].removeprefix("def ")]
 
 
 _STRUCTS: dict[str, struct.Struct] = {}

@@ -1,6 +1,6 @@
 """Written by tools/import_schemas.py; do not edit."""
 
-from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.base.ids import Uuid
 from kraft_node.wire.classes import Message
 
 class ConsumerProtocolAssignment(Message):
@@ -14,6 +14,7 @@ class ConsumerProtocolAssignment(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
     user_data: bytes | None
     unknown_tags: dict[int, bytes] | None
@@ -35,6 +36,7 @@ class ConsumerProtocolSubscription(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[str]
     user_data: bytes | None
     owned_partitions: list[ConsumerProtocolSubscription.TopicPartition]
@@ -96,14 +98,15 @@ class KRaftVersionRecord(Message):
 class LeaderChangeMessage(Message):
     class Voter(Message):
         voter_id: int
-        voter_directory_id: bytes
+        voter_directory_id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             voter_id: int = ...,
-            voter_directory_id: bytes = ...,
+            voter_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     version: int
     leader_id: int
     voters: list[LeaderChangeMessage.Voter]
@@ -141,6 +144,7 @@ class ProducerSnapshot(Message):
             current_txn_first_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     crc: int
     producer_entries: list[ProducerSnapshot.ProducerEntry]
     unknown_tags: dict[int, bytes] | None
@@ -160,11 +164,12 @@ class QuorumStateData(Message):
             voter_id: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     cluster_id: str
     leader_id: int
     leader_epoch: int
     voted_id: int
-    voted_directory_id: bytes
+    voted_directory_id: Uuid
     applied_offset: int
     current_voters: list[QuorumStateData.Voter] | None
     unknown_tags: dict[int, bytes] | None
@@ -174,7 +179,7 @@ class QuorumStateData(Message):
         leader_id: int = ...,
         leader_epoch: int = ...,
         voted_id: int = ...,
-        voted_directory_id: bytes = ...,
+        voted_directory_id: Uuid = ...,
         applied_offset: int = ...,
         current_voters: list[QuorumStateData.Voter] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -227,18 +232,19 @@ class SnapshotHeaderRecord(Message):
 class VotersRecord(Message):
     class Voter(Message):
         voter_id: int
-        voter_directory_id: bytes
+        voter_directory_id: Uuid
         endpoints: list[VotersRecord.Endpoint]
         k_raft_version_feature: VotersRecord.KRaftVersionFeature
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             voter_id: int = ...,
-            voter_directory_id: bytes = ...,
+            voter_directory_id: Uuid = ...,
             endpoints: list[VotersRecord.Endpoint] = ...,
             k_raft_version_feature: VotersRecord.KRaftVersionFeature = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Endpoint(Message):
         name: str
         host: str
@@ -251,6 +257,7 @@ class VotersRecord(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class KRaftVersionFeature(Message):
         min_supported_version: int
         max_supported_version: int
@@ -261,6 +268,7 @@ class VotersRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     version: int
     voters: list[VotersRecord.Voter]
     unknown_tags: dict[int, bytes] | None
@@ -312,6 +320,7 @@ class RegisterBrokerRecord(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class BrokerFeature(Message):
         name: str
         min_supported_version: int
@@ -324,57 +333,60 @@ class RegisterBrokerRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     broker_id: int
     is_migrating_zk_broker: bool
-    incarnation_id: bytes
+    incarnation_id: Uuid
     broker_epoch: int
     end_points: list[RegisterBrokerRecord.BrokerEndpoint]
     features: list[RegisterBrokerRecord.BrokerFeature]
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
-    log_dirs: list[bytes]
-    cordoned_log_dirs: list[bytes] | None
+    log_dirs: list[Uuid]
+    cordoned_log_dirs: list[Uuid] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         broker_id: int = ...,
         is_migrating_zk_broker: bool = ...,
-        incarnation_id: bytes = ...,
+        incarnation_id: Uuid = ...,
         broker_epoch: int = ...,
         end_points: list[RegisterBrokerRecord.BrokerEndpoint] = ...,
         features: list[RegisterBrokerRecord.BrokerFeature] = ...,
         rack: str | None = ...,
         fenced: bool = ...,
         in_controlled_shutdown: bool = ...,
-        log_dirs: list[bytes] = ...,
-        cordoned_log_dirs: list[bytes] | None = ...,
+        log_dirs: list[Uuid] = ...,
+        cordoned_log_dirs: list[Uuid] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class RemoteLogSegmentMetadataRecord(Message):
     class RemoteLogSegmentIdEntry(Message):
         topic_id_partition: RemoteLogSegmentMetadataRecord.TopicIdPartitionEntry
-        id: bytes
+        id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic_id_partition: RemoteLogSegmentMetadataRecord.TopicIdPartitionEntry = ...,
-            id: bytes = ...,
+            id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicIdPartitionEntry(Message):
         name: str
-        id: bytes
+        id: Uuid
         partition: int
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            id: bytes = ...,
+            id: Uuid = ...,
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class SegmentLeaderEpochEntry(Message):
         leader_epoch: int
         offset: int
@@ -385,6 +397,7 @@ class RemoteLogSegmentMetadataRecord(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     remote_log_segment_id: RemoteLogSegmentMetadataRecord.RemoteLogSegmentIdEntry
     start_offset: int
     end_offset: int
@@ -415,13 +428,13 @@ class RemoteLogSegmentMetadataRecord(Message):
 
 class ShareSnapshotKey(Message):
     group_id: str
-    topic_id: bytes
+    topic_id: Uuid
     partition: int
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         group_id: str = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         partition: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
@@ -441,6 +454,7 @@ class ShareSnapshotValue(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     snapshot_epoch: int
     state_epoch: int
     leader_epoch: int
@@ -483,6 +497,7 @@ class TransactionLogValue(Message):
             partition_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     producer_id: int
     previous_producer_id: int
     next_producer_id: int
@@ -530,7 +545,7 @@ class OffsetCommitValue(Message):
     metadata: str
     commit_timestamp: int
     expire_timestamp: int
-    topic_id: bytes
+    topic_id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
@@ -539,33 +554,35 @@ class OffsetCommitValue(Message):
         metadata: str = ...,
         commit_timestamp: int = ...,
         expire_timestamp: int = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
 class RemoteLogSegmentMetadataUpdateRecord(Message):
     class RemoteLogSegmentIdEntry(Message):
         topic_id_partition: RemoteLogSegmentMetadataUpdateRecord.TopicIdPartitionEntry
-        id: bytes
+        id: Uuid
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             topic_id_partition: RemoteLogSegmentMetadataUpdateRecord.TopicIdPartitionEntry = ...,
-            id: bytes = ...,
+            id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicIdPartitionEntry(Message):
         name: str
-        id: bytes
+        id: Uuid
         partition: int
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            id: bytes = ...,
+            id: Uuid = ...,
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     remote_log_segment_id: RemoteLogSegmentMetadataUpdateRecord.RemoteLogSegmentIdEntry
     broker_id: int
     event_timestamp_ms: int
@@ -584,13 +601,13 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
 
 class ShareUpdateKey(Message):
     group_id: str
-    topic_id: bytes
+    topic_id: Uuid
     partition: int
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         group_id: str = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         partition: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
@@ -610,6 +627,7 @@ class ShareUpdateValue(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     snapshot_epoch: int
     leader_epoch: int
     start_offset: int
@@ -669,6 +687,7 @@ class GroupMetadataValue(Message):
             assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     protocol_type: str
     generation: int
     protocol: str | None
@@ -690,16 +709,17 @@ class GroupMetadataValue(Message):
 class RemotePartitionDeleteMetadataRecord(Message):
     class TopicIdPartitionEntry(Message):
         name: str
-        id: bytes
+        id: Uuid
         partition: int
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
             name: str = ...,
-            id: bytes = ...,
+            id: Uuid = ...,
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topic_id_partition: RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry
     broker_id: int
     event_timestamp_ms: int
@@ -716,12 +736,12 @@ class RemotePartitionDeleteMetadataRecord(Message):
 
 class TopicRecord(Message):
     name: str
-    topic_id: bytes
+    topic_id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         name: str = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -747,7 +767,7 @@ class ConsumerGroupMetadataValue(Message):
 
 class PartitionRecord(Message):
     partition_id: int
-    topic_id: bytes
+    topic_id: Uuid
     replicas: list[int]
     isr: list[int]
     removing_replicas: list[int]
@@ -756,14 +776,14 @@ class PartitionRecord(Message):
     leader_recovery_state: int
     leader_epoch: int
     partition_epoch: int
-    directories: list[bytes]
+    directories: list[Uuid]
     eligible_leader_replicas: list[int] | None
     last_known_elr: list[int] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         partition_id: int = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         replicas: list[int] = ...,
         isr: list[int] = ...,
         removing_replicas: list[int] = ...,
@@ -772,7 +792,7 @@ class PartitionRecord(Message):
         leader_recovery_state: int = ...,
         leader_epoch: int = ...,
         partition_epoch: int = ...,
-        directories: list[bytes] = ...,
+        directories: list[Uuid] = ...,
         eligible_leader_replicas: list[int] | None = ...,
         last_known_elr: list[int] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -789,7 +809,8 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    segment_id: bytes
+
+    segment_id: Uuid
     start_offset: int
     end_offset: int
     broker_id: int
@@ -803,7 +824,7 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        segment_id: bytes = ...,
+        segment_id: Uuid = ...,
         start_offset: int = ...,
         end_offset: int = ...,
         broker_id: int = ...,
@@ -843,19 +864,20 @@ class ConsumerGroupPartitionMetadataKey(Message):
 
 class ConsumerGroupPartitionMetadataValue(Message):
     class TopicMetadata(Message):
-        topic_id: bytes
+        topic_id: Uuid
         topic_name: str
         num_partitions: int
         partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             topic_name: str = ...,
             num_partitions: int = ...,
             partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class PartitionMetadata(Message):
         partition: int
         racks: list[str]
@@ -866,6 +888,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
             racks: list[str] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -896,6 +919,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ClassicProtocol(Message):
         name: str
         metadata: bytes
@@ -906,6 +930,7 @@ class ConsumerGroupMemberMetadataValue(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -932,28 +957,28 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 class PartitionChangeRecord(Message):
     partition_id: int
-    topic_id: bytes
+    topic_id: Uuid
     isr: list[int] | None
     leader: int
     replicas: list[int] | None
     removing_replicas: list[int] | None
     adding_replicas: list[int] | None
     leader_recovery_state: int
-    directories: list[bytes] | None
+    directories: list[Uuid] | None
     eligible_leader_replicas: list[int] | None
     last_known_elr: list[int] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
         partition_id: int = ...,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         isr: list[int] | None = ...,
         leader: int = ...,
         replicas: list[int] | None = ...,
         removing_replicas: list[int] | None = ...,
         adding_replicas: list[int] | None = ...,
         leader_recovery_state: int = ...,
-        directories: list[bytes] | None = ...,
+        directories: list[Uuid] | None = ...,
         eligible_leader_replicas: list[int] | None = ...,
         last_known_elr: list[int] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -992,15 +1017,16 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
     class TopicPartition(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1033,17 +1059,18 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         assignment_epochs: list[int] | None
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             assignment_epochs: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1072,11 +1099,11 @@ class UnfenceBrokerRecord(Message):
     ) -> None: ...
 
 class RemoveTopicRecord(Message):
-    topic_id: bytes
+    topic_id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        topic_id: bytes = ...,
+        topic_id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1210,15 +1237,16 @@ class ShareGroupTargetAssignmentMemberKey(Message):
 
 class ShareGroupTargetAssignmentMemberValue(Message):
     class TopicPartition(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     topic_partitions: list[ShareGroupTargetAssignmentMemberValue.TopicPartition]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1238,6 +1266,7 @@ class ClientQuotaRecord(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     entity: list[ClientQuotaRecord.EntityData]
     key: str
     value: float
@@ -1265,15 +1294,16 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 
 class ShareGroupCurrentMemberAssignmentValue(Message):
     class TopicPartitions(Message):
-        topic_id: bytes
+        topic_id: Uuid
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1312,27 +1342,29 @@ class ShareGroupStatePartitionMetadataKey(Message):
 
 class ShareGroupStatePartitionMetadataValue(Message):
     class TopicPartitionsInfo(Message):
-        topic_id: bytes
+        topic_id: Uuid
         topic_name: str
         partitions: list[int]
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             topic_name: str = ...,
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicInfo(Message):
-        topic_id: bytes
+        topic_id: Uuid
         topic_name: str
         unknown_tags: dict[int, bytes] | None
         def __init__(
             self,
-            topic_id: bytes = ...,
+            topic_id: Uuid = ...,
             topic_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
     initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
     deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
@@ -1374,8 +1406,8 @@ class BrokerRegistrationChangeRecord(Message):
     broker_epoch: int
     fenced: int
     in_controlled_shutdown: int
-    log_dirs: list[bytes]
-    cordoned_log_dirs: list[bytes] | None
+    log_dirs: list[Uuid]
+    cordoned_log_dirs: list[Uuid] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
@@ -1383,8 +1415,8 @@ class BrokerRegistrationChangeRecord(Message):
         broker_epoch: int = ...,
         fenced: int = ...,
         in_controlled_shutdown: int = ...,
-        log_dirs: list[bytes] = ...,
-        cordoned_log_dirs: list[bytes] | None = ...,
+        log_dirs: list[Uuid] = ...,
+        cordoned_log_dirs: list[Uuid] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1408,6 +1440,7 @@ class StreamsGroupMetadataValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     epoch: int
     metadata_hash: int
     validated_topology_epoch: int
@@ -1423,7 +1456,7 @@ class StreamsGroupMetadataValue(Message):
     ) -> None: ...
 
 class AccessControlEntryRecord(Message):
-    id: bytes
+    id: Uuid
     resource_type: int
     resource_name: str
     pattern_type: int
@@ -1434,7 +1467,7 @@ class AccessControlEntryRecord(Message):
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        id: bytes = ...,
+        id: Uuid = ...,
         resource_type: int = ...,
         resource_name: str = ...,
         pattern_type: int = ...,
@@ -1446,11 +1479,11 @@ class AccessControlEntryRecord(Message):
     ) -> None: ...
 
 class RemoveAccessControlEntryRecord(Message):
-    id: bytes
+    id: Uuid
     unknown_tags: dict[int, bytes] | None
     def __init__(
         self,
-        id: bytes = ...,
+        id: Uuid = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1476,6 +1509,7 @@ class StreamsGroupMemberMetadataValue(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class KeyValue(Message):
         key: str
         value: str
@@ -1486,6 +1520,7 @@ class StreamsGroupMemberMetadataValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -1559,6 +1594,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     active_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
     standby_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
     warmup_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
@@ -1615,6 +1651,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             assignment_epochs: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1668,6 +1705,7 @@ class StreamsGroupTopologyValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -1682,6 +1720,7 @@ class StreamsGroupTopologyValue(Message):
             topic_configs: list[StreamsGroupTopologyValue.TopicConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -1702,6 +1741,7 @@ class StreamsGroupTopologyValue(Message):
             copartition_groups: list[StreamsGroupTopologyValue.CopartitionGroup] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class CopartitionGroup(Message):
         source_topics: list[int]
         source_topic_regex: list[int]
@@ -1714,6 +1754,7 @@ class StreamsGroupTopologyValue(Message):
             repartition_source_topics: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     epoch: int
     subtopologies: list[StreamsGroupTopologyValue.Subtopology]
     unknown_tags: dict[int, bytes] | None
@@ -1764,6 +1805,7 @@ class RegisterControllerRecord(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     class ControllerFeature(Message):
         name: str
         min_supported_version: int
@@ -1776,8 +1818,9 @@ class RegisterControllerRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+
     controller_id: int
-    incarnation_id: bytes
+    incarnation_id: Uuid
     zk_migration_ready: bool
     end_points: list[RegisterControllerRecord.ControllerEndpoint]
     features: list[RegisterControllerRecord.ControllerFeature]
@@ -1785,7 +1828,7 @@ class RegisterControllerRecord(Message):
     def __init__(
         self,
         controller_id: int = ...,
-        incarnation_id: bytes = ...,
+        incarnation_id: Uuid = ...,
         zk_migration_ready: bool = ...,
         end_points: list[RegisterControllerRecord.ControllerEndpoint] = ...,
         features: list[RegisterControllerRecord.ControllerFeature] = ...,

@@ -7,9 +7,10 @@ from kraft_node.wire.schema import INTEGERS, Field, Struct, blocks, parse
 HEAD = '''"""Written by tools/import_schemas.py; do not edit."""
 
 from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.base.ids import Uuid
 from kraft_node.wire.classes import Message
 '''
-WRITTEN = {"string": "str", "bytes": "bytes", "uuid": "bytes", "bool": "bool", "float64": "float"}
+WRITTEN = {"string": "str", "bytes": "bytes", "uuid": "Uuid", "bool": "bool", "float64": "float"}
 
 
 def _type(field: Field, prefix: str) -> str:

@@ -1,0 +1,73 @@
+"""The framing of metadata records: frame version 1, type, version, body (KIP-631, MetadataRecordSerde).
+
+The keys of these records are null; the value is an unsigned varint 1 (the KIP's draft said 0), the record's type and
+version as unsigned varints, and the body in the flexible encoding, with nothing after it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.wire import codec, stored
+from kraft_node.wire.errors import DecodeError
+from kraft_node.wire.runtime import put_uvarint, uvarint
+from kraft_node.wire.schema import blocks
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer
+    from kraft_node.wire.classes import Message
+
+FRAME_VERSION: Final = 1
+MAX_RECORD_VERSION: Final = 32767
+
+
+@cache
+def record_types() -> dict[int, str]:
+    """Record type -> message name, of all metadata records of the release."""
+    heads = [block.split(" ", 3) for block in blocks("stored").values() if block.startswith("metadata ")]
+    return {int(head[1]): head[2] for head in heads}
+
+
+RECORD_TYPES: Final[dict[int, str]] = record_types()
+"""Record type -> message name."""
+
+
+@cache
+def _class_of(record_type: int) -> type[Message]:
+    made: type[Message] = getattr(stored, RECORD_TYPES[record_type])
+    return made
+
+
+def encode_record(record: Message, version: int) -> bytes:
+    """The value of a metadata record. Raises EncodeError when the record does not fit the version."""
+    return b"".join(codec.encode_parts(record, version, _head(record.SCHEMA.api_key, version)))  # type: ignore[arg-type]
+
+
+@cache
+def _head(record_type: int, version: int) -> bytes:
+    out = bytearray()
+    for number in (FRAME_VERSION, record_type, version):
+        put_uvarint(out, number)
+    return bytes(out)
+
+
+def decode_record(value: Buffer) -> Message:
+    """The record in a value. Raises DecodeError for another frame version, an unknown type or version, and leftovers."""
+    view = memoryview(value)
+    try:
+        frame, position = uvarint(view, 0)
+        if frame != FRAME_VERSION:
+            raise DecodeError(f"a metadata record of frame version {frame}, not {FRAME_VERSION}")
+        record_type, position = uvarint(view, position)
+        version, position = uvarint(view, position)
+    except IndexError:
+        raise DecodeError(f"a metadata record of {len(view)} bytes ends in its head") from None
+    if record_type not in RECORD_TYPES:
+        raise DecodeError(f"a metadata record of unknown type {record_type}")
+    if version > MAX_RECORD_VERSION:
+        raise DecodeError(f"a metadata record of version {version}")
+    record, position = codec.decode_from(_class_of(record_type), view, position, version)
+    if position != len(view):
+        raise DecodeError(f"{len(view) - position} bytes follow the metadata record {RECORD_TYPES[record_type]}")
+    return record
