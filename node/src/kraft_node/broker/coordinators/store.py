@@ -53,13 +53,13 @@ class ReplicaStore:
         return self._replicas.append_internal(OFFSETS_TOPIC, partition, batch)
 
     def start_offset(self, partition: int) -> int:
-        return self._leader(partition).log.start_offset
+        return int(self._leader(partition).log.start_offset)
 
     def end_offset(self, partition: int) -> int:
-        return self._leader(partition).log.end_offset
+        return int(self._leader(partition).log.end_offset)
 
     def high_watermark(self, partition: int) -> int:
-        return self._leader(partition).log.high_watermark
+        return int(self._leader(partition).log.high_watermark)
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         found = self._leader(partition).read(offset, max_bytes, READ_LOG_END, min_one=True).records

@@ -1,9 +1,9 @@
 """A classic consumer group: its members, its generation and its state. Nothing here answers, waits or writes.
 
-    Empty ──join──> PreparingRebalance ──all joined──> CompletingRebalance ──leader's assignment──> Stable
-      ^                    │      ^                            │                                      │
-      └────no members──────┘      └─────────join, leave, timeout──────────────────────────────────────┘
-    any ──unloaded or deleted──> Dead
+Empty ──join──> PreparingRebalance ──all joined──> CompletingRebalance ──leader's assignment──> Stable
+  ^                    │      ^                            │                                      │
+  └────no members──────┘      └─────────join, leave, timeout──────────────────────────────────────┘
+any ──unloaded or deleted──> Dead
 """
 
 from __future__ import annotations

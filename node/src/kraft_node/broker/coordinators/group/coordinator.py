@@ -143,7 +143,7 @@ class GroupCoordinator:
         """A transaction marker was written to the partition at `offset`: its offsets count now, or never."""
         shard = self.shards.get(partition)
         if shard is not None and shard.phase is Phase.ACTIVE:
-            shard.offsets.end_transaction(offset, producer_id, commit=commit)
+            shard.transaction_ended(offset, producer_id, commit=commit)
 
     def _schedule_expiry(self, shard: Shard) -> None:
         interval = self.config.offsets_retention_check_interval_ms

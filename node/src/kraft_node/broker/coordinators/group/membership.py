@@ -123,11 +123,13 @@ class Membership:
         if instance_id is not None:
             if instance_id in group.static_members:
                 return self._replace_static(ctx, request, group, protocols, new_id)
-            return self._add(ctx, request, group, protocols, new_id)
+            self._add(ctx, request, group, protocols, new_id)
+            return None
         if ctx.api_version >= FIRST_JOIN_VERSION_REQUIRING_MEMBER_ID:
             self.rebalancer.expect(group, new_id, request.session_timeout_ms)
             return join_error(ctx.api_version, ErrorCode.MEMBER_ID_REQUIRED, new_id)
-        return self._add(ctx, request, group, protocols, new_id)
+        self._add(ctx, request, group, protocols, new_id)
+        return None
 
     def _add(
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, protocols: Protocols, member_id: str
@@ -155,14 +157,16 @@ class Membership:
     ) -> JoinGroupResponse | None:
         member_id, version = request.member_id, ctx.api_version
         if member_id in group.pending_members and request.group_instance_id is None:
-            return self._add(ctx, request, group, protocols, member_id)
+            self._add(ctx, request, group, protocols, member_id)
+            return None
         try:
             group.validate_member(member_id, request.group_instance_id)
         except KafkaError as error:
             return join_error(version, error.code, member_id)
         member = group.members[member_id]
         if group.state is State.PREPARING:
-            return self._rejoin(ctx, request, group, member, protocols)
+            self._rejoin(ctx, request, group, member, protocols)
+            return None
         unchanged = member.supports_exactly(protocols)
         if group.state is State.COMPLETING and unchanged:
             return joined(group, member, version)  # it missed the answer to its join
@@ -170,7 +174,8 @@ class Membership:
             return joined(group, member, version)
         if group.state is State.EMPTY:
             return join_error(version, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-        return self._rejoin(ctx, request, group, member, protocols)
+        self._rejoin(ctx, request, group, member, protocols)
+        return None
 
     def _rejoin(
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, member: Member, protocols: Protocols
@@ -201,7 +206,7 @@ class Membership:
         reason = f"static member {instance_id} rejoins as {new_id}; reason: {_reason(request.reason)}"
         if group.state is not State.STABLE or group.select_protocol() != group.protocol:
             self.rebalancer.begin_or_complete(group, reason)
-            return
+            return None
 
         def done(error: KafkaError | None) -> None:
             if group.static_members.get(instance_id) != new_id or member.join is not ctx:
@@ -217,6 +222,7 @@ class Membership:
 
         assignments = {m.member_id: m.assignment for m in group.members.values()}
         self.shard.write([group_snapshot(group, assignments)], done, apply=False)
+        return None
 
     # -- SyncGroup
 

@@ -6,6 +6,7 @@ OffsetCommit 2-10 (retention time until 4, leader epoch from 6, topic ids from 1
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -25,9 +26,9 @@ from kraft_node.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from kraft_node.base.request import RequestContext
     from collections.abc import Callable
 
+    from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
     from kraft_node.broker.coordinators.group.seams import ClusterView
 
@@ -107,10 +108,7 @@ class OffsetApi:
     def offset_fetch(self, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
         """Offsets of one group or several."""
         version = ctx.api_version
-        if version >= FIRST_FETCH_VERSION_WITH_GROUPS:
-            groups = request.groups
-        else:
-            groups = [_single_group(request)]
+        groups = request.groups if version >= FIRST_FETCH_VERSION_WITH_GROUPS else [_single_group(request)]
         results: list[FetchGroup | None] = [None] * len(groups)
         left = len(groups)
 
@@ -124,7 +122,7 @@ class OffsetApi:
         if not groups:
             return OffsetFetchResponse(groups=[])
         for i, group in enumerate(groups):
-            self._fetch_group(version, group, lambda r, i=i: finish(i, r), require_stable=request.require_stable)
+            self._fetch_group(version, group, partial(finish, i), require_stable=request.require_stable)
         return None
 
     def _fetch_group(
@@ -233,11 +231,11 @@ def _refuse(partitions: list[CommitPartition], error: KafkaError) -> None:
 
 def _single_group(request: OffsetFetchRequest) -> FetchedGroup:
     """A request of before version 8 in the newer form."""
-    topics = request.topics
-    if topics is not None:
+    topics = None
+    if request.topics is not None:
         topics = [
             OffsetFetchRequest.OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes)
-            for t in topics
+            for t in request.topics
         ]
     return FetchedGroup(group_id=request.group_id, topics=topics)
 

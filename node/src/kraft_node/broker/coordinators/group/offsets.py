@@ -33,6 +33,8 @@ class CommittedOffset(NamedTuple):
 
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
+GroupKey: TypeAlias = tuple[str, str, int]
+"""Group, topic and partition."""
 TopicOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
 
 
@@ -44,7 +46,7 @@ class OffsetTable:
     def __init__(self) -> None:
         self.groups: dict[str, TopicOffsets] = {}
         self.count = 0
-        self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
+        self._pending: dict[int, dict[GroupKey, CommittedOffset]] = {}
         self._open: dict[str, dict[Key, set[int]]] = {}
         self._committed_to = 0
         self._undo: dict[str, dict[Key, deque[CommittedOffset | None]]] = {}
@@ -52,19 +54,18 @@ class OffsetTable:
 
     # -- writing
 
-    def replay(
-        self, record_offset: int, producer_id: int, group: str, topic: str, partition: int, value: CommittedOffset | None
-    ) -> None:
+    def replay(self, record_offset: int, producer_id: int, key: GroupKey, value: CommittedOffset | None) -> None:
         """Apply one record (None = tombstone) that stands at `record_offset` of the log."""
+        group, topic, partition = key
         if value is not None and producer_id != NO_PRODUCER_ID:
-            self._pending.setdefault(producer_id, {})[group, topic, partition] = value
+            self._pending.setdefault(producer_id, {})[key] = value
             self._open.setdefault(group, {}).setdefault((topic, partition), set()).add(producer_id)
             return
-        self._put(record_offset, group, topic, partition, value)
+        self._put(record_offset, key, value)
         if value is None:
             opened = self._open.get(group, {}).pop((topic, partition), None)
             for pid in opened or ():
-                self._pending.get(pid, {}).pop((group, topic, partition), None)
+                self._pending.get(pid, {}).pop(key, None)
             if opened is not None and not self._open[group]:
                 del self._open[group]
 
@@ -85,9 +86,10 @@ class OffsetTable:
             if commit:
                 existing = self.get(group, topic, partition)
                 if existing is None or value.record_offset > existing.record_offset:
-                    self._put(record_offset, group, topic, partition, value)
+                    self._put(record_offset, (group, topic, partition), value)
 
-    def _put(self, record_offset: int, group: str, topic: str, partition: int, value: CommittedOffset | None) -> None:
+    def _put(self, record_offset: int, group_key: GroupKey, value: CommittedOffset | None) -> None:
+        group, topic, partition = group_key
         topics = self.groups.get(group)
         before = topics.get(topic, {}).get(partition) if topics is not None else None
         if record_offset >= self._committed_to:

@@ -217,12 +217,19 @@ class Shard:
         while writes and writes[0].deadline_ms <= now:
             timeout = self.config.commit_timeout_ms
             writes.popleft().done(
-                KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout} ms (offsets.commit.timeout.ms)")
+                KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout} ms (offsets.commit.timeout.ms)"
+                )
             )
         if writes:
-            self._commit_timer = self.scheduler.call_later(
-                max(1, writes[0].deadline_ms - now), self._commit_timed_out
-            )
+            self._commit_timer = self.scheduler.call_later(max(1, writes[0].deadline_ms - now), self._commit_timed_out)
+
+    def transaction_ended(self, offset: int, producer_id: int, *, commit: bool) -> None:
+        """A transaction marker stands at `offset` of the log."""
+        self._written_to = max(self._written_to, offset + 1)
+        self.offsets.end_transaction(offset, producer_id, commit=commit)
+        self.high_watermark_moved(self.store.high_watermark(self.partition))
+        self._expect_commit()
 
     # -- applying
 
@@ -234,7 +241,7 @@ class Shard:
                 value = value._replace(record_offset=offset)
                 if change.group not in self.groups and change.group not in self.foreign:
                     self.groups[change.group] = ClassicGroup(change.group, self.clock.wall_ms())
-            self.offsets.replay(offset, producer_id, change.group, change.topic, change.partition, value)
+            self.offsets.replay(offset, producer_id, (change.group, change.topic, change.partition), value)
         elif isinstance(change, GroupChange):
             self.drop_group(change.group)
             if change.value is not None:

@@ -1,0 +1,428 @@
+"""A group coordinator alone: time that moves when told, logs in memory, and clients as plain calls.
+
+Every request and response goes through the codec at its version, so that what a version cannot carry is not seen.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.broker.coordinators.group.config import GroupConfig
+from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
+from kraft_node.records.batch import build_batch, iter_headers
+from kraft_node.wire import codec
+from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+OFFSETS = "__consumer_offsets"
+KEYS = {
+    FindCoordinatorRequest: ApiKey.FIND_COORDINATOR,
+    JoinGroupRequest: ApiKey.JOIN_GROUP,
+    SyncGroupRequest: ApiKey.SYNC_GROUP,
+    HeartbeatRequest: ApiKey.HEARTBEAT,
+    LeaveGroupRequest: ApiKey.LEAVE_GROUP,
+    OffsetCommitRequest: ApiKey.OFFSET_COMMIT,
+    OffsetFetchRequest: ApiKey.OFFSET_FETCH,
+    OffsetDeleteRequest: ApiKey.OFFSET_DELETE,
+    ListGroupsRequest: ApiKey.LIST_GROUPS,
+    DescribeGroupsRequest: ApiKey.DESCRIBE_GROUPS,
+    DeleteGroupsRequest: ApiKey.DELETE_GROUPS,
+}
+
+
+class Time:
+    """Clock and scheduler in one; nothing happens but in `advance`."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.wall_base = 1_700_000_000_000
+        self._queue: list[tuple[float, int, Handle]] = []
+        self._sequence = itertools.count()
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return self.wall_base + self.now
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> Handle:
+        return self.call_later(0, function, *args)
+
+    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Handle:
+        handle = Handle(function, args)
+        heapq.heappush(self._queue, (self.now + delay_ms, next(self._sequence), handle))
+        return handle
+
+    def advance(self, ms: int = 0) -> None:
+        """Let `ms` pass, running what falls due in order."""
+        end = self.now + ms
+        while self._queue and self._queue[0][0] <= end:
+            due, _, handle = heapq.heappop(self._queue)
+            self.now = max(self.now, int(due))
+            if not handle.cancelled:
+                handle.function(*handle.args)
+        self.now = end
+
+
+class Handle:
+    """A call asked for."""
+
+    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.args = args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Numbers:
+    """Randomness that counts."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+
+    def random_bytes(self, count: int) -> bytes:
+        return next(self._next).to_bytes(count, "big")
+
+    def randrange(self, stop: int) -> int:
+        return next(self._next) % stop
+
+
+class Logs:
+    """Logs in memory. `hold` keeps the high watermark back, `fail` makes appends fail."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[int, bytes]]] = {}
+        self.ends: dict[int, int] = {}
+        self.marks: dict[int, int] = {}
+        self.hold = False
+        self.fail: ErrorCode | None = None
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+
+    def append(self, partition: int, leader_epoch: int, records: Sequence[StoredRecord], now_ms: int) -> int:
+        if self.fail is not None:
+            raise KafkaError(self.fail, "as the test wants it")
+        base = self.ends.get(partition, 0)
+        self.append_raw(partition, build_batch(records, base_offset=base, timestamp=now_ms, leader_epoch=leader_epoch))
+        return base
+
+    def append_raw(self, partition: int, batch: bytes) -> None:
+        """A batch as it is, with its own base offset."""
+        (header,) = iter_headers(batch)
+        self.batches.setdefault(partition, []).append((header.base_offset, batch))
+        self.ends[partition] = header.next_offset
+        if not self.hold:
+            self.commit()
+
+    def commit(self) -> None:
+        """Everything written is replicated."""
+        self.marks.update(self.ends)
+        due = [w for w in self._waiting if self.marks.get(w[0], 0) >= w[1]]
+        self._waiting = [w for w in self._waiting if w not in due]
+        for _, _, done in due:
+            done()
+
+    def start_offset(self, partition: int) -> int:
+        return 0
+
+    def end_offset(self, partition: int) -> int:
+        return self.ends.get(partition, 0)
+
+    def high_watermark(self, partition: int) -> int:
+        return self.marks.get(partition, 0)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        out = b""
+        for base, batch in self.batches.get(partition, []):
+            (header,) = iter_headers(batch)
+            if header.next_offset <= offset:
+                continue
+            if out and len(out) + len(batch) > max_bytes:
+                break
+            assert base <= self.ends[partition]
+            out += batch
+        return out
+
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+        if self.marks.get(partition, 0) >= offset:
+            done()
+        else:
+            self._waiting.append((partition, offset, done))
+
+
+class Topics:
+    """The topics of the cluster; this node leads everything."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.counts: dict[str, int] = {OFFSETS: 1, **partitions}
+        self.ids = {name: Uuid(bytes(15) + bytes([i + 100])) for i, name in enumerate(self.counts)}
+        self.created: list[str] = []
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return self.ids.get(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((n for n, i in self.ids.items() if i == topic_id), None)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        return 0 <= partition < self.counts.get(name, 0)
+
+    def partition_count(self, name: str) -> int | None:
+        return self.counts.get(name)
+
+    def leader_endpoint(self, name: str, partition: int, listener: str) -> Endpoint | None:
+        return Endpoint(7, f"{listener.lower()}.example", 9092)
+
+    def create_internal_topic(self, name: str, context: Any) -> None:
+        self.created.append(name)
+
+
+class Call:
+    """A request on its way: stands for RequestContext, and remembers the answer."""
+
+    def __init__(self, key: ApiKey, version: int, client_id: str = "c", host: str = "10.0.0.1") -> None:
+        self.api_key = key
+        self.api_version = version
+        self.client_id = client_id
+        self.client_host = host
+        self.listener = "PLAINTEXT"
+        self.response: Any = None
+
+    @property
+    def answered(self) -> bool:
+        return self.response is not None
+
+    def respond(self, message: Any) -> None:
+        assert self.response is None, f"{self.api_key.name} was answered twice"
+        spec = API[self.api_key]
+        self.response = codec.decode(spec.response, codec.encode(message, self.api_version), self.api_version)
+
+    @property
+    def error(self) -> ErrorCode:
+        assert self.response is not None, f"{self.api_key.name} has not been answered"
+        return ErrorCode(self.response.error_code)
+
+
+class Node:
+    """A coordinator that leads all partitions of `__consumer_offsets`, and clients of it."""
+
+    def __init__(self, topics: Topics | None = None, logs: Logs | None = None, **config: int) -> None:
+        self.time = Time()
+        self.numbers = Numbers()
+        self.logs = logs or Logs()
+        self.topics = topics or Topics(t=4, u=4)
+        self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 10, **config})
+        self.coordinator = self.start()
+
+    def start(self) -> GroupCoordinator:
+        """A new coordinator on the same logs."""
+        self.coordinator = GroupCoordinator(
+            clock=self.time,
+            scheduler=self.time,
+            rng=self.numbers,
+            store=self.logs,
+            cluster=self.topics,
+            config=self.config,
+        )
+        for partition in range(self.topics.counts.get(OFFSETS, 0)):
+            self.coordinator.on_leader(partition, 1)
+        for _ in range(1_000):
+            self.time.advance()
+        return self.coordinator
+
+    def send(self, request: Any, version: int, client_id: str = "c") -> Call:
+        """Give the request to its handler."""
+        key = KEYS[type(request)]
+        call = Call(key, version, client_id)
+        request = codec.decode(type(request), codec.encode(request, version), version)
+        response = self.coordinator.handlers[key](call, request)  # type: ignore[arg-type]
+        if response is not None:
+            call.respond(response)
+        return call
+
+    # -- members
+
+    def join(
+        self,
+        group: str = "g",
+        member: str = "",
+        *,
+        instance: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        session: int = 10_000,
+        rebalance: int = 20_000,
+        version: int = 9,
+        kind: str = "consumer",
+        client_id: str = "c",
+    ) -> Call:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=kind,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m)
+                for n, m in (protocols or {"range": subscription("t")}).items()
+            ],
+        )
+        return self.send(request, version, client_id)
+
+    def sync(
+        self,
+        member: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        version: int = 5,
+    ) -> Call:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=m, assignment=a)
+                for m, a in (assignments or {}).items()
+            ],
+        )
+        return self.send(request, version)
+
+    def heartbeat(self, member: str, generation: int, group: str = "g", instance: str | None = None) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member, group_instance_id=instance
+        )
+        return self.send(request, 4).error
+
+    def leave(self, *members: tuple[str, str | None], group: str = "g", version: int = 5) -> Call:
+        identities = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
+        return self.send(LeaveGroupRequest(group_id=group, members=identities), version)
+
+    def new_member(self, group: str = "g", **options: Any) -> tuple[str, Call]:
+        """Join as a new dynamic member does: once for the id, then with it."""
+        first = self.join(group, **options)
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED, first.error
+        member = first.response.member_id
+        return member, self.join(group, member, **options)
+
+    def stable_group(self, count: int = 2, group: str = "g", **options: Any) -> tuple[list[str], int]:
+        """A group with `count` members that all have their assignment; the members (leader first) and generation."""
+        ids = [self.join(group, **options).response.member_id for _ in range(count)]
+        calls = [self.join(group, member, **options) for member in ids]
+        self.time.advance(self.config.initial_rebalance_delay_ms)
+        assert all(c.error is ErrorCode.NONE for c in calls)
+        generation = calls[0].response.generation_id
+        leader = calls[0].response.leader
+        ids.sort(key=lambda m: m != leader)
+        syncs = [self.sync(m, generation, {x: x.encode() for x in ids}, group=group) for m in ids]
+        assert all(s.error is ErrorCode.NONE for s in syncs)
+        return ids, generation
+
+    # -- offsets
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        *,
+        metadata: str | None = None,
+        version: int = 9,
+        retention: int = -1,
+        instance: str | None = None,
+    ) -> Call:
+        topics: dict[str, list[Any]] = {}
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            retention_time_ms=retention,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=name, topic_id=self.topics.ids.get(name, Uuid(b"?" * 16)), partitions=partitions
+                )
+                for name, partitions in topics.items()
+            ],
+        )
+        return self.send(request, version)
+
+    def offsets(
+        self, group: str = "g", wanted: dict[str, list[int]] | None = None, *, stable: bool = False, version: int = 9
+    ) -> dict[tuple[str, int], int]:
+        """The committed offsets; asserts that nothing failed."""
+        call = self.fetch(group, wanted, stable=stable, version=version)
+        (found,) = call.response.groups
+        assert found.error_code == 0, found
+        return {
+            (t.name or self.topics.topic_name(t.topic_id) or "?", p.partition_index): p.committed_offset
+            for t in found.topics
+            for p in t.partitions
+        }
+
+    def fetch(
+        self, group: str = "g", wanted: dict[str, list[int]] | None = None, *, stable: bool = False, version: int = 9
+    ) -> Call:
+        topics = None
+        if wanted is not None:
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(
+                    name=name, topic_id=self.topics.ids.get(name, Uuid(b"?" * 16)), partition_indexes=partitions
+                )
+                for name, partitions in wanted.items()
+            ]
+        group_request = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=topics)
+        return self.send(OffsetFetchRequest(groups=[group_request], require_stable=stable), version)
+
+    # -- administration
+
+    def listed(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> dict[str, tuple[str, str, str]]:
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        response = self.send(request, 5).response
+        assert response.error_code == 0
+        return {g.group_id: (g.group_state, g.group_type, g.protocol_type) for g in response.groups}
+
+    def described(self, group: str = "g", version: int = 6) -> Any:
+        (found,) = self.send(DescribeGroupsRequest(groups=[group]), version).response.groups
+        return found
+
+    def delete(self, *groups: str) -> dict[str, ErrorCode]:
+        call = self.send(DeleteGroupsRequest(groups_names=list(groups)), 2)
+        return {r.group_id: ErrorCode(r.error_code) for r in call.response.results}
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription of version 0."""
+    out = (0).to_bytes(2, "big") + len(topics).to_bytes(4, "big")
+    for topic in topics:
+        out += len(topic).to_bytes(2, "big") + topic.encode()
+    return out + (-1).to_bytes(4, "big", signed=True)
