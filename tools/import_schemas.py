@@ -22,7 +22,15 @@ from tools import peers  # noqa: E402  # found through the line above when run a
 
 SCHEMAS = ROOT / "node" / "src" / "kraft_node" / "wire" / "schemas"
 API_TYPES = {"request", "response"}
-STORED_JARS = ("metadata", "clients", "raft", "group-coordinator", "transaction-coordinator", "share-coordinator", "storage")
+STORED_JARS = (
+    "metadata",
+    "clients",
+    "raft",
+    "group-coordinator",
+    "transaction-coordinator",
+    "share-coordinator",
+    "storage",
+)
 Json = dict[str, Any]
 
 

@@ -53,7 +53,7 @@ def _head(record_type: int, version: int) -> bytes:
 
 
 def decode_record(value: Buffer) -> Message:
-    """The record in a value. Raises DecodeError for another frame version, an unknown type or version, and leftovers."""
+    """The record in a value. Raises DecodeError for a frame version, type or version not known here, and leftovers."""
     view = memoryview(value)
     try:
         frame, position = uvarint(view, 0)

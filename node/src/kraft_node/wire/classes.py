@@ -1,7 +1,7 @@
 """Makes the message classes of a schema file, each on first use.
 
-A class has a slot for every field that any version has, under its snake_case name, and `unknown_tags`; nested structs are
-attributes of the message's class. All versions share the class: what a version lacks keeps its default.
+A class has a slot for every field that any version has, under its snake_case name, and `unknown_tags`; nested structs
+are attributes of the message's class. All versions share the class: what a version lacks keeps its default.
 """
 
 from __future__ import annotations

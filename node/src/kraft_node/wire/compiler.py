@@ -275,7 +275,7 @@ class _Encoder(_Compiler):
             test = self.differs(field, f"{source}.{field.name}")
             self.src.line(f"if {test}: raise lacks({self.where(struct, field)!r}, {self.version})")
         for field in self.untagged(struct):
-            self.write_field(struct, field, f"{source}.{field.name}", out)
+            self.write_field(field, f"{source}.{field.name}", out)
         if self.flexible:
             self.write_tags(struct, source, out)
 
@@ -289,11 +289,11 @@ class _Encoder(_Compiler):
             return f"{value} != {self.cls(field.struct)}()"
         return f"{value} != {default_text(field)}"
 
-    def write_field(self, struct: Struct, field: Field, value: str, out: str) -> None:
+    def write_field(self, field: Field, value: str, out: str) -> None:
         nullable = self.version in field.nullable
         fixed = INTEGERS.get(field.type)
         if field.array:
-            self.write_array(struct, field, value, out, nullable)
+            self.write_array(field, value, out, nullable)
         elif fixed:
             self.src.add(fixed, value)
         elif field.struct is not None:
@@ -372,7 +372,7 @@ class _Encoder(_Compiler):
         self.write_length(length, "i", out, self.is_flexible(field))
         src.line(f"if {parts}: {out} = put_records({out}, {parts}, sent)")
 
-    def write_array(self, struct: Struct, field: Field, value: str, out: str, nullable: bool) -> None:
+    def write_array(self, field: Field, value: str, out: str, nullable: bool) -> None:
         src = self.src
         run = self.before_line()
         items, count = src.unique("x"), src.unique("n")
@@ -413,7 +413,7 @@ class _Encoder(_Compiler):
                 with src.block(f"if {self.differs(field, f'{source}.{field.name}')}:"):
                     inner = src.unique("b")
                     src.line(f"{inner} = bytearray()")
-                    self.write_field(struct, field, f"{source}.{field.name}", inner)
+                    self.write_field(field, f"{source}.{field.name}", inner)
                     self.flush(inner)
                     src.line(f"{tags}[{field.tag}] = {inner}")
             src.line(f"put_tags({out}, {tags})")

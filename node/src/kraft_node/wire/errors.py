@@ -10,4 +10,4 @@ class DecodeError(WireError):
 
 
 class EncodeError(WireError):
-    """The message cannot be written in that version: unsupported version, a field that the version lacks, a bad value."""
+    """The message cannot be written so: no such version, a field that the version lacks, a bad value."""

@@ -38,8 +38,8 @@ class RequestHeader:
 def decode_request_header(frame: memoryview) -> RequestHeader:
     """The header of a frame given without its length.
 
-    The tagged fields of header version 2 are skipped. For an API or version that is unknown the header is read as far as
-    all versions agree. Raises DecodeError when the frame is too short or the client id is not UTF-8.
+    The tagged fields of header version 2 are skipped. For an API or version that is unknown the header is read as far
+    as all versions agree. Raises DecodeError when the frame is too short or the client id is not UTF-8.
     """
     try:
         api_key, api_version, correlation_id, size = _FIXED.unpack_from(frame)

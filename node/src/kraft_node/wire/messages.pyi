@@ -17,7 +17,6 @@ class ProduceRequest(Message):
             partition_data: list[ProduceRequest.PartitionProduceData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionProduceData(Message):
         index: int
         records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None
@@ -28,7 +27,6 @@ class ProduceRequest(Message):
             records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     transactional_id: str | None
     acks: int
     timeout_ms: int
@@ -56,7 +54,6 @@ class ProduceResponse(Message):
             partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionProduceResponse(Message):
         index: int
         error_code: int
@@ -79,7 +76,6 @@ class ProduceResponse(Message):
             current_leader: ProduceResponse.LeaderIdAndEpoch | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class BatchIndexAndErrorMessage(Message):
         batch_index: int
         batch_index_error_message: str | None
@@ -90,7 +86,6 @@ class ProduceResponse(Message):
             batch_index_error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -101,7 +96,6 @@ class ProduceResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -116,7 +110,6 @@ class ProduceResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     responses: list[ProduceResponse.TopicProduceResponse]
     throttle_time_ms: int
     node_endpoints: list[ProduceResponse.NodeEndpoint]
@@ -140,7 +133,6 @@ class FetchRequest(Message):
             replica_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class FetchTopic(Message):
         topic: str
         topic_id: Uuid
@@ -153,7 +145,6 @@ class FetchRequest(Message):
             partitions: list[FetchRequest.FetchPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class FetchPartition(Message):
         partition: int
         current_leader_epoch: int
@@ -176,7 +167,6 @@ class FetchRequest(Message):
             high_watermark: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ForgottenTopic(Message):
         topic: str
         topic_id: Uuid
@@ -189,7 +179,6 @@ class FetchRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     replica_id: int
     replica_state: FetchRequest.ReplicaState | None
@@ -233,7 +222,6 @@ class FetchResponse(Message):
             partitions: list[FetchResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -262,7 +250,6 @@ class FetchResponse(Message):
             records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EpochEndOffset(Message):
         epoch: int
         end_offset: int
@@ -273,7 +260,6 @@ class FetchResponse(Message):
             end_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -284,7 +270,6 @@ class FetchResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -295,7 +280,6 @@ class FetchResponse(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AbortedTransaction(Message):
         producer_id: int
         first_offset: int
@@ -306,7 +290,6 @@ class FetchResponse(Message):
             first_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -321,7 +304,6 @@ class FetchResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     session_id: int
@@ -349,7 +331,6 @@ class ListOffsetsRequest(Message):
             partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ListOffsetsPartition(Message):
         partition_index: int
         current_leader_epoch: int
@@ -362,7 +343,6 @@ class ListOffsetsRequest(Message):
             timestamp: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     replica_id: int
     isolation_level: int
     topics: list[ListOffsetsRequest.ListOffsetsTopic]
@@ -388,7 +368,6 @@ class ListOffsetsResponse(Message):
             partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ListOffsetsPartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -405,7 +384,6 @@ class ListOffsetsResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[ListOffsetsResponse.ListOffsetsTopicResponse]
     unknown_tags: dict[int, bytes] | None
@@ -427,7 +405,6 @@ class MetadataRequest(Message):
             name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[MetadataRequest.MetadataRequestTopic] | None
     allow_auto_topic_creation: bool
     include_cluster_authorized_operations: bool
@@ -457,7 +434,6 @@ class MetadataResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class MetadataResponseTopic(Message):
         error_code: int
         name: str | None
@@ -476,7 +452,6 @@ class MetadataResponse(Message):
             topic_authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class MetadataResponsePartition(Message):
         error_code: int
         partition_index: int
@@ -497,7 +472,6 @@ class MetadataResponse(Message):
             offline_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     brokers: list[MetadataResponse.MetadataResponseBroker]
     cluster_id: str | None
@@ -587,7 +561,6 @@ class OffsetCommitRequest(Message):
             partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -602,7 +575,6 @@ class OffsetCommitRequest(Message):
             committed_metadata: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     generation_id_or_member_epoch: int
     member_id: str
@@ -634,7 +606,6 @@ class OffsetCommitResponse(Message):
             partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetCommitResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -645,7 +616,6 @@ class OffsetCommitResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
     unknown_tags: dict[int, bytes] | None
@@ -667,7 +637,6 @@ class OffsetFetchRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchRequestGroup(Message):
         group_id: str
         member_id: str | None
@@ -682,7 +651,6 @@ class OffsetFetchRequest(Message):
             topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchRequestTopics(Message):
         name: str
         topic_id: Uuid
@@ -695,7 +663,6 @@ class OffsetFetchRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
     groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
@@ -721,7 +688,6 @@ class OffsetFetchResponse(Message):
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchResponsePartition(Message):
         partition_index: int
         committed_offset: int
@@ -738,7 +704,6 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchResponseGroup(Message):
         group_id: str
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics]
@@ -751,7 +716,6 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchResponseTopics(Message):
         name: str
         topic_id: Uuid
@@ -764,7 +728,6 @@ class OffsetFetchResponse(Message):
             partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetFetchResponsePartitions(Message):
         partition_index: int
         committed_offset: int
@@ -781,7 +744,6 @@ class OffsetFetchResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[OffsetFetchResponse.OffsetFetchResponseTopic]
     error_code: int
@@ -828,7 +790,6 @@ class FindCoordinatorResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -860,7 +821,6 @@ class JoinGroupRequest(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -896,7 +856,6 @@ class JoinGroupResponse(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     generation_id: int
@@ -960,7 +919,6 @@ class LeaveGroupRequest(Message):
             reason: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     member_id: str
     members: list[LeaveGroupRequest.MemberIdentity]
@@ -986,7 +944,6 @@ class LeaveGroupResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     members: list[LeaveGroupResponse.MemberResponse]
@@ -1010,7 +967,6 @@ class SyncGroupRequest(Message):
             assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     generation_id: int
     member_id: str
@@ -1082,7 +1038,6 @@ class DescribeGroupsResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribedGroupMember(Message):
         member_id: str
         group_instance_id: str | None
@@ -1101,7 +1056,6 @@ class DescribeGroupsResponse(Message):
             member_assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     groups: list[DescribeGroupsResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -1138,7 +1092,6 @@ class ListGroupsResponse(Message):
             group_type: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     groups: list[ListGroupsResponse.ListedGroup]
@@ -1195,7 +1148,6 @@ class ApiVersionsResponse(Message):
             max_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class SupportedFeatureKey(Message):
         name: str
         min_version: int
@@ -1208,7 +1160,6 @@ class ApiVersionsResponse(Message):
             max_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class FinalizedFeatureKey(Message):
         name: str
         max_version_level: int
@@ -1221,7 +1172,6 @@ class ApiVersionsResponse(Message):
             min_version_level: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     api_keys: list[ApiVersionsResponse.ApiVersion]
     throttle_time_ms: int
@@ -1259,7 +1209,6 @@ class CreateTopicsRequest(Message):
             configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CreatableReplicaAssignment(Message):
         partition_index: int
         broker_ids: list[int]
@@ -1270,7 +1219,6 @@ class CreateTopicsRequest(Message):
             broker_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CreatableTopicConfig(Message):
         name: str
         value: str | None
@@ -1281,7 +1229,6 @@ class CreateTopicsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[CreateTopicsRequest.CreatableTopic]
     timeout_ms: int
     validate_only: bool
@@ -1317,7 +1264,6 @@ class CreateTopicsResponse(Message):
             configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CreatableTopicConfigs(Message):
         name: str
         value: str | None
@@ -1334,7 +1280,6 @@ class CreateTopicsResponse(Message):
             is_sensitive: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[CreateTopicsResponse.CreatableTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1356,7 +1301,6 @@ class DeleteTopicsRequest(Message):
             topic_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DeleteTopicsRequest.DeleteTopicState]
     topic_names: list[str]
     timeout_ms: int
@@ -1384,7 +1328,6 @@ class DeleteTopicsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     responses: list[DeleteTopicsResponse.DeletableTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1406,7 +1349,6 @@ class DeleteRecordsRequest(Message):
             partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DeleteRecordsPartition(Message):
         partition_index: int
         offset: int
@@ -1417,7 +1359,6 @@ class DeleteRecordsRequest(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
     timeout_ms: int
     unknown_tags: dict[int, bytes] | None
@@ -1439,7 +1380,6 @@ class DeleteRecordsResponse(Message):
             partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DeleteRecordsPartitionResult(Message):
         partition_index: int
         low_watermark: int
@@ -1452,7 +1392,6 @@ class DeleteRecordsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1512,7 +1451,6 @@ class OffsetForLeaderEpochRequest(Message):
             partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetForLeaderPartition(Message):
         partition: int
         current_leader_epoch: int
@@ -1525,7 +1463,6 @@ class OffsetForLeaderEpochRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     replica_id: int
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
     unknown_tags: dict[int, bytes] | None
@@ -1547,7 +1484,6 @@ class OffsetForLeaderEpochResponse(Message):
             partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EpochEndOffset(Message):
         error_code: int
         partition: int
@@ -1562,7 +1498,6 @@ class OffsetForLeaderEpochResponse(Message):
             end_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -1584,7 +1519,6 @@ class AddPartitionsToTxnRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AddPartitionsToTxnTransaction(Message):
         transactional_id: str
         producer_id: int
@@ -1601,7 +1535,6 @@ class AddPartitionsToTxnRequest(Message):
             topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
     v3_and_below_transactional_id: str
     v3_and_below_producer_id: int
@@ -1629,7 +1562,6 @@ class AddPartitionsToTxnResponse(Message):
             results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AddPartitionsToTxnPartitionResult(Message):
         partition_index: int
         partition_error_code: int
@@ -1640,7 +1572,6 @@ class AddPartitionsToTxnResponse(Message):
             partition_error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AddPartitionsToTxnResult(Message):
         transactional_id: str
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
@@ -1651,7 +1582,6 @@ class AddPartitionsToTxnResponse(Message):
             topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]
@@ -1741,7 +1671,6 @@ class WriteTxnMarkersRequest(Message):
             transaction_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class WritableTxnMarkerTopic(Message):
         name: str
         partition_indexes: list[int]
@@ -1752,7 +1681,6 @@ class WriteTxnMarkersRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1772,7 +1700,6 @@ class WriteTxnMarkersResponse(Message):
             topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class WritableTxnMarkerTopicResult(Message):
         name: str
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
@@ -1783,7 +1710,6 @@ class WriteTxnMarkersResponse(Message):
             partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class WritableTxnMarkerPartitionResult(Message):
         partition_index: int
         error_code: int
@@ -1794,7 +1720,6 @@ class WriteTxnMarkersResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1814,7 +1739,6 @@ class TxnOffsetCommitRequest(Message):
             partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -1829,7 +1753,6 @@ class TxnOffsetCommitRequest(Message):
             committed_metadata: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     transactional_id: str
     group_id: str
     producer_id: int
@@ -1863,7 +1786,6 @@ class TxnOffsetCommitResponse(Message):
             partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TxnOffsetCommitResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -1874,7 +1796,6 @@ class TxnOffsetCommitResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
     unknown_tags: dict[int, bytes] | None
@@ -1921,7 +1842,6 @@ class DescribeAclsResponse(Message):
             acls: list[DescribeAclsResponse.AclDescription] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AclDescription(Message):
         principal: str
         host: str
@@ -1936,7 +1856,6 @@ class DescribeAclsResponse(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -1972,7 +1891,6 @@ class CreateAclsRequest(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     creations: list[CreateAclsRequest.AclCreation]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1992,7 +1910,6 @@ class CreateAclsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[CreateAclsResponse.AclCreationResult]
     unknown_tags: dict[int, bytes] | None
@@ -2024,7 +1941,6 @@ class DeleteAclsRequest(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     filters: list[DeleteAclsRequest.DeleteAclsFilter]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2046,7 +1962,6 @@ class DeleteAclsResponse(Message):
             matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DeleteAclsMatchingAcl(Message):
         error_code: int
         error_message: str | None
@@ -2071,7 +1986,6 @@ class DeleteAclsResponse(Message):
             permission_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult]
     unknown_tags: dict[int, bytes] | None
@@ -2095,7 +2009,6 @@ class DescribeConfigsRequest(Message):
             configuration_keys: list[str] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     resources: list[DescribeConfigsRequest.DescribeConfigsResource]
     include_synonyms: bool
     include_documentation: bool
@@ -2125,7 +2038,6 @@ class DescribeConfigsResponse(Message):
             configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeConfigsResourceResult(Message):
         name: str
         value: str | None
@@ -2148,7 +2060,6 @@ class DescribeConfigsResponse(Message):
             documentation: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeConfigsSynonym(Message):
         name: str
         value: str | None
@@ -2161,7 +2072,6 @@ class DescribeConfigsResponse(Message):
             source: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[DescribeConfigsResponse.DescribeConfigsResult]
     unknown_tags: dict[int, bytes] | None
@@ -2185,7 +2095,6 @@ class AlterConfigsRequest(Message):
             configs: list[AlterConfigsRequest.AlterableConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterableConfig(Message):
         name: str
         value: str | None
@@ -2196,7 +2105,6 @@ class AlterConfigsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     resources: list[AlterConfigsRequest.AlterConfigsResource]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -2222,7 +2130,6 @@ class AlterConfigsResponse(Message):
             resource_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
     unknown_tags: dict[int, bytes] | None
@@ -2244,7 +2151,6 @@ class AlterReplicaLogDirsRequest(Message):
             topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterReplicaLogDirTopic(Message):
         name: str
         partitions: list[int]
@@ -2255,7 +2161,6 @@ class AlterReplicaLogDirsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2275,7 +2180,6 @@ class AlterReplicaLogDirsResponse(Message):
             partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterReplicaLogDirPartitionResult(Message):
         partition_index: int
         error_code: int
@@ -2286,7 +2190,6 @@ class AlterReplicaLogDirsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -2308,7 +2211,6 @@ class DescribeLogDirsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2336,7 +2238,6 @@ class DescribeLogDirsResponse(Message):
             is_cordoned: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeLogDirsTopic(Message):
         name: str
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
@@ -2347,7 +2248,6 @@ class DescribeLogDirsResponse(Message):
             partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeLogDirsPartition(Message):
         partition_index: int
         partition_size: int
@@ -2362,7 +2262,6 @@ class DescribeLogDirsResponse(Message):
             is_future_key: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult]
@@ -2412,7 +2311,6 @@ class CreatePartitionsRequest(Message):
             assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CreatePartitionsAssignment(Message):
         broker_ids: list[int]
         unknown_tags: dict[int, bytes] | None
@@ -2421,7 +2319,6 @@ class CreatePartitionsRequest(Message):
             broker_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
     timeout_ms: int
     validate_only: bool
@@ -2447,7 +2344,6 @@ class CreatePartitionsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
     unknown_tags: dict[int, bytes] | None
@@ -2469,7 +2365,6 @@ class CreateDelegationTokenRequest(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     owner_principal_type: str | None
     owner_principal_name: str | None
     renewers: list[CreateDelegationTokenRequest.CreatableRenewers]
@@ -2572,7 +2467,6 @@ class DescribeDelegationTokenRequest(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -2608,7 +2502,6 @@ class DescribeDelegationTokenResponse(Message):
             renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribedDelegationTokenRenewer(Message):
         principal_type: str
         principal_name: str
@@ -2619,7 +2512,6 @@ class DescribeDelegationTokenResponse(Message):
             principal_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken]
     throttle_time_ms: int
@@ -2652,7 +2544,6 @@ class DeleteGroupsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[DeleteGroupsResponse.DeletableGroupResult]
     unknown_tags: dict[int, bytes] | None
@@ -2674,7 +2565,6 @@ class ElectLeadersRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     election_type: int
     topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
     timeout_ms: int
@@ -2698,7 +2588,6 @@ class ElectLeadersResponse(Message):
             partition_result: list[ElectLeadersResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition_id: int
         error_code: int
@@ -2711,7 +2600,6 @@ class ElectLeadersResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult]
@@ -2737,7 +2625,6 @@ class IncrementalAlterConfigsRequest(Message):
             configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterableConfig(Message):
         name: str
         config_operation: int
@@ -2750,7 +2637,6 @@ class IncrementalAlterConfigsRequest(Message):
             value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -2776,7 +2662,6 @@ class IncrementalAlterConfigsResponse(Message):
             resource_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
     unknown_tags: dict[int, bytes] | None
@@ -2798,7 +2683,6 @@ class AlterPartitionReassignmentsRequest(Message):
             partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ReassignablePartition(Message):
         partition_index: int
         replicas: list[int] | None
@@ -2809,7 +2693,6 @@ class AlterPartitionReassignmentsRequest(Message):
             replicas: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     timeout_ms: int
     allow_replication_factor_change: bool
     topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
@@ -2833,7 +2716,6 @@ class AlterPartitionReassignmentsResponse(Message):
             partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ReassignablePartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -2846,7 +2728,6 @@ class AlterPartitionReassignmentsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     allow_replication_factor_change: bool
     error_code: int
@@ -2874,7 +2755,6 @@ class ListPartitionReassignmentsRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     timeout_ms: int
     topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
     unknown_tags: dict[int, bytes] | None
@@ -2896,7 +2776,6 @@ class ListPartitionReassignmentsResponse(Message):
             partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OngoingPartitionReassignment(Message):
         partition_index: int
         replicas: list[int]
@@ -2911,7 +2790,6 @@ class ListPartitionReassignmentsResponse(Message):
             removing_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -2937,7 +2815,6 @@ class OffsetDeleteRequest(Message):
             partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetDeleteRequestPartition(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -2946,7 +2823,6 @@ class OffsetDeleteRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -2968,7 +2844,6 @@ class OffsetDeleteResponse(Message):
             partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OffsetDeleteResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -2979,7 +2854,6 @@ class OffsetDeleteResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     throttle_time_ms: int
     topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic]
@@ -3005,7 +2879,6 @@ class DescribeClientQuotasRequest(Message):
             match: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     components: list[DescribeClientQuotasRequest.ComponentData]
     strict: bool
     unknown_tags: dict[int, bytes] | None
@@ -3027,7 +2900,6 @@ class DescribeClientQuotasResponse(Message):
             values: list[DescribeClientQuotasResponse.ValueData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -3038,7 +2910,6 @@ class DescribeClientQuotasResponse(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ValueData(Message):
         key: str
         value: float
@@ -3049,7 +2920,6 @@ class DescribeClientQuotasResponse(Message):
             value: float = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3075,7 +2945,6 @@ class AlterClientQuotasRequest(Message):
             ops: list[AlterClientQuotasRequest.OpData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -3086,7 +2955,6 @@ class AlterClientQuotasRequest(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class OpData(Message):
         key: str
         value: float
@@ -3099,7 +2967,6 @@ class AlterClientQuotasRequest(Message):
             remove: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     entries: list[AlterClientQuotasRequest.EntryData]
     validate_only: bool
     unknown_tags: dict[int, bytes] | None
@@ -3123,7 +2990,6 @@ class AlterClientQuotasResponse(Message):
             entity: list[AlterClientQuotasResponse.EntityData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -3134,7 +3000,6 @@ class AlterClientQuotasResponse(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     entries: list[AlterClientQuotasResponse.EntryData]
     unknown_tags: dict[int, bytes] | None
@@ -3154,7 +3019,6 @@ class DescribeUserScramCredentialsRequest(Message):
             name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     users: list[DescribeUserScramCredentialsRequest.UserName] | None
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -3178,7 +3042,6 @@ class DescribeUserScramCredentialsResponse(Message):
             credential_infos: list[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CredentialInfo(Message):
         mechanism: int
         iterations: int
@@ -3189,7 +3052,6 @@ class DescribeUserScramCredentialsResponse(Message):
             iterations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3215,7 +3077,6 @@ class AlterUserScramCredentialsRequest(Message):
             mechanism: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ScramCredentialUpsertion(Message):
         name: str
         mechanism: int
@@ -3232,7 +3093,6 @@ class AlterUserScramCredentialsRequest(Message):
             salted_password: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion]
     upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion]
     unknown_tags: dict[int, bytes] | None
@@ -3256,7 +3116,6 @@ class AlterUserScramCredentialsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
     unknown_tags: dict[int, bytes] | None
@@ -3278,7 +3137,6 @@ class VoteRequest(Message):
             partitions: list[VoteRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         replica_epoch: int
@@ -3301,7 +3159,6 @@ class VoteRequest(Message):
             pre_vote: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     voter_id: int
     topics: list[VoteRequest.TopicData]
@@ -3325,7 +3182,6 @@ class VoteResponse(Message):
             partitions: list[VoteResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3342,7 +3198,6 @@ class VoteResponse(Message):
             vote_granted: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3355,7 +3210,6 @@ class VoteResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     topics: list[VoteResponse.TopicData]
     node_endpoints: list[VoteResponse.NodeEndpoint]
@@ -3379,7 +3233,6 @@ class BeginQuorumEpochRequest(Message):
             partitions: list[BeginQuorumEpochRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         voter_directory_id: Uuid
@@ -3394,7 +3247,6 @@ class BeginQuorumEpochRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderEndpoint(Message):
         name: str
         host: str
@@ -3407,7 +3259,6 @@ class BeginQuorumEpochRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     voter_id: int
     topics: list[BeginQuorumEpochRequest.TopicData]
@@ -3433,7 +3284,6 @@ class BeginQuorumEpochResponse(Message):
             partitions: list[BeginQuorumEpochResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3448,7 +3298,6 @@ class BeginQuorumEpochResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3461,7 +3310,6 @@ class BeginQuorumEpochResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     topics: list[BeginQuorumEpochResponse.TopicData]
     node_endpoints: list[BeginQuorumEpochResponse.NodeEndpoint]
@@ -3485,7 +3333,6 @@ class EndQuorumEpochRequest(Message):
             partitions: list[EndQuorumEpochRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         leader_id: int
@@ -3502,7 +3349,6 @@ class EndQuorumEpochRequest(Message):
             preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ReplicaInfo(Message):
         candidate_id: int
         candidate_directory_id: Uuid
@@ -3513,7 +3359,6 @@ class EndQuorumEpochRequest(Message):
             candidate_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderEndpoint(Message):
         name: str
         host: str
@@ -3526,7 +3371,6 @@ class EndQuorumEpochRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     topics: list[EndQuorumEpochRequest.TopicData]
     leader_endpoints: list[EndQuorumEpochRequest.LeaderEndpoint]
@@ -3550,7 +3394,6 @@ class EndQuorumEpochResponse(Message):
             partitions: list[EndQuorumEpochResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3565,7 +3408,6 @@ class EndQuorumEpochResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -3578,7 +3420,6 @@ class EndQuorumEpochResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     topics: list[EndQuorumEpochResponse.TopicData]
     node_endpoints: list[EndQuorumEpochResponse.NodeEndpoint]
@@ -3602,7 +3443,6 @@ class DescribeQuorumRequest(Message):
             partitions: list[DescribeQuorumRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -3611,7 +3451,6 @@ class DescribeQuorumRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DescribeQuorumRequest.TopicData]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -3637,7 +3476,6 @@ class DescribeQuorumResponse(Message):
             last_caught_up_timestamp: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicData(Message):
         topic_name: str
         partitions: list[DescribeQuorumResponse.PartitionData]
@@ -3648,7 +3486,6 @@ class DescribeQuorumResponse(Message):
             partitions: list[DescribeQuorumResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3671,7 +3508,6 @@ class DescribeQuorumResponse(Message):
             observers: list[DescribeQuorumResponse.ReplicaState] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Node(Message):
         node_id: int
         listeners: list[DescribeQuorumResponse.Listener]
@@ -3682,7 +3518,6 @@ class DescribeQuorumResponse(Message):
             listeners: list[DescribeQuorumResponse.Listener] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Listener(Message):
         name: str
         host: str
@@ -3695,7 +3530,6 @@ class DescribeQuorumResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     error_code: int
     error_message: str | None
     topics: list[DescribeQuorumResponse.TopicData]
@@ -3721,7 +3555,6 @@ class AlterPartitionRequest(Message):
             partitions: list[AlterPartitionRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         leader_epoch: int
@@ -3740,7 +3573,6 @@ class AlterPartitionRequest(Message):
             partition_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class BrokerState(Message):
         broker_id: int
         broker_epoch: int
@@ -3751,7 +3583,6 @@ class AlterPartitionRequest(Message):
             broker_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     broker_id: int
     broker_epoch: int
     topics: list[AlterPartitionRequest.TopicData]
@@ -3775,7 +3606,6 @@ class AlterPartitionResponse(Message):
             partitions: list[AlterPartitionResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -3796,7 +3626,6 @@ class AlterPartitionResponse(Message):
             partition_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     topics: list[AlterPartitionResponse.TopicData]
@@ -3824,7 +3653,6 @@ class UpdateFeaturesRequest(Message):
             upgrade_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     timeout_ms: int
     feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
     validate_only: bool
@@ -3850,7 +3678,6 @@ class UpdateFeaturesResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -3900,7 +3727,6 @@ class FetchSnapshotRequest(Message):
             partitions: list[FetchSnapshotRequest.PartitionSnapshot] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionSnapshot(Message):
         partition: int
         current_leader_epoch: int
@@ -3917,7 +3743,6 @@ class FetchSnapshotRequest(Message):
             replica_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -3928,7 +3753,6 @@ class FetchSnapshotRequest(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     replica_id: int
     max_bytes: int
@@ -3954,7 +3778,6 @@ class FetchSnapshotResponse(Message):
             partitions: list[FetchSnapshotResponse.PartitionSnapshot] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionSnapshot(Message):
         index: int
         error_code: int
@@ -3975,7 +3798,6 @@ class FetchSnapshotResponse(Message):
             unaligned_records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class SnapshotId(Message):
         end_offset: int
         epoch: int
@@ -3986,7 +3808,6 @@ class FetchSnapshotResponse(Message):
             epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -3997,7 +3818,6 @@ class FetchSnapshotResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -4010,7 +3830,6 @@ class FetchSnapshotResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     topics: list[FetchSnapshotResponse.TopicSnapshot]
@@ -4055,7 +3874,6 @@ class DescribeClusterResponse(Message):
             is_fenced: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -4089,7 +3907,6 @@ class DescribeProducersRequest(Message):
             partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DescribeProducersRequest.TopicRequest]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -4109,7 +3926,6 @@ class DescribeProducersResponse(Message):
             partitions: list[DescribeProducersResponse.PartitionResponse] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResponse(Message):
         partition_index: int
         error_code: int
@@ -4124,7 +3940,6 @@ class DescribeProducersResponse(Message):
             active_producers: list[DescribeProducersResponse.ProducerState] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ProducerState(Message):
         producer_id: int
         producer_epoch: int
@@ -4143,7 +3958,6 @@ class DescribeProducersResponse(Message):
             current_txn_start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[DescribeProducersResponse.TopicResponse]
     unknown_tags: dict[int, bytes] | None
@@ -4169,7 +3983,6 @@ class BrokerRegistrationRequest(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Feature(Message):
         name: str
         min_supported_version: int
@@ -4182,7 +3995,6 @@ class BrokerRegistrationRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     broker_id: int
     cluster_id: str
     incarnation_id: Uuid
@@ -4312,7 +4124,6 @@ class DescribeTransactionsResponse(Message):
             topics: list[DescribeTransactionsResponse.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicData(Message):
         topic: str
         partitions: list[int]
@@ -4323,7 +4134,6 @@ class DescribeTransactionsResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     transaction_states: list[DescribeTransactionsResponse.TransactionState]
     unknown_tags: dict[int, bytes] | None
@@ -4362,7 +4172,6 @@ class ListTransactionsResponse(Message):
             transaction_state: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     unknown_state_filters: list[str]
@@ -4414,7 +4223,6 @@ class ConsumerGroupHeartbeatRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     member_id: str
     member_epoch: int
@@ -4452,7 +4260,6 @@ class ConsumerGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Assignment(Message):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4461,7 +4268,6 @@ class ConsumerGroupHeartbeatResponse(Message):
             topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -4506,7 +4312,6 @@ class ConsumerGroupDescribeResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Assignment(Message):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4515,7 +4320,6 @@ class ConsumerGroupDescribeResponse(Message):
             topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -4540,7 +4344,6 @@ class ConsumerGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Member(Message):
         member_id: str
         instance_id: str | None
@@ -4569,7 +4372,6 @@ class ConsumerGroupDescribeResponse(Message):
             member_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     groups: list[ConsumerGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -4595,7 +4397,6 @@ class ControllerRegistrationRequest(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Feature(Message):
         name: str
         min_supported_version: int
@@ -4608,7 +4409,6 @@ class ControllerRegistrationRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     controller_id: int
     incarnation_id: Uuid
     zk_migration_ready: bool
@@ -4711,7 +4511,6 @@ class AssignReplicasToDirsRequest(Message):
             topics: list[AssignReplicasToDirsRequest.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicData(Message):
         topic_id: Uuid
         partitions: list[AssignReplicasToDirsRequest.PartitionData]
@@ -4722,7 +4521,6 @@ class AssignReplicasToDirsRequest(Message):
             partitions: list[AssignReplicasToDirsRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         unknown_tags: dict[int, bytes] | None
@@ -4731,7 +4529,6 @@ class AssignReplicasToDirsRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     broker_id: int
     broker_epoch: int
     directories: list[AssignReplicasToDirsRequest.DirectoryData]
@@ -4755,7 +4552,6 @@ class AssignReplicasToDirsResponse(Message):
             topics: list[AssignReplicasToDirsResponse.TopicData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicData(Message):
         topic_id: Uuid
         partitions: list[AssignReplicasToDirsResponse.PartitionData]
@@ -4766,7 +4562,6 @@ class AssignReplicasToDirsResponse(Message):
             partitions: list[AssignReplicasToDirsResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -4777,7 +4572,6 @@ class AssignReplicasToDirsResponse(Message):
             error_code: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     directories: list[AssignReplicasToDirsResponse.DirectoryData]
@@ -4810,7 +4604,6 @@ class ListConfigResourcesResponse(Message):
             resource_type: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     config_resources: list[ListConfigResourcesResponse.ConfigResource]
@@ -4832,7 +4625,6 @@ class DescribeTopicPartitionsRequest(Message):
             name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Cursor(Message):
         topic_name: str
         partition_index: int
@@ -4843,7 +4635,6 @@ class DescribeTopicPartitionsRequest(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[DescribeTopicPartitionsRequest.TopicRequest]
     response_partition_limit: int
     cursor: DescribeTopicPartitionsRequest.Cursor | None
@@ -4875,7 +4666,6 @@ class DescribeTopicPartitionsResponse(Message):
             topic_authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeTopicPartitionsResponsePartition(Message):
         error_code: int
         partition_index: int
@@ -4900,7 +4690,6 @@ class DescribeTopicPartitionsResponse(Message):
             offline_replicas: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Cursor(Message):
         topic_name: str
         partition_index: int
@@ -4911,7 +4700,6 @@ class DescribeTopicPartitionsResponse(Message):
             partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None
@@ -4952,7 +4740,6 @@ class ShareGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Assignment(Message):
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -4961,7 +4748,6 @@ class ShareGroupHeartbeatResponse(Message):
             topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5006,7 +4792,6 @@ class ShareGroupDescribeResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Assignment(Message):
         topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions]
         unknown_tags: dict[int, bytes] | None
@@ -5015,7 +4800,6 @@ class ShareGroupDescribeResponse(Message):
             topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -5040,7 +4824,6 @@ class ShareGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Member(Message):
         member_id: str
         rack_id: str | None
@@ -5061,7 +4844,6 @@ class ShareGroupDescribeResponse(Message):
             assignment: ShareGroupDescribeResponse.Assignment = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     groups: list[ShareGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -5083,7 +4865,6 @@ class ShareFetchRequest(Message):
             partitions: list[ShareFetchRequest.FetchPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class FetchPartition(Message):
         partition_index: int
         partition_max_bytes: int
@@ -5096,7 +4877,6 @@ class ShareFetchRequest(Message):
             acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AcknowledgementBatch(Message):
         first_offset: int
         last_offset: int
@@ -5109,7 +4889,6 @@ class ShareFetchRequest(Message):
             acknowledge_types: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ForgottenTopic(Message):
         topic_id: Uuid
         partitions: list[int]
@@ -5120,7 +4899,6 @@ class ShareFetchRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
@@ -5162,7 +4940,6 @@ class ShareFetchResponse(Message):
             partitions: list[ShareFetchResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -5185,7 +4962,6 @@ class ShareFetchResponse(Message):
             acquired_records: list[ShareFetchResponse.AcquiredRecords] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -5196,7 +4972,6 @@ class ShareFetchResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AcquiredRecords(Message):
         first_offset: int
         last_offset: int
@@ -5209,7 +4984,6 @@ class ShareFetchResponse(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -5224,7 +4998,6 @@ class ShareFetchResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5254,7 +5027,6 @@ class ShareAcknowledgeRequest(Message):
             partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AcknowledgePartition(Message):
         partition_index: int
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch]
@@ -5265,7 +5037,6 @@ class ShareAcknowledgeRequest(Message):
             acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AcknowledgementBatch(Message):
         first_offset: int
         last_offset: int
@@ -5278,7 +5049,6 @@ class ShareAcknowledgeRequest(Message):
             acknowledge_types: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
@@ -5306,7 +5076,6 @@ class ShareAcknowledgeResponse(Message):
             partitions: list[ShareAcknowledgeResponse.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition_index: int
         error_code: int
@@ -5321,7 +5090,6 @@ class ShareAcknowledgeResponse(Message):
             current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class LeaderIdAndEpoch(Message):
         leader_id: int
         leader_epoch: int
@@ -5332,7 +5100,6 @@ class ShareAcknowledgeResponse(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class NodeEndpoint(Message):
         node_id: int
         host: str
@@ -5347,7 +5114,6 @@ class ShareAcknowledgeResponse(Message):
             rack: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -5379,7 +5145,6 @@ class AddRaftVoterRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     timeout_ms: int
     voter_id: int
@@ -5450,7 +5215,6 @@ class UpdateRaftVoterRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class KRaftVersionFeature(Message):
         min_supported_version: int
         max_supported_version: int
@@ -5461,7 +5225,6 @@ class UpdateRaftVoterRequest(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str | None
     current_leader_epoch: int
     voter_id: int
@@ -5495,7 +5258,6 @@ class UpdateRaftVoterResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     current_leader: UpdateRaftVoterResponse.CurrentLeader | None
@@ -5519,7 +5281,6 @@ class InitializeShareGroupStateRequest(Message):
             partitions: list[InitializeShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition: int
         state_epoch: int
@@ -5532,7 +5293,6 @@ class InitializeShareGroupStateRequest(Message):
             start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[InitializeShareGroupStateRequest.InitializeStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5554,7 +5314,6 @@ class InitializeShareGroupStateResponse(Message):
             partitions: list[InitializeShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5567,7 +5326,6 @@ class InitializeShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     results: list[InitializeShareGroupStateResponse.InitializeStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5587,7 +5345,6 @@ class ReadShareGroupStateRequest(Message):
             partitions: list[ReadShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition: int
         leader_epoch: int
@@ -5598,7 +5355,6 @@ class ReadShareGroupStateRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[ReadShareGroupStateRequest.ReadStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5620,7 +5376,6 @@ class ReadShareGroupStateResponse(Message):
             partitions: list[ReadShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5639,7 +5394,6 @@ class ReadShareGroupStateResponse(Message):
             state_batches: list[ReadShareGroupStateResponse.StateBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class StateBatch(Message):
         first_offset: int
         last_offset: int
@@ -5654,7 +5408,6 @@ class ReadShareGroupStateResponse(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     results: list[ReadShareGroupStateResponse.ReadStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5674,7 +5427,6 @@ class WriteShareGroupStateRequest(Message):
             partitions: list[WriteShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition: int
         state_epoch: int
@@ -5693,7 +5445,6 @@ class WriteShareGroupStateRequest(Message):
             state_batches: list[WriteShareGroupStateRequest.StateBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class StateBatch(Message):
         first_offset: int
         last_offset: int
@@ -5708,7 +5459,6 @@ class WriteShareGroupStateRequest(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[WriteShareGroupStateRequest.WriteStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5730,7 +5480,6 @@ class WriteShareGroupStateResponse(Message):
             partitions: list[WriteShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5743,7 +5492,6 @@ class WriteShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     results: list[WriteShareGroupStateResponse.WriteStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5763,7 +5511,6 @@ class DeleteShareGroupStateRequest(Message):
             partitions: list[DeleteShareGroupStateRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition: int
         unknown_tags: dict[int, bytes] | None
@@ -5772,7 +5519,6 @@ class DeleteShareGroupStateRequest(Message):
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[DeleteShareGroupStateRequest.DeleteStateData]
     unknown_tags: dict[int, bytes] | None
@@ -5794,7 +5540,6 @@ class DeleteShareGroupStateResponse(Message):
             partitions: list[DeleteShareGroupStateResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5807,7 +5552,6 @@ class DeleteShareGroupStateResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     results: list[DeleteShareGroupStateResponse.DeleteStateResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5827,7 +5571,6 @@ class ReadShareGroupStateSummaryRequest(Message):
             partitions: list[ReadShareGroupStateSummaryRequest.PartitionData] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionData(Message):
         partition: int
         leader_epoch: int
@@ -5838,7 +5581,6 @@ class ReadShareGroupStateSummaryRequest(Message):
             leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData]
     unknown_tags: dict[int, bytes] | None
@@ -5860,7 +5602,6 @@ class ReadShareGroupStateSummaryResponse(Message):
             partitions: list[ReadShareGroupStateSummaryResponse.PartitionResult] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionResult(Message):
         partition: int
         error_code: int
@@ -5881,7 +5622,6 @@ class ReadShareGroupStateSummaryResponse(Message):
             delivery_complete_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     results: list[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -5901,7 +5641,6 @@ class StreamsGroupHeartbeatRequest(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -5916,7 +5655,6 @@ class StreamsGroupHeartbeatRequest(Message):
             topic_configs: list[StreamsGroupHeartbeatRequest.KeyValue] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Endpoint(Message):
         host: str
         port: int
@@ -5927,7 +5665,6 @@ class StreamsGroupHeartbeatRequest(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TaskOffset(Message):
         subtopology_id: str
         partition: int
@@ -5940,7 +5677,6 @@ class StreamsGroupHeartbeatRequest(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -5951,7 +5687,6 @@ class StreamsGroupHeartbeatRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Topology(Message):
         epoch: int
         subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology]
@@ -5962,7 +5697,6 @@ class StreamsGroupHeartbeatRequest(Message):
             subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -5983,7 +5717,6 @@ class StreamsGroupHeartbeatRequest(Message):
             copartition_groups: list[StreamsGroupHeartbeatRequest.CopartitionGroup] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CopartitionGroup(Message):
         source_topics: list[int]
         source_topic_regex: list[int]
@@ -5996,7 +5729,6 @@ class StreamsGroupHeartbeatRequest(Message):
             repartition_source_topics: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     member_id: str
     member_epoch: int
@@ -6048,7 +5780,6 @@ class StreamsGroupHeartbeatResponse(Message):
             status_detail: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicPartition(Message):
         topic: str
         partitions: list[int]
@@ -6059,7 +5790,6 @@ class StreamsGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -6070,7 +5800,6 @@ class StreamsGroupHeartbeatResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Endpoint(Message):
         host: str
         port: int
@@ -6081,7 +5810,6 @@ class StreamsGroupHeartbeatResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class EndpointToPartitions(Message):
         user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
         active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
@@ -6094,7 +5822,6 @@ class StreamsGroupHeartbeatResponse(Message):
             standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -6151,7 +5878,6 @@ class StreamsGroupDescribeResponse(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TaskOffset(Message):
         subtopology_id: str
         partition: int
@@ -6164,7 +5890,6 @@ class StreamsGroupDescribeResponse(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Assignment(Message):
         active_tasks: list[StreamsGroupDescribeResponse.TaskIds]
         standby_tasks: list[StreamsGroupDescribeResponse.TaskIds]
@@ -6177,7 +5902,6 @@ class StreamsGroupDescribeResponse(Message):
             warmup_tasks: list[StreamsGroupDescribeResponse.TaskIds] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TaskIds(Message):
         subtopology_id: str
         partitions: list[int]
@@ -6188,7 +5912,6 @@ class StreamsGroupDescribeResponse(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class KeyValue(Message):
         key: str
         value: str
@@ -6199,7 +5922,6 @@ class StreamsGroupDescribeResponse(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -6214,7 +5936,6 @@ class StreamsGroupDescribeResponse(Message):
             topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribedGroup(Message):
         error_code: int
         error_message: str | None
@@ -6239,7 +5960,6 @@ class StreamsGroupDescribeResponse(Message):
             authorized_operations: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Topology(Message):
         epoch: int
         subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None
@@ -6250,7 +5970,6 @@ class StreamsGroupDescribeResponse(Message):
             subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -6267,7 +5986,6 @@ class StreamsGroupDescribeResponse(Message):
             repartition_source_topics: list[StreamsGroupDescribeResponse.TopicInfo] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Member(Message):
         member_id: str
         member_epoch: int
@@ -6304,7 +6022,6 @@ class StreamsGroupDescribeResponse(Message):
             is_classic: bool = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     groups: list[StreamsGroupDescribeResponse.DescribedGroup]
     unknown_tags: dict[int, bytes] | None
@@ -6326,7 +6043,6 @@ class DescribeShareGroupOffsetsRequest(Message):
             topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeShareGroupOffsetsRequestTopic(Message):
         topic_name: str
         partitions: list[int]
@@ -6337,7 +6053,6 @@ class DescribeShareGroupOffsetsRequest(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -6361,7 +6076,6 @@ class DescribeShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeShareGroupOffsetsResponseTopic(Message):
         topic_name: str
         topic_id: Uuid
@@ -6374,7 +6088,6 @@ class DescribeShareGroupOffsetsResponse(Message):
             partitions: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class DescribeShareGroupOffsetsResponsePartition(Message):
         partition_index: int
         start_offset: int
@@ -6393,7 +6106,6 @@ class DescribeShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     groups: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]
     unknown_tags: dict[int, bytes] | None
@@ -6415,7 +6127,6 @@ class AlterShareGroupOffsetsRequest(Message):
             partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterShareGroupOffsetsRequestPartition(Message):
         partition_index: int
         start_offset: int
@@ -6426,7 +6137,6 @@ class AlterShareGroupOffsetsRequest(Message):
             start_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -6450,7 +6160,6 @@ class AlterShareGroupOffsetsResponse(Message):
             partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class AlterShareGroupOffsetsResponsePartition(Message):
         partition_index: int
         error_code: int
@@ -6463,7 +6172,6 @@ class AlterShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None
@@ -6487,7 +6195,6 @@ class DeleteShareGroupOffsetsRequest(Message):
             topic_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     group_id: str
     topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
     unknown_tags: dict[int, bytes] | None
@@ -6513,7 +6220,6 @@ class DeleteShareGroupOffsetsResponse(Message):
             error_message: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     throttle_time_ms: int
     error_code: int
     error_message: str | None

@@ -13,7 +13,7 @@ INLINE_RECORDS_BYTES: Final = 4096
 
 
 def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
-    """The unsigned varint whose first byte, above 127, was `first` and whose rest is at `pos`; value and next position."""
+    """The unsigned varint that began with the byte `first` (above 127) and goes on at `pos`; value, next position."""
     value = first & 0x7F
     shift = 7
     while True:

@@ -7,10 +7,10 @@ A block a message, blocks apart by an empty line:
       TopicData []TopicProduceData 0+
         Name string 0-12 ignorable
 
-First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` when the latest version
-is. Then a field a line, two spaces deeper than what holds it: name, type, versions, and optionally `null` VERSIONS,
-`tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a struct that several
-fields use by name.
+First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` when the latest
+version is. Then a field a line, two spaces deeper than what holds it: name, type, versions, and optionally
+`null` VERSIONS, `tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a struct that
+several fields use by name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
+from pkgutil import get_data  # lighter to import than importlib.resources
 from typing import Final
 
 MAX_VERSION: Final = 32767
@@ -123,8 +124,9 @@ class MessageSchema:
 @cache
 def blocks(file: str) -> dict[str, str]:
     """Message name -> its block, of `schemas/<file>.ks`."""
-    here = __file__.removesuffix("schema.py")
-    text = __loader__.get_data(f"{here}schemas/{file}.ks").decode()  # also from a zip, and light to start
+    raw = get_data(__package__, f"schemas/{file}.ks")
+    assert raw is not None, "the package's loader gives no data"
+    text = raw.decode()
     return {block.split(" ", 3)[2]: block for block in text.strip().split("\n\n")}
 
 

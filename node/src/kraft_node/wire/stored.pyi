@@ -1,5 +1,6 @@
 """Written by tools/import_schemas.py; do not edit."""
 
+from kraft_node.base.env import Buffer, FileSlice
 from kraft_node.base.ids import Uuid
 from kraft_node.wire.classes import Message
 
@@ -14,7 +15,6 @@ class ConsumerProtocolAssignment(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
     user_data: bytes | None
     unknown_tags: dict[int, bytes] | None
@@ -36,7 +36,6 @@ class ConsumerProtocolSubscription(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[str]
     user_data: bytes | None
     owned_partitions: list[ConsumerProtocolSubscription.TopicPartition]
@@ -106,7 +105,6 @@ class LeaderChangeMessage(Message):
             voter_directory_id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     version: int
     leader_id: int
     voters: list[LeaderChangeMessage.Voter]
@@ -144,7 +142,6 @@ class ProducerSnapshot(Message):
             current_txn_first_offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     crc: int
     producer_entries: list[ProducerSnapshot.ProducerEntry]
     unknown_tags: dict[int, bytes] | None
@@ -164,7 +161,6 @@ class QuorumStateData(Message):
             voter_id: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     cluster_id: str
     leader_id: int
     leader_epoch: int
@@ -244,7 +240,6 @@ class VotersRecord(Message):
             k_raft_version_feature: VotersRecord.KRaftVersionFeature = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Endpoint(Message):
         name: str
         host: str
@@ -257,7 +252,6 @@ class VotersRecord(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class KRaftVersionFeature(Message):
         min_supported_version: int
         max_supported_version: int
@@ -268,7 +262,6 @@ class VotersRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     version: int
     voters: list[VotersRecord.Voter]
     unknown_tags: dict[int, bytes] | None
@@ -320,7 +313,6 @@ class RegisterBrokerRecord(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class BrokerFeature(Message):
         name: str
         min_supported_version: int
@@ -333,7 +325,6 @@ class RegisterBrokerRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     broker_id: int
     is_migrating_zk_broker: bool
     incarnation_id: Uuid
@@ -373,7 +364,6 @@ class RemoteLogSegmentMetadataRecord(Message):
             id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicIdPartitionEntry(Message):
         name: str
         id: Uuid
@@ -386,7 +376,6 @@ class RemoteLogSegmentMetadataRecord(Message):
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class SegmentLeaderEpochEntry(Message):
         leader_epoch: int
         offset: int
@@ -397,7 +386,6 @@ class RemoteLogSegmentMetadataRecord(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     remote_log_segment_id: RemoteLogSegmentMetadataRecord.RemoteLogSegmentIdEntry
     start_offset: int
     end_offset: int
@@ -454,7 +442,6 @@ class ShareSnapshotValue(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     snapshot_epoch: int
     state_epoch: int
     leader_epoch: int
@@ -497,7 +484,6 @@ class TransactionLogValue(Message):
             partition_ids: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     producer_id: int
     previous_producer_id: int
     next_producer_id: int
@@ -569,7 +555,6 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
             id: Uuid = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicIdPartitionEntry(Message):
         name: str
         id: Uuid
@@ -582,7 +567,6 @@ class RemoteLogSegmentMetadataUpdateRecord(Message):
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     remote_log_segment_id: RemoteLogSegmentMetadataUpdateRecord.RemoteLogSegmentIdEntry
     broker_id: int
     event_timestamp_ms: int
@@ -627,7 +611,6 @@ class ShareUpdateValue(Message):
             delivery_count: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     snapshot_epoch: int
     leader_epoch: int
     start_offset: int
@@ -687,7 +670,6 @@ class GroupMetadataValue(Message):
             assignment: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     protocol_type: str
     generation: int
     protocol: str | None
@@ -719,7 +701,6 @@ class RemotePartitionDeleteMetadataRecord(Message):
             partition: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topic_id_partition: RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry
     broker_id: int
     event_timestamp_ms: int
@@ -809,7 +790,6 @@ class RemoteLogSegmentMetadataSnapshotRecord(Message):
             offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     segment_id: Uuid
     start_offset: int
     end_offset: int
@@ -877,7 +857,6 @@ class ConsumerGroupPartitionMetadataValue(Message):
             partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class PartitionMetadata(Message):
         partition: int
         racks: list[str]
@@ -888,7 +867,6 @@ class ConsumerGroupPartitionMetadataValue(Message):
             racks: list[str] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -919,7 +897,6 @@ class ConsumerGroupMemberMetadataValue(Message):
             supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ClassicProtocol(Message):
         name: str
         metadata: bytes
@@ -930,7 +907,6 @@ class ConsumerGroupMemberMetadataValue(Message):
             metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -1026,7 +1002,6 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1070,7 +1045,6 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             assignment_epochs: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1246,7 +1220,6 @@ class ShareGroupTargetAssignmentMemberValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     topic_partitions: list[ShareGroupTargetAssignmentMemberValue.TopicPartition]
     unknown_tags: dict[int, bytes] | None
     def __init__(
@@ -1266,7 +1239,6 @@ class ClientQuotaRecord(Message):
             entity_name: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     entity: list[ClientQuotaRecord.EntityData]
     key: str
     value: float
@@ -1303,7 +1275,6 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1353,7 +1324,6 @@ class ShareGroupStatePartitionMetadataValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicInfo(Message):
         topic_id: Uuid
         topic_name: str
@@ -1364,7 +1334,6 @@ class ShareGroupStatePartitionMetadataValue(Message):
             topic_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
     initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
     deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
@@ -1440,7 +1409,6 @@ class StreamsGroupMetadataValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     epoch: int
     metadata_hash: int
     validated_topology_epoch: int
@@ -1509,7 +1477,6 @@ class StreamsGroupMemberMetadataValue(Message):
             port: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class KeyValue(Message):
         key: str
         value: str
@@ -1520,7 +1487,6 @@ class StreamsGroupMemberMetadataValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -1594,7 +1560,6 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
             partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     active_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
     standby_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
     warmup_tasks: list[StreamsGroupTargetAssignmentMemberValue.TaskIds]
@@ -1651,7 +1616,6 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             assignment_epochs: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -1705,7 +1669,6 @@ class StreamsGroupTopologyValue(Message):
             value: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class TopicInfo(Message):
         name: str
         partitions: int
@@ -1720,7 +1683,6 @@ class StreamsGroupTopologyValue(Message):
             topic_configs: list[StreamsGroupTopologyValue.TopicConfig] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class Subtopology(Message):
         subtopology_id: str
         source_topics: list[str]
@@ -1741,7 +1703,6 @@ class StreamsGroupTopologyValue(Message):
             copartition_groups: list[StreamsGroupTopologyValue.CopartitionGroup] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class CopartitionGroup(Message):
         source_topics: list[int]
         source_topic_regex: list[int]
@@ -1754,7 +1715,6 @@ class StreamsGroupTopologyValue(Message):
             repartition_source_topics: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     epoch: int
     subtopologies: list[StreamsGroupTopologyValue.Subtopology]
     unknown_tags: dict[int, bytes] | None
@@ -1805,7 +1765,6 @@ class RegisterControllerRecord(Message):
             security_protocol: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     class ControllerFeature(Message):
         name: str
         min_supported_version: int
@@ -1818,7 +1777,6 @@ class RegisterControllerRecord(Message):
             max_supported_version: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-
     controller_id: int
     incarnation_id: Uuid
     zk_migration_ready: bool
