@@ -14,7 +14,7 @@ from kraft_node.metadata import features as levels
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import SECTION_NAMES, MetadataImage
-from kraft_node.metadata.partitions import PartitionState, Topic
+from kraft_node.metadata.partitions import PartitionState
 from kraft_node.wire import stored
 
 SLICE_RECORDS: Final = 1000
@@ -76,13 +76,22 @@ class SnapshotCursor:
             for _, controller in self._section("controllers"):
                 yield _controller_record(controller)
         for index in range(len(self._topics.topics)):
-            yield from _topic_records(self._topics.topic(index), self.metadata_level)
+            yield from self._topic(index)
         yield from self._configs()
         yield from self._quotas()
         for name in ("producer_ids", "acls", "scram", "tokens"):
             for _, record in self._section(name):
                 yield record
         yield from self._zk_migration()
+
+    def _topic(self, index: int) -> Iterator[Any]:
+        topic = self._topics.topic(index)
+        yield stored.TopicRecord(name=topic.name, topic_id=topic.id)
+        for number in range(len(topic)):
+            # Asked anew each time: the topic may have changed, and a copy been kept, since the last slice.
+            state = self._topics.topic(index).partition(number)
+            if state is not None:
+                yield partition_record(topic.id, number, state, self.metadata_level)
 
     def _features(self) -> Iterator[Any]:
         finalized = dict(self._section("features"))
@@ -108,12 +117,6 @@ class SnapshotCursor:
                     stored.ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity
                 ]
                 yield stored.ClientQuotaRecord(entity=data, key=key, value=value, remove=False)
-
-
-def _topic_records(topic: Topic, level: int) -> Iterator[Any]:
-    yield stored.TopicRecord(name=topic.name, topic_id=topic.id)
-    for number, state in topic.partitions():
-        yield partition_record(topic.id, number, state, level)
 
 
 def partition_record(topic_id: bytes, number: int, state: PartitionState, level: int) -> Any:

@@ -136,13 +136,13 @@ _REQUESTS: Final[dict[str, Any]] = {
 def reply_to_wire(reply: Reply, version: int, voters: VoterSet, listener: str) -> Any:
     """The protocol's response, with the leader's endpoint where the version has room for it."""
     if reply.error in TOP_LEVEL_ERRORS:
-        return _EMPTY[type(reply)](error_code=reply.error)
+        return _response_class(reply)(error_code=reply.error)
     if isinstance(reply, FetchReply):
         return _fetch_response(reply, version, voters, listener)
     if isinstance(reply, FetchSnapshotReply):
         return _fetch_snapshot_response(reply, version, voters, listener)
-    message = _EMPTY[type(reply)]
-    partition = message.TopicData.PartitionData(0, reply.error, reply.leader_id, reply.epoch)
+    message = _response_class(reply)
+    partition = message.PartitionData(0, reply.error, reply.leader_id, reply.epoch)
     if isinstance(reply, VoteReply):
         partition.vote_granted = reply.granted
     response = message(error_code=NONE, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
@@ -151,13 +151,8 @@ def reply_to_wire(reply: Reply, version: int, voters: VoterSet, listener: str) -
     return response
 
 
-_EMPTY: Final[dict[type, Any]] = {
-    VoteReply: wire.VoteResponse,
-    BeginQuorumEpochReply: wire.BeginQuorumEpochResponse,
-    EndQuorumEpochReply: wire.EndQuorumEpochResponse,
-    FetchReply: wire.FetchResponse,
-    FetchSnapshotReply: wire.FetchSnapshotResponse,
-}
+def _response_class(reply: Reply) -> Any:
+    return getattr(wire, type(reply).__name__.replace("Reply", "Response"))
 
 
 def error_response(request: Any, error: int) -> Any:
@@ -179,8 +174,8 @@ def _endpoints(kind: Any, leader_id: int, voters: VoterSet, listener: str) -> li
 
 
 def _fetch_response(reply: FetchReply, version: int, voters: VoterSet, listener: str) -> Any:
-    data = wire.FetchResponse.FetchableTopicResponse.PartitionData
-    partition = data(
+    message = wire.FetchResponse
+    partition = message.PartitionData(
         partition_index=0,
         error_code=reply.error,
         high_watermark=reply.high_watermark,
@@ -188,12 +183,12 @@ def _fetch_response(reply: FetchReply, version: int, voters: VoterSet, listener:
         aborted_transactions=None,
         records=reply.records,
     )
-    partition.current_leader = data.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
+    partition.current_leader = message.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
     if reply.diverging is not None:
-        partition.diverging_epoch = data.EpochEndOffset(reply.diverging.epoch, reply.diverging.end_offset)
+        partition.diverging_epoch = message.EpochEndOffset(reply.diverging.epoch, reply.diverging.end_offset)
     if reply.snapshot is not None:
-        partition.snapshot_id = data.SnapshotId(reply.snapshot.end_offset, reply.snapshot.epoch)
-    topic = wire.FetchResponse.FetchableTopicResponse(
+        partition.snapshot_id = message.SnapshotId(reply.snapshot.end_offset, reply.snapshot.epoch)
+    topic = message.FetchableTopicResponse(
         topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[partition]
     )
     response = wire.FetchResponse(error_code=NONE, session_id=0, responses=[topic])
@@ -203,19 +198,20 @@ def _fetch_response(reply: FetchReply, version: int, voters: VoterSet, listener:
 
 
 def _fetch_snapshot_response(reply: FetchSnapshotReply, version: int, voters: VoterSet, listener: str) -> Any:
-    topic = wire.FetchSnapshotResponse.TopicSnapshot
-    data = topic.PartitionSnapshot
+    message = wire.FetchSnapshotResponse
     snapshot = reply.snapshot or SnapshotId(-1, -1)
-    partition = data(
+    partition = message.PartitionSnapshot(
         index=0,
         error_code=reply.error,
-        snapshot_id=data.SnapshotId(snapshot.end_offset, snapshot.epoch),
+        snapshot_id=message.SnapshotId(snapshot.end_offset, snapshot.epoch),
         size=reply.size,
         position=reply.position,
         unaligned_records=reply.data,
     )
-    partition.current_leader = data.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
-    response = wire.FetchSnapshotResponse(error_code=NONE, topics=[topic(METADATA_TOPIC_NAME, [partition])])
+    partition.current_leader = message.LeaderIdAndEpoch(reply.leader_id, reply.epoch)
+    response = wire.FetchSnapshotResponse(
+        error_code=NONE, topics=[message.TopicSnapshot(METADATA_TOPIC_NAME, [partition])]
+    )
     if version >= 1:
         kind = wire.FetchSnapshotResponse.NodeEndpoint
         response.node_endpoints = _endpoints(kind, reply.leader_id, voters, listener)
@@ -237,15 +233,13 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
     endpoints = {} if voter is None else voter.endpoints
     if isinstance(request, BeginQuorumEpochRequest):
         message: Any = wire.BeginQuorumEpochRequest
-        partition = message.TopicData.PartitionData(
-            partition_index=0, leader_id=request.leader_id, leader_epoch=request.epoch
-        )
+        partition = message.PartitionData(partition_index=0, leader_id=request.leader_id, leader_epoch=request.epoch)
         if request.voter is not None:
             partition.voter_directory_id = request.voter.directory
     else:
         message = wire.EndQuorumEpochRequest
-        info = message.TopicData.PartitionData.ReplicaInfo
-        partition = message.TopicData.PartitionData(
+        info = message.ReplicaInfo
+        partition = message.PartitionData(
             partition_index=0,
             leader_id=request.leader_id,
             leader_epoch=request.epoch,
@@ -260,9 +254,9 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
 
 
 def _to_vote(request: VoteRequest) -> Any:
-    topic = wire.VoteRequest.TopicData
+    message = wire.VoteRequest
     voter = request.voter or ReplicaKey(-1)
-    partition = topic.PartitionData(
+    partition = message.PartitionData(
         partition_index=0,
         replica_epoch=request.epoch,
         replica_id=request.candidate.id,
@@ -272,13 +266,13 @@ def _to_vote(request: VoteRequest) -> Any:
         last_offset=request.end_offset,
         pre_vote=request.pre_vote,
     )
-    topics = [topic(METADATA_TOPIC_NAME, [partition])]
-    return wire.VoteRequest(cluster_id=request.cluster_id, voter_id=voter.id, topics=topics)
+    topics = [message.TopicData(METADATA_TOPIC_NAME, [partition])]
+    return message(cluster_id=request.cluster_id, voter_id=voter.id, topics=topics)
 
 
 def _to_fetch(request: FetchRequest) -> Any:
-    topic = wire.FetchRequest.FetchTopic
-    partition = topic.FetchPartition(
+    message = wire.FetchRequest
+    partition = message.FetchPartition(
         partition=0,
         current_leader_epoch=request.epoch,
         fetch_offset=request.offset,
@@ -288,31 +282,30 @@ def _to_fetch(request: FetchRequest) -> Any:
         replica_directory_id=request.replica.directory,
         high_watermark=request.high_watermark,
     )
-    return wire.FetchRequest(
+    return message(
         cluster_id=request.cluster_id,
-        replica_state=wire.FetchRequest.ReplicaState(request.replica.id),
+        replica_state=message.ReplicaState(request.replica.id),
         max_wait_ms=request.max_wait_ms,
         min_bytes=0,
         max_bytes=request.max_bytes,
-        topics=[topic(topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        topics=[message.FetchTopic(topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 
 
 def _to_fetch_snapshot(request: FetchSnapshotRequest) -> Any:
-    topic = wire.FetchSnapshotRequest.TopicSnapshot
-    kind = topic.PartitionSnapshot
-    partition = kind(
+    message = wire.FetchSnapshotRequest
+    partition = message.PartitionSnapshot(
         partition=0,
         current_leader_epoch=request.epoch,
-        snapshot_id=kind.SnapshotId(request.snapshot.end_offset, request.snapshot.epoch),
+        snapshot_id=message.SnapshotId(request.snapshot.end_offset, request.snapshot.epoch),
         position=request.position,
         replica_directory_id=request.replica.directory,
     )
-    return wire.FetchSnapshotRequest(
+    return message(
         cluster_id=request.cluster_id,
         replica_id=request.replica.id,
         max_bytes=request.max_bytes,
-        topics=[topic(METADATA_TOPIC_NAME, [partition])],
+        topics=[message.TopicSnapshot(METADATA_TOPIC_NAME, [partition])],
     )
 
 
@@ -394,8 +387,8 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
             last_caught_up_timestamp=wall_ms if is_own else _wall(replica.caught_up_ms, now_ms, wall_ms),
         )
 
-    topic = wire.DescribeQuorumResponse.TopicData
-    partition = topic.PartitionData(
+    message = wire.DescribeQuorumResponse
+    partition = message.PartitionData(
         partition_index=0,
         error_code=NONE,
         leader_id=own,
@@ -404,7 +397,7 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
         current_voters=[state(voter) for voter in progress.voters.values()],
         observers=[state(observer) for observer in progress.observers.values()],
     )
-    response = wire.DescribeQuorumResponse(error_code=NONE, topics=[topic(METADATA_TOPIC_NAME, [partition])])
+    response = message(error_code=NONE, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
     response.nodes = [_node(voter.key.id, voter.endpoints) for voter in node.voters]
     return response
 
@@ -414,5 +407,5 @@ def _wall(then_ms: int, now_ms: int, wall_ms: int) -> int:
 
 
 def _node(node_id: int, endpoints: Any) -> Any:
-    kind = wire.DescribeQuorumResponse.Node
-    return kind(node_id, [kind.Listener(name, *where) for name, where in endpoints.items()])
+    message = wire.DescribeQuorumResponse
+    return message.Node(node_id, [message.Listener(name, *where) for name, where in endpoints.items()])
