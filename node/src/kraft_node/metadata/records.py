@@ -26,7 +26,8 @@ MAX_RECORD_VERSION: Final = 32767
 def record_types() -> dict[int, str]:
     """Record type -> message name, of all metadata records of the release."""
     heads = [block.split(" ", 3) for block in blocks("stored").values() if block.startswith("metadata ")]
-    return {int(head[1]): head[2] for head in heads}
+    # Tiered storage numbers the records of its own topic from 0 as well; they never are in the metadata log.
+    return {int(head[1]): head[2] for head in heads if not head[2].startswith("Remote")}
 
 
 RECORD_TYPES: Final[dict[int, str]] = record_types()
