@@ -23,9 +23,10 @@ knows.
 | `describe` | what a controller says of itself and its quorum (KIP-919) |
 
 Who calls it: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node, and
-tells it about the quorum in this order: committed records are replayed into the image (`metadata.loader`), then
-`on_commit(offset)`; `on_leader(epoch)` once everything committed before the epoch is in the image;
-`on_lost_leadership(leader_id)` as soon as the node knows. `MetadataLog` is what it needs from the raft driver.
+connects it with the raft driver, which has hooks of the same names: `on_commit(offset)` after committed records have
+been replayed into the image, `on_leader(epoch)` once everything committed before the epoch is in the image,
+`on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`. `MetadataLog` is what the controller needs from the
+driver; the driver's `metadata_level` is to be `Controller.metadata_level`, `Controller.in_transaction` the loader's.
 
 What it must not do: touch disk or network, read a clock other than through `Env`, change the image, or answer before
 commit. Managers return plans and change nothing. Cost is O(what changes).

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import RESERVED_DIRECTORY_IDS, Uuid, uuid_text
+from kraft_node.base.ids import RESERVED_DIRECTORY_IDS, uuid_text
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.plan import Plan
@@ -125,7 +125,7 @@ class Brokers:
         for broker in self._cluster.view.brokers.values():
             taken = shown.intersection(broker.directories)
             if broker.id != request.broker_id and taken:
-                message = f"Broker {broker.id} is already registered with directory {uuid_text(Uuid(min(taken)))}"
+                message = f"Broker {broker.id} is already registered with directory {uuid_text(min(taken))}"
                 raise KafkaError(ErrorCode.INVALID_REGISTRATION, message)
 
     def _check_features(self, request: BrokerRegistrationRequest) -> list[Any]:

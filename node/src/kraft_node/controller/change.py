@@ -201,7 +201,7 @@ class PartitionChange:
             if self.level >= DIRECTORY_ASSIGNMENT_SUPPORTED:
                 known = dict(zip(state.replicas, state.directories, strict=True))
                 known.update(self.directories)
-                directories: list[bytes] = [known[b] if b in known else self.directory_for(b) for b in self.replicas]
+                directories = [known[b] if b in known else self.directory_for(b) for b in self.replicas]
                 if tuple(directories) != state.directories:
                     record.directories = directories
             if tuple(self.replicas) != state.replicas:

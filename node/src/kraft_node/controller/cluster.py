@@ -152,7 +152,7 @@ class Cluster:
             return DIRECTORY_MIGRATING
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
-    def new_directories(self, replicas: Iterable[int]) -> list[bytes]:
+    def new_directories(self, replicas: Iterable[int]) -> list[Uuid]:
         """The directories field of a new partition; empty below the level that has it."""
         if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             return []
@@ -167,8 +167,8 @@ class Cluster:
     def topic_named(self, name: str) -> TopicView | None:
         return self.view.topics.by_name(name)
 
-    def topic_with(self, topic_id: bytes) -> TopicView | None:
-        return None if topic_id == ZERO_UUID else self.view.topics.by_id(Uuid(topic_id))
+    def topic_with(self, topic_id: Uuid) -> TopicView | None:
+        return None if topic_id == ZERO_UUID else self.view.topics.by_id(topic_id)
 
     def min_isr(self, topic: TopicView) -> int:
         """How many replicas must be in sync, never more than there are."""

@@ -31,37 +31,32 @@ from kraft_node.controller.quotas import Quotas
 from kraft_node.controller.reassignments import Reassignments
 from kraft_node.controller.scram import Scram
 from kraft_node.controller.topics import Topics
-from kraft_node.metadata.features import METADATA_VERSION, record_version
+from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.metadata.records import encode_record
-from kraft_node.wire.error_response import error_response
+from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.node import NotLeader
 from kraft_node.wire.api import ApiKey
+from kraft_node.wire.error_response import error_response
 from kraft_node.wire.stored import NoOpRecord
 
 log = logging.getLogger(__name__)
-
-BATCH_RECORDS_MAX: Final = 10_000
-"""Records of one batch of the metadata log (Kafka's maxRecordsPerBatch): what all nodes replay without a pause."""
-
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024 - 64 * 1024
-"""Bytes of record values of one batch: Kafka's readers take batches of up to 8 MiB; the rest is for framing."""
 
 STALE_CHECKS_PER_SESSION: Final = 8
 """How often in a session timeout silent brokers are looked for."""
 
 
 class MetadataLog(Protocol):
-    """The metadata log as the active controller sees it; `server` makes one of the raft driver."""
+    """The metadata log as the active controller sees it: `server.raft_driver.RaftDriver` is one."""
 
     @property
     def next_offset(self) -> int:
         """The offset that the next appended record will get."""
 
-    def append(self, records: Sequence[Any], values: Sequence[bytes]) -> int:
-        """Append one batch; the offset of its last record. `values` are `records` encoded.
+    def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
+        """Append; the offset of the last record. Written at the record versions of `Controller.metadata_level()`.
 
-        Raises KafkaError NOT_CONTROLLER when this node does not lead any more. What is appended is committed later or,
-        when leadership is lost, perhaps never; `on_commit` tells.
+        `atomic`: in one batch, committed or lost together. What is appended is committed later or, when leadership is
+        lost, perhaps never; `on_commit` tells. Raises NotLeader and BatchTooLarge.
         """
 
 
@@ -77,8 +72,8 @@ class Controller:
         metadata_log: MetadataLog,
         bootstrap: Sequence[Any] = (),
     ) -> None:
-        self.leader_id: int | None = None
-        """Who leads the quorum as far as this node knows; kept up to date by the raft driver."""
+        self.leader_id = -1
+        """Who leads the quorum as far as this node knows; -1 for nobody."""
         self.in_transaction: Callable[[], bool] = lambda: False
         """Whether a committed metadata transaction is open (`MetadataLoader.in_transaction`)."""
         self.epoch: int | None = None
@@ -106,6 +101,10 @@ class Controller:
 
     # Leadership
 
+    def metadata_level(self) -> int:
+        """The metadata.version at which records are to be written: that of the overlay."""
+        return self.cluster.level
+
     @property
     def is_active(self) -> bool:
         return self.epoch is not None
@@ -129,11 +128,17 @@ class Controller:
             self._append(Plan(None, records, atomic=False))
         self._periodic.start()
 
-    def on_lost_leadership(self, leader_id: int | None = None) -> None:
-        """Another node leads, or nobody does: forget what was not committed, and refuse what waits for it."""
+    def on_leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Another node leads, or nobody (-1), as far as this node knows: for telling those who ask the wrong one."""
+        del epoch
         self.leader_id = leader_id
+
+    def on_lost_leadership(self, epoch: int) -> None:
+        """The leadership of `epoch` is over: forget what was not committed, and refuse what waits for it."""
         if self.epoch is None:
             return
+        assert self.epoch == epoch, f"law: the epoch that is lost ({epoch}) is the one that was led ({self.epoch})"
+        self.leader_id = -1
         log.info("controller %d is no longer active (epoch %d)", self._config.node_id, self.epoch)
         self.epoch = None
         self._periodic.stop()
@@ -149,7 +154,7 @@ class Controller:
 
     def _not_controller(self) -> KafkaError:
         message = "No controller appears to be active."
-        if self.leader_id is not None and self.leader_id >= 0 and self.leader_id != self._config.node_id:
+        if self.leader_id >= 0 and self.leader_id != self._config.node_id:
             message = f"The active controller appears to be node {self.leader_id}."
         return KafkaError(ErrorCode.NOT_CONTROLLER, message)
 
@@ -219,8 +224,7 @@ class Controller:
         return self.brokers.register(request, ctx.api_version, self._log.next_offset)
 
     def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
-        leader = -1 if self.leader_id is None else self.leader_id
-        return describe_controllers(request, ctx.api_version, self.cluster, ctx.listener, leader)
+        return describe_controllers(request, ctx.api_version, self.cluster, ctx.listener, self.leader_id)
 
     def _describe_configs(self, _: RequestContext, request: Any) -> Any:
         if not self.is_active:
@@ -231,15 +235,14 @@ class Controller:
 
     def _append(self, plan: Plan) -> int:
         """Append what was planned and apply it to the overlay; the offset of its last record."""
-        level = self.cluster.level
-        values = [encode_record(r, record_version(type(r).__name__, level)) for r in plan.records]
-        batches = split(plan.records, values)
-        if plan.atomic and len(batches) > 1:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-        last = -1
-        for records, batch in batches:
-            last = self._log.append(records, batch)
-            self.cluster.apply(last - len(records) + 1, records)
+        try:
+            last = self._log.append(plan.records, atomic=plan.atomic)
+        except NotLeader:
+            raise self._not_controller() from None
+        except BatchTooLarge:
+            message = "Unable to perform excessively large batch operation."
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, message) from None
+        self.cluster.apply(last - len(plan.records) + 1, plan.records)
         self._last_append_ms = self._env.clock.monotonic_ms()
         if plan.appended is not None:
             plan.appended(last)
@@ -305,19 +308,6 @@ class Controller:
             log.info("electing leaders of %d partition(s)", len(records))
             self._append(Plan(None, records, atomic=False))
         return more and bool(records)
-
-
-def split(records: Sequence[Any], values: Sequence[bytes]) -> list[tuple[Sequence[Any], Sequence[bytes]]]:
-    """The records with their encoded values in as few batches as the limits allow."""
-    batches: list[tuple[Sequence[Any], Sequence[bytes]]] = []
-    start = size = 0
-    for at, value in enumerate(values):
-        if at > start and (at - start >= BATCH_RECORDS_MAX or size + len(value) > BATCH_BYTES_MAX):
-            batches.append((records[start:at], values[start:at]))
-            start, size = at, 0
-        size += len(value) + 8
-    batches.append((records[start:], values[start:]))
-    return batches
 
 
 def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:

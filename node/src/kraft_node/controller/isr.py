@@ -156,7 +156,7 @@ class Isr:
         return Plan(response, records, atomic=False)
 
     def _assign_one(
-        self, broker_id: int, directory: bytes, topic: TopicView | None, number: int
+        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int
     ) -> tuple[ErrorCode, PartitionChangeRecord | None]:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, None
@@ -166,7 +166,7 @@ class Isr:
         if broker_id not in state.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
         change = self._cluster.change(topic, number, state)
-        change.directories[broker_id] = Uuid(directory)
+        change.directories[broker_id] = directory
         return ErrorCode.NONE, change.record()
 
     def _drop_offline(self, broker_id: int, records: list[Any]) -> None:

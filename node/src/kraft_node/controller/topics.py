@@ -240,7 +240,7 @@ class Topics:
             if api_version < 3:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        asked: list[tuple[str | None, bytes]] = [(state.name, state.topic_id) for state in request.topics]
+        asked: list[tuple[str | None, Uuid]] = [(state.name, state.topic_id) for state in request.topics]
         if api_version < 6:
             asked = [(name, ZERO_UUID) for name in request.topic_names]
         response = DeleteTopicsResponse()
@@ -256,10 +256,10 @@ class Topics:
         return Plan(response, records)
 
     def _deletions(
-        self, asked: Sequence[tuple[str | None, bytes]], found: dict[Uuid, str]
-    ) -> list[tuple[str | None, bytes, KafkaError | None]]:
+        self, asked: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str]
+    ) -> list[tuple[str | None, Uuid, KafkaError | None]]:
         """A result a topic; what is to be deleted goes to `found`."""
-        results: list[tuple[str | None, bytes, KafkaError | None]] = []
+        results: list[tuple[str | None, Uuid, KafkaError | None]] = []
         keys = [topic_id if name is None else name for name, topic_id in asked]
         doubtful = repeated(keys)
         reported: set[Any] = set()
@@ -278,7 +278,7 @@ class Topics:
                 results.append((name, topic_id, e))
         return results
 
-    def _deletable(self, name: str | None, topic_id: bytes, doubtful: set[Any]) -> TopicView:
+    def _deletable(self, name: str | None, topic_id: Uuid, doubtful: set[Any]) -> TopicView:
         if name is not None and topic_id != ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if name is None and topic_id == ZERO_UUID:
