@@ -182,8 +182,8 @@ class Partition:
             log.high_watermark = log.end_offset
             if self.watchers is not None:
                 self._notify(len(records))
-        else:
-            self._advance(len(records))
+        elif not self._advance(len(records)):
+            self._notify(len(records))  # followers read beyond the high watermark
         return info
 
     def is_replicated(self, offset: int) -> bool:
@@ -209,7 +209,8 @@ class Partition:
         if self._acks is not None:
             self._acks = [entry for entry in self._acks if entry[1] != done] or None
 
-    def _advance(self, appended_bytes: int) -> None:
+    def _advance(self, appended_bytes: int) -> bool:
+        """Move the high watermark as far as the ISR allows; whether it moved."""
         log = self.log
         high_watermark = log.end_offset
         for replica in self.isr:
@@ -218,11 +219,12 @@ class Partition:
                 end = log.high_watermark if ends is None else ends.get(replica, log.high_watermark)
                 high_watermark = min(high_watermark, end)
         if high_watermark <= log.high_watermark:
-            return
+            return False
         log.high_watermark = high_watermark
         if self._acks is not None:
             self._settle_acks(high_watermark)
         self._notify(appended_bytes)
+        return True
 
     def follower_at(self, broker_id: int, end_offset: int) -> None:
         """A follower has everything below `end_offset`: the high watermark may move."""

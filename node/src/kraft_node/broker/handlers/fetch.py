@@ -42,7 +42,9 @@ class FetchHandler:
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
         version = ctx.api_version
         by_topic_id = version >= TOPIC_IDS_VERSION
-        replica_id = request.replica_id if version < REPLICA_STATE_VERSION else request.replica_state.replica_id
+        replica_id = request.replica_id
+        if version >= REPLICA_STATE_VERSION and request.replica_state is not None:
+            replica_id = request.replica_state.replica_id
         full = request.session_epoch <= 0
         if full:
             if request.session_id != NO_SESSION:
