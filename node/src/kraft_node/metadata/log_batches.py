@@ -7,12 +7,14 @@ from typing import Any, Final, NamedTuple
 
 from kraft_node.base.env import Buffer
 from kraft_node.metadata.features import record_version
+from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.records.batch import build_batch, iter_headers, iter_records
 from kraft_node.records.control import ControlType, build_control_batch
 from kraft_node.wire import stored
 from kraft_node.wire.codec import encode
+from kraft_node.wire.errors import DecodeError
 
 SNAPSHOT_BATCH_BYTES: Final = 1024 * 1024
 """About how large a batch in a snapshot gets; the format allows 8 MiB, readers hold one batch at a time."""
@@ -76,12 +78,19 @@ class MetadataBatch(NamedTuple):
     length: int
 
 
+def _decode(offset: int, value: bytes | None) -> tuple[int, Any]:
+    try:
+        return offset, decode_record(value or b"")
+    except DecodeError as e:
+        raise MetadataError(f"metadata record at offset {offset}: {e}") from None
+
+
 def decode_batches(buffer: Buffer) -> Iterator[MetadataBatch]:
-    """The batches in `buffer`, their records decoded."""
+    """The batches in `buffer`, their records decoded. Raises BatchError, MetadataError naming the record's offset."""
     for header in iter_headers(buffer):
         records: list[tuple[int, Any]] = []
         if not header.is_control:
-            records = [(found.offset, decode_record(found.value or b"")) for found in iter_records(buffer, header)]
+            records = [_decode(found.offset, found.value) for found in iter_records(buffer, header)]
         yield MetadataBatch(
             header.last_offset, header.partition_leader_epoch, header.max_timestamp, records, header.length
         )

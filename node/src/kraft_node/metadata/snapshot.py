@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kraft_node.base.ids import Uuid
 from kraft_node.metadata import features as levels
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.features import METADATA_VERSION
@@ -119,7 +120,7 @@ class SnapshotCursor:
                 yield stored.ClientQuotaRecord(entity=data, key=key, value=value, remove=False)
 
 
-def partition_record(topic_id: bytes, number: int, state: PartitionState, level: int) -> Any:
+def partition_record(topic_id: Uuid, number: int, state: PartitionState, level: int) -> Any:
     """The PartitionRecord that says `state`, as far as a metadata.version level can say it."""
     record = stored.PartitionRecord(
         partition_id=number,

@@ -458,7 +458,7 @@ class RaftDriver:
                     self.env.scheduler.call_soon(self._deliver)
                     break
                 self._news.popleft()
-        except MetadataError as e:
+        except (MetadataError, ValueError, OSError) as e:
             self._fail(e)
         finally:
             self._delivering = False
@@ -499,7 +499,7 @@ class RaftDriver:
             else:
                 self.loader.skip(read.last_offset, read.epoch, read.timestamp_ms)
             self._applied = read.last_offset + 1
-            if self._applied >= stop:
+            if self._applied >= stop or self._applied - before >= SLICE_RECORDS:
                 return
         if self._applied == before:
             raise MetadataError(f"the log has no batch at offset {before} that ends below {stop}")
