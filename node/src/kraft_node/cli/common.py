@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
 
 
-class Failure(Exception):
+class ToolError(Exception):
     """An expected failure; its text is all that the user is told."""
 
 
@@ -35,7 +35,7 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = 
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-    except (Failure, OSError, ValueError) as e:
+    except (ToolError, OSError, ValueError) as e:
         if isinstance(e, BrokenPipeError):  # the reader (head, less) has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(0)
@@ -54,7 +54,7 @@ def message(error: Exception) -> str:
 
 
 def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
-    """The node's configuration in the file at `path`; Failure names the file with whatever is wrong in it."""
+    """The node's configuration in the file at `path`; ToolError names the file with whatever is wrong in it."""
     from kraft_node.base.config import ConfigError, NodeConfig
 
     try:
@@ -62,6 +62,6 @@ def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
             text = file.read()
         return NodeConfig.parse(text, list(overrides))
     except ConfigError as e:
-        raise Failure(f"{path}: {e}") from None
+        raise ToolError(f"{path}: {e}") from None
     except UnicodeDecodeError as e:
-        raise Failure(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None
+        raise ToolError(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None

@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kraft_node.cli.common import Failure
+from kraft_node.cli.common import ToolError
 
 
 class Mechanism(NamedTuple):
@@ -39,32 +39,32 @@ class ScramCredential(NamedTuple):
 
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> ScramCredential:
-    """The credential that `argument` describes; a salt is drawn where none is given. Raises Failure."""
+    """The credential that `argument` describes; a salt is drawn where none is given. Raises ToolError."""
     name, equals, body = argument.partition("=")
     if not equals:
-        raise Failure(f"Failed to find equals sign in SCRAM argument '{argument}'")
+        raise ToolError(f"Failed to find equals sign in SCRAM argument '{argument}'")
     mechanism = MECHANISMS.get(name)
     if mechanism is None:
-        raise Failure(f"The add-scram mechanism {name} is not supported.")
+        raise ToolError(f"The add-scram mechanism {name} is not supported.")
     values = _components(body)
     unknown = [key for key in values if key not in _KEYS]
     if unknown:
-        raise Failure(f"Unknown SCRAM configurations: {', '.join(unknown)}")
+        raise ToolError(f"Unknown SCRAM configurations: {', '.join(unknown)}")
     if "name" not in values:
-        raise Failure("You must supply 'name' to add-scram")
+        raise ToolError("You must supply 'name' to add-scram")
     iterations = _iterations(values.get("iterations"), name, mechanism)
     salt = _base64("salt", values["salt"]) if "salt" in values else None
     if "password" in values:
         if "saltedpassword" in values:
-            raise Failure("You must only supply one of 'password' or 'saltedpassword' to add-scram")
+            raise ToolError("You must only supply one of 'password' or 'saltedpassword' to add-scram")
         salt = salt or random_bytes(20)
         salted = hashlib.pbkdf2_hmac(mechanism.digest, _normal(values["password"]), salt, iterations)
     elif "saltedpassword" in values:
         if salt is None:
-            raise Failure("You must supply 'salt' with 'saltedpassword' to add-scram")
+            raise ToolError("You must supply 'salt' with 'saltedpassword' to add-scram")
         salted = _base64("saltedpassword", values["saltedpassword"])
     else:
-        raise Failure("You must supply one of 'password' or 'saltedpassword' to add-scram")
+        raise ToolError("You must supply one of 'password' or 'saltedpassword' to add-scram")
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     stored_key = hashlib.new(mechanism.digest, client_key).digest()
     server_key = hmac.digest(salted, b"Server Key", mechanism.digest)
@@ -79,19 +79,19 @@ def _components(body: str) -> dict[str, str]:
     """The values of `[a=b,c="d, e"]`; quotes around a value are dropped."""
     text = body.strip()
     if not text.startswith("["):
-        raise Failure("Expected configuration string to start with [")
+        raise ToolError("Expected configuration string to start with [")
     if not text.endswith("]"):
-        raise Failure("Expected configuration string to end with ]")
+        raise ToolError("Expected configuration string to end with ]")
     values: dict[str, str] = {}
     for component in _split(text[1:-1]):
         key, equals, value = component.partition("=")
         if not equals:
-            raise Failure(f"No equals sign found in SCRAM component: {component}")
+            raise ToolError(f"No equals sign found in SCRAM component: {component}")
         key, value = key.strip(), value.strip()
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]
         if not value:
-            raise Failure(f"The '{key}' value of add-scram is empty")
+            raise ToolError(f"The '{key}' value of add-scram is empty")
         values[key] = value
     return values
 
@@ -113,12 +113,12 @@ def _iterations(text: str | None, name: str, mechanism: Mechanism) -> int:
     if text is None:
         return mechanism.iterations_min
     if not text.isascii() or not text.isdigit():
-        raise Failure(f"The 'iterations' value of add-scram is not a number: {text}")
+        raise ToolError(f"The 'iterations' value of add-scram is not a number: {text}")
     shown = name.replace("-", "_")
     if int(text) < mechanism.iterations_min:
-        raise Failure(f"The 'iterations' value must be >= {mechanism.iterations_min} for add-scram using {shown}")
+        raise ToolError(f"The 'iterations' value must be >= {mechanism.iterations_min} for add-scram using {shown}")
     if int(text) > ITERATIONS_MAX:
-        raise Failure(f"The 'iterations' value must be <= {ITERATIONS_MAX} for add-scram using {shown}")
+        raise ToolError(f"The 'iterations' value must be <= {ITERATIONS_MAX} for add-scram using {shown}")
     return int(text)
 
 
@@ -126,4 +126,4 @@ def _base64(key: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Failure(f"The '{key}' value of add-scram is not base64: {text}") from None
+        raise ToolError(f"The '{key}' value of add-scram is not base64: {text}") from None

@@ -1,7 +1,7 @@
 """kafka-storage: format a node's directories, say what they hold, draw ids, explain feature levels (KIP-631, KIP-853).
 
-    kafka-storage format -c server.properties -t CLUSTER_ID [-s | -N | -I VOTERS] [-r RELEASE] [-f F=L]… [-S SCRAM]… [-g]
-    kafka-storage info -c server.properties
+    kafka-storage format -c FILE -t CLUSTER_ID [-s | -N | -I VOTERS] [-r RELEASE] [-f F=L]… [-S SCRAM]… [-g]
+    kafka-storage info -c FILE
     kafka-storage random-uuid
     kafka-storage version-mapping [-r RELEASE]
     kafka-storage feature-dependencies -f FEATURE=LEVEL…
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kraft_node.base.ids import Uuid, random_uuid, uuid_text
-from kraft_node.cli.common import Failure, Parser, program, read_config, run
+from kraft_node.cli.common import Parser, ToolError, program, read_config, run
 
 
 class _Random:
@@ -125,9 +125,9 @@ def feature_dependencies(args: argparse.Namespace) -> int:
     for text in args.feature:
         name, level = parse_feature(text)
         if name not in SUPPORTED_RANGES:
-            raise Failure(f"Unknown feature: {name}")
+            raise ToolError(f"Unknown feature: {name}")
         if level not in SUPPORTED_RANGES[name]:
-            raise Failure(f"Feature level {level} is not supported for feature {name}")
+            raise ToolError(f"Feature level {level} is not supported for feature {name}")
         found[f"{name}={level}"] = dependencies(name, level)
     if args.json:
         print(json.dumps({feature: dict(needs) for feature, needs in found.items()}))
@@ -186,10 +186,10 @@ def format_storage(args: argparse.Namespace) -> int:
 
     config = read_config(args.config)
     if not args.cluster_id.strip():
-        raise Failure("The cluster id is blank; `kafka-storage random-uuid` draws one.")
+        raise ToolError("The cluster id is blank; `kafka-storage random-uuid` draws one.")
     static = bool(config.voters)
     if static and (args.standalone or args.initial_controllers is not None):
-        raise Failure(
+        raise ToolError(
             "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
             "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
             "controller.quorum.bootstrap.servers instead."
@@ -200,7 +200,7 @@ def format_storage(args: argparse.Namespace) -> int:
     elif args.initial_controllers is not None:
         voters = plan.parse_voters(args.initial_controllers)
     elif config.is_controller and not static and not args.no_initial_controllers:
-        raise Failure(
+        raise ToolError(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
@@ -215,7 +215,7 @@ def format_storage(args: argparse.Namespace) -> int:
         voters=voters,
         ignore_formatted=args.ignore_formatted,
         new_uuid=new_uuid,
-        say=(lambda text: None) if args.json else print,
+        say=_say_nothing if args.json else print,
     )
     if args.json:
         print(
@@ -224,6 +224,10 @@ def format_storage(args: argparse.Namespace) -> int:
             )
         )
     return 0
+
+
+def _say_nothing(text: str) -> None:
+    del text
 
 
 def entry() -> None:

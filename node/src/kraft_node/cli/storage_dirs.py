@@ -1,4 +1,4 @@
-"""Reading and writing what makes a log directory formatted: meta.properties, bootstrap.checkpoint, the first snapshot."""
+"""What makes a log directory formatted, read and written: meta.properties, bootstrap.checkpoint, the first snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.env import write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
-from kraft_node.cli.common import Failure
+from kraft_node.cli.common import ToolError
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.runtime.disk import RealDisk
 
@@ -70,7 +70,7 @@ def write_directories(
 ) -> list[str]:
     """Format those directories of `config` that are not, and return them.
 
-    Raises Failure before anything is written when a directory is formatted already (unless `ignore_formatted`), or
+    Raises ToolError before anything is written when a directory is formatted already (unless `ignore_formatted`), or
     belongs to another cluster or node.
     """
     todo = _unformatted(sorted(config.all_dirs), cluster_id, config.node_id, ignore_formatted=ignore_formatted)
@@ -92,7 +92,7 @@ def write_directories(
             if own is not None:
                 directory_id = own.directory_id
                 if uuid_text(directory_id) in taken:
-                    raise Failure(f"The directory id {uuid_text(directory_id)} is that of another directory already")
+                    raise ToolError(f"The directory id {uuid_text(directory_id)} is that of another directory already")
         say(f"Formatting {kind} {path} with metadata.version {release}.")
         with_voters = voters if path == config.metadata_log_dir else None
         _write(path, config.node_id, cluster_id, directory_id, bootstrap, with_voters, listener)
@@ -103,7 +103,7 @@ def _unformatted(paths: Sequence[str], cluster_id: str, node_id: int, *, ignore_
     todo: list[str] = []
     for path in paths:
         if os.path.exists(path) and not os.path.isdir(path):
-            raise Failure(f"{path} is not a directory")
+            raise ToolError(f"{path} is not a directory")
         entries = read_meta_properties(path)
         if entries is None:
             todo.append(path)
@@ -111,9 +111,9 @@ def _unformatted(paths: Sequence[str], cluster_id: str, node_id: int, *, ignore_
         for key, expected in (("cluster.id", cluster_id), ("node.id", str(node_id))):
             if entries.get(key, expected) != expected:
                 file = os.path.join(path, META_PROPERTIES)
-                raise Failure(f"Invalid {key} in: {file}. Expected {expected}, but read {entries[key]}")
+                raise ToolError(f"Invalid {key} in: {file}. Expected {expected}, but read {entries[key]}")
         if not ignore_formatted:
-            raise Failure(
+            raise ToolError(
                 f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory and "
                 "format the others."
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
-from kraft_node.cli.common import Failure
+from kraft_node.cli.common import ToolError
 from kraft_node.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -50,15 +50,15 @@ _VOTER: Final = re.compile(r"([0-9]+)@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([0-9A
 
 
 def parse_voters(text: str) -> list[InitialVoter]:
-    """The voters of `id@host:port:directory,…`, sorted by id; Failure names the entry that is wrong."""
+    """The voters of `id@host:port:directory,…`, sorted by id; ToolError names the entry that is wrong."""
     voters: dict[int, InitialVoter] = {}
     for entry in text.split(","):
         match = _VOTER.fullmatch(entry.strip())
         if not match or int(match[3]) > 65535:
-            raise Failure(f"--initial-controllers: {entry.strip()!r} is not of the form id@hostname:port:directory")
+            raise ToolError(f"--initial-controllers: {entry.strip()!r} is not of the form id@hostname:port:directory")
         voter = InitialVoter(int(match[1]), match[2].strip("[]"), int(match[3]), parse_uuid(match[4]))
         if voter.node_id in voters:
-            raise Failure(f"--initial-controllers: Node id {voter.node_id} was specified more than once.")
+            raise ToolError(f"--initial-controllers: Node id {voter.node_id} was specified more than once.")
         voters[voter.node_id] = voter
     return [voters[node_id] for node_id in sorted(voters)]
 
@@ -66,7 +66,7 @@ def parse_voters(text: str) -> list[InitialVoter]:
 def standalone_voter(config: NodeConfig, new_id: Callable[[], Uuid]) -> list[InitialVoter]:
     """The quorum of `--standalone`: this controller alone."""
     if not config.is_controller:
-        raise Failure("You can only use --standalone on a controller.")
+        raise ToolError("You can only use --standalone on a controller.")
     endpoint = config.advertised_controller_listeners[0]
     return [InitialVoter(config.node_id, endpoint.host or "localhost", endpoint.port, new_id())]
 
@@ -75,43 +75,43 @@ def standalone_voter(config: NodeConfig, new_id: Callable[[], Uuid]) -> list[Ini
 
 
 def find_metadata_version(text: str) -> MetadataVersion:
-    """The version of a `--release-version`; Failure lists the known ones."""
+    """The version of a `--release-version`; ToolError lists the known ones."""
     try:
         if text.isdigit():
             raise ValueError
         return parse_metadata_version(text)
     except ValueError:
         known = ", ".join(version.name for version in METADATA_VERSIONS)
-        raise Failure(f"Unknown metadata.version '{text}'. Supported metadata.version are: {known}") from None
+        raise ToolError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {known}") from None
 
 
 def parse_feature(text: str) -> tuple[str, int]:
     """Name and level of a `feature=level` argument."""
     name, equals, level = text.partition("=")
     if not equals:
-        raise Failure(f"Can't parse feature=level string {text}: equals sign not found.")
+        raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")
     if not re.fullmatch(r"[+-]?[0-9]{1,5}", level.strip()) or not -_SHORT_MAX - 1 <= int(level) <= _SHORT_MAX:
-        raise Failure(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
+        raise ToolError(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
     return name.strip(), int(level)
 
 
 def plan_features(given: Mapping[str, int], release: MetadataVersion | None, *, dynamic_quorum: bool) -> dict[str, int]:
-    """The levels of all features of a new cluster, metadata.version among them. Raises Failure.
+    """The levels of all features of a new cluster, metadata.version among them. Raises ToolError.
 
     `given` are the `--feature` levels, `release` the `--release-version`. Features not given have the level that was
     the default when the metadata.version came out.
     """
     if METADATA_VERSION in given:
         if release is not None:
-            raise Failure("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+            raise ToolError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
         try:
             release = metadata_version(given[METADATA_VERSION])
         except ValueError as e:
-            raise Failure(str(e)) from None
+            raise ToolError(str(e)) from None
     release = release or METADATA_VERSIONS[-1]
     for name in given:
         if name not in SUPPORTED_RANGES:
-            raise Failure(f"Unsupported feature: {name}. Supported features are: {', '.join(FEATURES)}")
+            raise ToolError(f"Unsupported feature: {name}. Supported features are: {', '.join(FEATURES)}")
     levels = {METADATA_VERSION: release.level}
     for name in FEATURES:
         if name == KRAFT_VERSION:
@@ -119,10 +119,10 @@ def plan_features(given: Mapping[str, int], release: MetadataVersion | None, *, 
         else:
             levels[name] = given.get(name, default_level(name, release.level))
         if levels[name] not in SUPPORTED_RANGES[name]:
-            raise Failure(f"No feature:{name} with feature level {levels[name]}")
+            raise ToolError(f"No feature:{name} with feature level {levels[name]}")
     for name, level in levels.items():
         for other, needed in missing_dependencies(name, level, levels).items():
-            raise Failure(f"{name} could not be set to {level} because it depends on {other} level {needed}")
+            raise ToolError(f"{name} could not be set to {level} because it depends on {other} level {needed}")
     return levels
 
 
@@ -131,12 +131,12 @@ def _kraft_level(given: int | None, *, dynamic_quorum: bool) -> int:
     if given is None:
         return 1 if dynamic_quorum else 0
     if given == 0 and dynamic_quorum:
-        raise Failure(
+        raise ToolError(
             f"Cannot set kraft.version to 0 if controller.quorum.voters is empty and {flags}. For dynamic controllers "
             "support, try removing the --feature flag for kraft.version."
         )
     if given != 0 and not dynamic_quorum:
-        raise Failure(
+        raise ToolError(
             f"Cannot set kraft.version to {given} unless controller.quorum.voters is empty and {flags}. For dynamic "
             "controllers support, try using one of --standalone, --initial-controllers, or --no-initial-controllers "
             "and removing controller.quorum.voters."
@@ -145,12 +145,12 @@ def _kraft_level(given: int | None, *, dynamic_quorum: bool) -> int:
 
 
 def bootstrap_records(levels: Mapping[str, int], scram: Sequence[ScramCredential]) -> list[Any]:
-    """The records that a new cluster's metadata log begins with, in Kafka's order. Raises Failure."""
+    """The records that a new cluster's metadata log begins with, in Kafka's order. Raises ToolError."""
     from kraft_node.wire.stored import FeatureLevelRecord, UserScramCredentialRecord
 
     if scram and levels[METADATA_VERSION] < SCRAM_SUPPORTED:
         first = metadata_version(SCRAM_SUPPORTED).name
-        raise Failure(f"SCRAM is only supported in metadata.version {first} or later.")
+        raise ToolError(f"SCRAM is only supported in metadata.version {first} or later.")
     records: list[Any] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels[METADATA_VERSION])]
     records += [
         FeatureLevelRecord(name=name, feature_level=levels[name])
