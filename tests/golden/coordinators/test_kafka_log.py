@@ -1,0 +1,75 @@
+"""A `__consumer_offsets` segment written by Apache Kafka 4.3.1 (tests/java/ConsumerOffsetsGolden.java), read by us."""
+
+from pathlib import Path
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import check_batch, iter_headers
+
+from tests.unit.coordinators.harness import Logs, Node, Topics
+
+SEGMENT = Path(__file__).parent / "consumer_offsets_4_3_1.log"
+
+
+def loaded() -> Node:
+    logs = Logs()
+    data = SEGMENT.read_bytes()
+    for header in iter_headers(data):
+        check_batch(data, header.position)
+        logs.append_raw(0, data[header.position : header.position + header.length])
+    topics = Topics(t=3)
+    return Node(topics=topics, logs=logs, max_session_timeout_ms=1_800_000)
+
+
+def test_the_groups_are_those_that_kafka_listed():
+    assert loaded().listed() == {
+        "classic": ("Stable", "Classic", "consumer"),
+        "left": ("Empty", "Classic", "consumer"),
+        "simple": ("Empty", "Classic", ""),
+        "tx-commit": ("Empty", "Classic", ""),
+        "tx-abort": ("Empty", "Classic", ""),
+        "tx-open": ("Empty", "Classic", ""),
+        "modern": ("Empty", "Consumer", "consumer"),
+        # Kafka saw a live member here; members of the newer protocol are none to a coordinator of classic groups.
+        "modern-live": ("Empty", "Consumer", "consumer"),
+        "shared": ("Empty", "Share", "share"),
+    }
+
+
+def test_the_offsets_are_those_that_kafka_listed():
+    node = loaded()
+    assert node.offsets("classic") == {("t", 0): 5, ("t", 1): 6}
+    assert node.offsets("left") == {("t", 2): 7}
+    assert node.offsets("simple") == {("t", 0): 1}, "those of the deleted topic are gone"
+    assert node.offsets("modern") == {("t", 1): 8}
+    assert node.offsets("modern-live") == {("t", 1): 9}
+    assert node.offsets("tx-commit") == {("t", 0): 26}
+    assert node.offsets("tx-abort") == {}
+    assert node.offsets("tx-open") == {}
+    (group,) = node.fetch("tx-open", {"t": [0]}, stable=True).response.groups
+    assert group.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    (group,) = node.fetch("classic", {"t": [0]}).response.groups
+    (partition,) = group.topics[0].partitions
+    assert (partition.committed_leader_epoch, partition.metadata) == (0, "five")
+
+
+def test_the_static_member_comes_back_to_its_assignment():
+    node = loaded()
+    described = node.described("classic")
+    (member,) = described.members
+    assert (described.protocol_data, member.group_instance_id, member.client_host) == ("range", "inst-1", "/127.0.0.1")
+    back = node.join(group="classic", instance="inst-1", session=1_800_000)
+    assert back.error is ErrorCode.NONE
+    synced = node.sync(back.response.member_id, back.response.generation_id, group="classic", instance="inst-1")
+    assert synced.response.assignment == member.member_assignment
+
+
+def test_groups_of_the_newer_protocol_can_be_used_by_classic_members_or_deleted():
+    node = loaded()
+    node.stable_group(1, group="modern")
+    assert node.delete("modern-live", "tx-open") == {"modern-live": ErrorCode.NONE, "tx-open": ErrorCode.NONE}
+    node.start()
+    listed = node.listed()
+    assert listed["modern"] == ("Stable", "Classic", "consumer")
+    assert "modern-live" not in listed
+    assert "tx-open" not in listed
+    assert node.offsets("modern") == {("t", 1): 8}
