@@ -48,6 +48,7 @@ _PENDING: Final = object()
 """In `ctx.output` of a request that its handler has not answered."""
 
 _SIZE: Final = Struct(">i")
+_KEY: Final = Struct(">h")
 _KEY_VERSION_CORRELATION: Final = Struct(">hhi")
 
 
@@ -58,6 +59,7 @@ class Connection:
         "_burst",
         "_corked_bytes",
         "_have",
+        "_held",
         "_large",
         "_need",
         "_out",
@@ -90,11 +92,13 @@ class Connection:
         self._large: bytearray | None = None
         self._have = 0
         self._need = 0
-        # Unanswered requests in order, once there is one; what is to be sent; whether requests are being handled.
+        # Unanswered requests in order, once there is one; what is to be sent; whether requests are being
+        # handled, whether one that may not pass a waiting Produce is next, whether reading is paused.
         self._waiting: deque[RequestContext] | None = None
         self._out: list[Outgoing] = []
         self._corked_bytes = 0
         self._burst = False
+        self._held = False
         self._resting = False
         self._touched = False
 
@@ -168,6 +172,10 @@ class Connection:
             frame_end = position + 4 + size
             if frame_end > end:
                 break
+            if self._waiting and _KEY.unpack_from(view, position + 4)[0] != PRODUCE:
+                self._held = True
+                size = 0
+                break
             metric = self._handle(view[position + 4 : frame_end], now_ms)
             if metric is None:
                 self._burst = False
@@ -200,7 +208,10 @@ class Connection:
         if self.transport.unsent_bytes > UNSENT_MAX or self.closed:
             return False
         waiting = self._waiting
-        return not waiting or (waiting[-1].api_key == PRODUCE and len(waiting) < PIPELINED_MAX)
+        if not waiting:
+            self._held = False
+            return True
+        return not self._held and waiting[-1].api_key == PRODUCE and len(waiting) < PIPELINED_MAX
 
     def _work_again(self) -> None:
         """Go on with what had been received when the limits stopped us."""
@@ -270,7 +281,7 @@ class Connection:
         try:
             response = api.handler(ctx, request)
         except KafkaError as e:
-            response = error_response(request, version, e.code, str(e))
+            response = error_response(request, version, e.code, e.message)
         except Exception:
             log.exception("request failed api=%s version=%d peer=%s", api.name, version, self.peer_host)
             response = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -327,7 +338,7 @@ class Connection:
             self.closed = True
             return
         self._out += parts
-        self._corked_bytes += len(parts[0]) if len(parts) == 1 else _SIZE.unpack_from(parts[0])[0]
+        self._corked_bytes += _SIZE.unpack_from(parts[0])[0]  # type: ignore[arg-type]  # the head is never a file
 
     def _flush(self) -> None:
         out = self._out

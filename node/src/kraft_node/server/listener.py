@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.server.connection import Connection
-from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.api import API, ApiKey, ApiSpec
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import Handler
     from kraft_node.server.buffers import BufferPool
     from kraft_node.server.metrics import ApiMetrics, RequestMetrics
+    from kraft_node.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.listener")
 
@@ -26,18 +27,24 @@ IDLE_SWEEPS: Final = 10
 
 
 class ServedApi:
-    """One API as this listener serves it."""
+    """One API as this listener serves it. The request's class is made with its first request."""
 
-    __slots__ = ("handler", "max_version", "metrics", "min_version", "name", "request")
+    __slots__ = ("_request", "_spec", "handler", "max_version", "metrics", "min_version", "name")
 
-    def __init__(self, key: ApiKey, handler: Handler, metrics: ApiMetrics) -> None:
-        spec = API[key]
-        self.name = metrics.name
+    def __init__(self, spec: ApiSpec, handler: Handler, metrics: ApiMetrics) -> None:
+        self._spec = spec
+        self._request: type[Message] | None = None
+        self.name = spec.name
         self.handler = handler
-        self.request = spec.request
         self.min_version = spec.min_version
         self.max_version = spec.max_version
         self.metrics = metrics
+
+    @property
+    def request(self) -> type[Message]:
+        if self._request is None:
+            self._request = self._spec.request
+        return self._request
 
 
 class Limits:
@@ -134,7 +141,7 @@ class ServerListener:
         self.request_bytes_max = gate.limits.request_bytes_max
         self.versions_fallback = versions_fallback
         self.apis = {
-            int(key): ServedApi(key, handler, metrics.api(key, _metric_name(key))) for key, handler in handlers.items()
+            int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
         self.connections: set[Connection] = set()
         self.refusals = 0
@@ -225,8 +232,3 @@ class ServerListener:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.close()
-
-
-def _metric_name(key: ApiKey) -> str:
-    """The API's name as Kafka's metrics spell it: LIST_OFFSETS -> ListOffsets."""
-    return "".join(word.capitalize() for word in key.name.split("_"))

@@ -1,0 +1,208 @@
+"""kafka-server-start: one node, from its configuration file until it is told to stop.
+
+    kafka-server-start CONFIG [--override KEY=VALUE]... [--json]
+
+SIGTERM or SIGINT stops it cleanly (leadership handed over, logs flushed, a clean-shutdown mark left); a second one stops
+it at once. Exit codes: 0 after a clean stop, 1 when the start is refused or the node has failed, with the reason as the
+last line of the log. One line a fact goes to standard output; `--json` makes each an object.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.cli.common import Parser, program, run
+from kraft_node.cli.common import read_config as read
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.runtime.env import RealEnv
+    from kraft_node.server.node import Node
+
+log = logging.getLogger("kraft_node.server")
+
+GC_THRESHOLDS: Final = (20_000, 20, 100)
+"""The node's objects are freed by counting references; the collector only has to find the odd cycle."""
+
+STOP_MAX_S: Final = 60.0
+"""A clean stop that takes longer than this is given up: whoever stops nodes kills them about then."""
+
+HARD_EXIT: Final = 130
+
+
+class _Lines(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO  server.node what has happened key=value`."""
+
+    converter = staticmethod(__import__("time").gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
+        name = record.name.removeprefix("kraft_node.")
+        text = f"{seconds}.{int(record.msecs):03d}Z {record.levelname:<5} {name} {record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+class _Json(_Lines):
+    """An object a line: time, level, logger, message, and trace when there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        fields: dict[str, Any] = {
+            "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name.removeprefix("kraft_node."),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def set_up_logging(*, as_json: bool, level: str = "INFO") -> None:
+    """Send log lines to standard output."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_Json() if as_json else _Lines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    logging.raiseExceptions = False
+    # Records are told by time, level, logger and message; finding out more would cost every line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+class _Process:
+    """The node in its process: starts it, listens for signals, decides the exit code."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        from kraft_node.runtime.env import RealEnv
+
+        self.config = config
+        self.real: RealEnv = RealEnv()
+        self.node: Node | None = None
+        self.code = 0
+        self.stopping = False
+
+    def run(self) -> int:
+        import signal
+
+        from kraft_node.server.node import Node, StartRefused
+
+        _raise_descriptor_limit()
+        self._size_sockets()
+        signal.set_wakeup_fd(self.real.loop.wake_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._signalled)
+        try:
+            self.node = Node(self.real.env, self.config, host_name=_host_name(self.config), on_fatal=self._fatal)
+            self.node.start()
+        except (StartRefused, OSError, ValueError) as e:
+            log.error("start refused: %s", e)
+            return 1
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self.real.loop.run()
+        self.real.close()
+        log.info("stopped code=%d", self.code)
+        return self.code
+
+    def _size_sockets(self) -> None:
+        """Kafka's default of 100 KiB a socket is applied when it is asked for: the kernel's own sizing is faster."""
+        config = self.config
+        if config.is_set("socket.send.buffer.bytes"):
+            self.real.net.send_buffer = config.int("socket.send.buffer.bytes")
+        if config.is_set("socket.receive.buffer.bytes"):
+            self.real.net.receive_buffer = config.int("socket.receive.buffer.bytes")
+        if config.is_set("socket.listen.backlog.size"):
+            self.real.net.backlog = config.int("socket.listen.backlog.size")
+
+    def _signalled(self, number: int, _frame: Any) -> None:
+        if self.stopping:
+            os._exit(HARD_EXIT)
+        self.stopping = True
+        self.real.loop.call_from_thread(self._stop, number)
+
+    def _stop(self, number: int) -> None:
+        log.info("stopping signal=%d", number)
+        self.real.loop.call_later(STOP_MAX_S * 1000, self._stop_overdue)
+        if self.node is None:
+            self.real.loop.stop()
+        else:
+            self.node.shutdown(self.real.loop.stop)
+
+    def _stop_overdue(self) -> None:
+        log.error("the clean stop has taken %.0f s, stopping at once", STOP_MAX_S)
+        _leave(1)
+
+    def _fatal(self, reason: str) -> None:
+        """What must not go on: the disk's state is unknown, or the node was refused. No clean-shutdown mark is left."""
+        log.critical("the node has failed: %s", reason)
+        _leave(1)
+
+
+def _leave(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many files as the system lets us have: each partition in use and each connection is one or more."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as e:
+            log.warning("cannot raise the limit of open files soft=%d hard=%d error=%s", soft, hard, e)
+
+
+def _host_name(config: NodeConfig) -> str:
+    """This machine's name, where an advertised listener leaves the host to us."""
+    advertised = [*config.advertised_broker_listeners, *config.advertised_controller_listeners]
+    if all(endpoint.host for endpoint in advertised):
+        return "localhost"
+    import socket
+
+    return socket.getfqdn()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a node; the exit code."""
+    from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
+
+    parser = Parser(prog=program("kafka-server-start"), description="Run a node until SIGTERM or SIGINT.")
+    parser.add_argument("config", metavar="CONFIG", nargs="?", help="the node's server.properties")
+    parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="replaces a key of CONFIG")
+    parser.add_argument("--json", action="store_true", help="log one JSON object a line")
+    parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    options = parser.parse_args(arguments)
+    if options.version:
+        print(f"kraftcluster {VERSION} (Apache Kafka {COMPATIBLE_KAFKA_VERSION})")
+        return 0
+    if options.config is None:
+        parser.error("CONFIG is missing")
+    config = read(options.config, options.override)
+    set_up_logging(as_json=options.json, level=options.log_level)
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    return _Process(config).run()
+
+
+def entry() -> None:
+    """The console script."""
+    run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,100 @@
+"""What a listener says about itself: ApiVersions (18), versions 0-4, and the SASL requests on a plain listener.
+
+The table is what the listener serves, no more: an API without a handler is not advertised. Produce is advertised from
+version 0 on broker listeners although nothing below 3 is served, because librdkafka takes its absence for a broker that
+is too old (KAFKA-18659). Features are those of the release; finalized ones come from the committed metadata, whose
+offset is the epoch (KIP-584). A request of a version that is not served is answered in version 0, error 35, naming only
+ApiVersions' own range (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.metadata.features import SUPPORTED_RANGES
+from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.messages import ApiVersionsResponse, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import Handler, RequestContext
+    from kraft_node.metadata.image import MetadataImage
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+FIRST_VERSION_WITH_ZERO_MINIMUM: Final = 4
+"""Older clients take a supported range that begins at 0 for damaged: it is told from 1 (KAFKA-17492)."""
+
+
+class ApiVersions:
+    """Answers for one listener; the table of keys is made once."""
+
+    def __init__(self, handlers: Mapping[ApiKey, Handler], image: MetadataImage, *, is_broker: bool) -> None:
+        self._image = image
+        served = {**handlers, ApiKey.API_VERSIONS: self}
+        self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served)]
+
+    @staticmethod
+    def _row(key: ApiKey, *, is_broker: bool) -> Any:
+        spec = API[key]
+        lowest = 0 if is_broker and key == ApiKey.PRODUCE else spec.min_version
+        return ApiVersionsResponse.ApiVersion(int(key), lowest, spec.max_version)
+
+    def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        if ctx.api_version >= FIRST_VERSION_WITH_SOFTWARE:
+            name, version = request.client_software_name, request.client_software_version
+            if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            ctx.connection.client_software = (name, version)
+        image = self._image
+        zero_is_known = ctx.api_version >= FIRST_VERSION_WITH_ZERO_MINIMUM
+        features = [
+            ApiVersionsResponse.SupportedFeatureKey(name, levels.min_level, levels.max_level)
+            for name, levels in SUPPORTED_RANGES.items()
+            if zero_is_known or levels.min_level > 0
+        ]
+        finalized = [
+            ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
+            for name, level in sorted(image.features.items())
+            if level > 0
+        ]
+        return ApiVersionsResponse(
+            api_keys=self._keys,
+            supported_features=features,
+            finalized_features_epoch=image.offset,
+            finalized_features=finalized,
+        )
+
+    def fallback(self) -> Any:
+        """The version 0 answer to an unknown version."""
+        spec = API[ApiKey.API_VERSIONS]
+        row = ApiVersionsResponse.ApiVersion(int(ApiKey.API_VERSIONS), spec.min_version, spec.max_version)
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
+
+
+def sasl_handshake(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """SaslHandshake (17) where no authentication takes place."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def sasl_authenticate(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """SaslAuthenticate (36) where no authentication takes place."""
+    raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+
+
+def with_connection_apis(
+    handlers: Mapping[ApiKey, Handler], image: MetadataImage, *, is_broker: bool
+) -> tuple[dict[ApiKey, Handler], Callable[[], Any]]:
+    """`handlers` and those that every plain listener has; also the fallback for unknown ApiVersions."""
+    table = {
+        **handlers,
+        ApiKey.SASL_HANDSHAKE: sasl_handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
+    }
+    versions = ApiVersions(table, image, is_broker=is_broker)
+    table[ApiKey.API_VERSIONS] = versions
+    return table, versions.fallback
