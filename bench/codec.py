@@ -1,0 +1,154 @@
+"""`python -m bench.codec [--json]`: our codecs beside kafka-python's, as ratios of one run (aims in the table)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kraft_node.wire import codec
+from kraft_node.wire import messages as m
+from rich.console import Console
+from rich.table import Table
+
+ROUNDS = 9
+TOPIC_ID = bytes(range(16))
+
+
+@dataclass
+class Case:
+    """The same bytes (decode) or the same message (encode) for both."""
+
+    name: str
+    aim: float
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+
+
+def _produce_request() -> Any:
+    topic = m.ProduceRequest.TopicProduceData
+    partition = m.ProduceRequest.PartitionProduceData
+    return m.ProduceRequest(
+        acks=-1, timeout_ms=30000, topic_data=[topic("topic", partition_data=[partition(0, bytes(1000))])]
+    )
+
+
+def _produce_response() -> Any:
+    topic = m.ProduceResponse.TopicProduceResponse
+    partition = m.ProduceResponse.PartitionProduceResponse
+    return m.ProduceResponse([topic("topic", partition_responses=[partition(0, 0, 12345, -1, 0)])])
+
+
+def _fetch_request() -> Any:
+    topic = m.FetchRequest.FetchTopic
+    partition = m.FetchRequest.FetchPartition
+    wanted = [partition(p, 5, 1_000_000 + p, partition_max_bytes=1 << 20) for p in range(100)]
+    return m.FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=[topic("topic", partitions=wanted)])
+
+
+def _fetch_response() -> Any:
+    topic = m.FetchResponse.FetchableTopicResponse
+    partition = m.FetchResponse.PartitionData
+    data = [partition(p, 0, 1000, 1000, 0, records=bytes(100)) for p in range(100)]
+    return m.FetchResponse(responses=[topic("topic", partitions=data)])
+
+
+def _metadata_response() -> Any:
+    topic = m.MetadataResponse.MetadataResponseTopic
+    partition = m.MetadataResponse.MetadataResponsePartition
+    brokers = [m.MetadataResponse.MetadataResponseBroker(i, f"host{i}", 9092) for i in range(3)]
+    topics = [
+        topic(0, f"topic-{t}", partitions=[partition(0, p, p, 5, [0, 1, 2], [0, 1, 2]) for p in range(3)])
+        for t in range(1000)
+    ]
+    return m.MetadataResponse(brokers=brokers, cluster_id="cluster", controller_id=1, topics=topics)
+
+
+def _theirs(module: str, name: str) -> Any:
+    return getattr(__import__(f"kafka.protocol.{module}", fromlist=[name]), name)
+
+
+def cases() -> list[Case]:
+    """What is measured; kafka-python decodes our bytes, and encodes what it decoded."""
+    built = [
+        ("ProduceRequest", "producer", 9, _produce_request(), 3.0, None),
+        ("ProduceResponse", "producer", 9, _produce_response(), None, 7.0),
+        ("FetchRequest", "consumer", 12, _fetch_request(), 1.5, None),
+        ("FetchResponse", "consumer", 12, _fetch_response(), None, 7.0),
+        ("MetadataResponse", "metadata", 12, _metadata_response(), 3.0, 3.0),
+    ]
+    made = []
+    for name, module, version, message, decode_aim, encode_aim in built:
+        raw = codec.encode(message, version)
+        cls = type(message)
+        theirs = _theirs(module, name)
+        other = theirs.decode(raw, version=version)
+        other._header = None  # decoding a body leaves it unset, encoding asks for it
+        assert bytes(other.encode(version=version)) == raw, f"{name}: the two codecs disagree"
+        if decode_aim:
+            made.append(
+                Case(
+                    f"{name} v{version} decode",
+                    decode_aim,
+                    lambda cls=cls, raw=raw, v=version: codec.decode(cls, raw, v),
+                    lambda theirs=theirs, raw=raw, v=version: theirs.decode(raw, version=v),
+                )
+            )
+        if encode_aim:
+            made.append(
+                Case(
+                    f"{name} v{version} encode",
+                    encode_aim,
+                    lambda message=message, v=version: codec.encode(message, v),
+                    lambda other=other, v=version: other.encode(version=v),
+                )
+            )
+    return made
+
+
+def timed(function: Callable[[], object], times: int) -> float:
+    """Seconds a call."""
+    begun = time.perf_counter()
+    for _ in range(times):
+        function()
+    return (time.perf_counter() - begun) / times
+
+
+def measure(case: Case) -> dict[str, float]:
+    """Microseconds a call of both, and how many times faster ours is (median of interleaved rounds)."""
+    times = max(1, int(0.02 / max(timed(case.theirs, 1), 1e-7)))
+    pairs = [(timed(case.ours, times), timed(case.theirs, times)) for _ in range(ROUNDS)]
+    ratios = [theirs / ours for ours, theirs in pairs]
+    return {
+        "ours_us": statistics.median(p[0] for p in pairs) * 1e6,
+        "theirs_us": statistics.median(p[1] for p in pairs) * 1e6,
+        "ratio": statistics.median(ratios),
+        "least": min(ratios),
+        "aim": case.aim,
+    }
+
+
+def main() -> int:
+    """Print the table; exit code 1 when an aim is missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.codec", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    results = {case.name: measure(case) for case in cases()}
+    if options.json:
+        print(json.dumps(results))
+    else:
+        table = Table("message", "ours µs", "kafka-python µs", "times faster (least)", "aim")
+        for name, r in results.items():
+            shown = f"{r['ratio']:.1f} ({r['least']:.1f})"
+            table.add_row(name, f"{r['ours_us']:.1f}", f"{r['theirs_us']:.1f}", shown, f"≥ {r['aim']}")
+        Console().print(table)
+    return 0 if all(r["ratio"] >= r["aim"] for r in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
