@@ -44,6 +44,7 @@ class Cluster:
         "clock",
         "cluster_id",
         "config",
+        "config_generation",
         "index",
         "names",
         "node_id",
@@ -63,6 +64,8 @@ class Cluster:
         self.rng = rng
         self.config = BrokerConfig(static)
         self.topic_configs = TopicConfigs(self.config)
+        self.config_generation = 0
+        """Goes up whenever the configuration in force here changes: for those who keep what they derived from it."""
         self.sessions = Sessions(static.int("broker.session.timeout.ms"))
         self.index = PartitionIndex()
         self.names = TopicNames()
@@ -89,11 +92,15 @@ class Cluster:
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
         """The records were appended at `first_offset` and after."""
         view = self.view
+        topics = view.topics
+        follow = self.index.follow
         for offset, record in enumerate(records, start=first_offset):
-            self.index.follow(record, view.topics)
-            self.names.follow(record, view.topics)
+            follow(record, topics)
+            kind = type(record).__name__
+            if kind in _NAMING:
+                self.names.follow(record, topics)
             view.apply(offset, (record,))
-            rule = _FOLLOWERS.get(type(record).__name__)
+            rule = _FOLLOWERS.get(kind)
             if rule is not None:
                 rule(self, record)
 
@@ -103,6 +110,7 @@ class Cluster:
         own = configs.get((BROKER_RESOURCE, str(self.node_id))) or {}
         if self.config.update(own, configs.get((BROKER_RESOURCE, "")) or {}):
             self.topic_configs.broker_changed()
+            self.config_generation += 1
 
     # Features
 
@@ -152,11 +160,12 @@ class Cluster:
             return DIRECTORY_MIGRATING
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
-    def new_directories(self, replicas: Iterable[int]) -> list[Uuid]:
-        """The directories field of a new partition; empty below the level that has it."""
+    def directories_for(self, assignments: Iterable[Iterable[int]]) -> dict[int, Uuid]:
+        """`default_directory` of every broker in the assignments; empty below the level that has directories."""
         if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
-            return []
-        return [self.default_directory(broker_id) for broker_id in replicas]
+            return {}
+        brokers = {broker_id for replicas in assignments for broker_id in replicas}
+        return {broker_id: self.default_directory(broker_id) for broker_id in brokers}
 
     # Topics
 
@@ -227,6 +236,8 @@ def _follow_config(cluster: Cluster, record: Any) -> None:
     if record.resource_type == BROKER_RESOURCE and record.resource_name in {"", str(cluster.node_id)}:
         cluster.refresh_config()
 
+
+_NAMING: Final = frozenset({"TopicRecord", "RemoveTopicRecord"})
 
 _FOLLOWERS: Final[dict[str, Callable[[Cluster, Any], None]]] = {
     "RegisterBrokerRecord": _follow_registration,

@@ -7,11 +7,11 @@ no memory beyond the dict entry, and nothing here scans what a change does not c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from kraft_node.base.ids import Uuid
-from kraft_node.metadata.partitions import NO_LEADER, PartitionState
+from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState
 from kraft_node.metadata.topics import TopicsView
 
 PartitionSet: TypeAlias = dict[Uuid, int]
@@ -56,9 +56,8 @@ class _ByBroker:
     def of(self, broker_id: int) -> PartitionSet:
         return self.sets.get(broker_id) or {}
 
-    def change(self, old: tuple[int, ...], new: tuple[int, ...], topic_id: Uuid, bit: int) -> None:
-        if old == new:
-            return
+    def change(self, old: Sequence[int], new: Sequence[int], topic_id: Uuid, bit: int) -> None:
+        """A partition that was in the sets of `old` is to be in those of `new`."""
         sets = self.sets
         for broker in old:
             if broker not in new:
@@ -68,8 +67,10 @@ class _ByBroker:
                     del sets[broker]
         for broker in new:
             if broker not in old:
-                partitions = sets.setdefault(broker, {})
-                partitions[topic_id] = partitions.get(topic_id, 0) | bit
+                found = sets.get(broker)
+                if found is None:
+                    found = sets[broker] = {}
+                found[topic_id] = found.get(topic_id, 0) | bit
 
     def forget_topic(self, topic_id: Uuid) -> None:
         for broker in [b for b, partitions in self.sets.items() if topic_id in partitions]:
@@ -99,7 +100,7 @@ class PartitionIndex:
         index = cls()
         for topic in topics:
             for number, state in topic.partitions():
-                index.put(topic.id, number, None, state)
+                index.put(topic.id, number, state)
         return index
 
     def in_sync_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
@@ -116,25 +117,38 @@ class PartitionIndex:
     def leads_any(self, broker_id: int) -> bool:
         return broker_id in self._leads.sets
 
-    def put(self, topic_id: Uuid, number: int, old: PartitionState | None, new: PartitionState) -> None:
-        """A partition goes from `old` (None: it is new) to `new`."""
+    def put(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
+        """Take in a partition that is not yet in the index."""
+        self._created(topic_id, number, state, state.adding or state.removing, state.elr)
+
+    def _created(self, topic_id: Uuid, number: int, now: Any, moving: Sequence[int], elr: Sequence[int] | None) -> None:
+        """`now`: a PartitionState or a PartitionRecord, whose lists have the same names."""
         bit = 1 << number
-        if old is None:
-            self._isr.change((), new.isr, topic_id, bit)
-            self._leads.change((), (new.leader,), topic_id, bit)
-            if new.elr:
-                self._elr.change((), new.elr, topic_id, bit)
-            if not new.has_preferred_leader:
-                _add(self.imbalanced, topic_id, bit)
-            if new.is_reassigning:
-                _add(self.reassigning, topic_id, bit)
-            return
-        self._isr.change(old.isr, new.isr, topic_id, bit)
-        if old.leader != new.leader:
-            self._leads.change((old.leader,), (new.leader,), topic_id, bit)
-        self._elr.change(old.elr, new.elr, topic_id, bit)
-        (_discard if new.has_preferred_leader else _add)(self.imbalanced, topic_id, bit)
-        (_add if new.is_reassigning else _discard)(self.reassigning, topic_id, bit)
+        self._isr.change((), now.isr, topic_id, bit)
+        self._leads.change((), (now.leader,), topic_id, bit)
+        if elr:
+            self._elr.change((), elr, topic_id, bit)
+        if not now.replicas or now.leader != now.replicas[0]:
+            _add(self.imbalanced, topic_id, bit)
+        if moving:
+            _add(self.reassigning, topic_id, bit)
+
+    def _changed(self, old: PartitionState, record: Any) -> None:
+        topic_id = record.topic_id
+        bit = 1 << record.partition_id
+        leader = old.leader if record.leader == NO_LEADER_CHANGE else record.leader
+        replicas = old.replicas if record.replicas is None else record.replicas
+        if record.isr is not None:
+            self._isr.change(old.isr, record.isr, topic_id, bit)
+        if leader != old.leader:
+            self._leads.change((old.leader,), (leader,), topic_id, bit)
+        if record.eligible_leader_replicas is not None:
+            self._elr.change(old.elr, record.eligible_leader_replicas, topic_id, bit)
+        (_discard if replicas and leader == replicas[0] else _add)(self.imbalanced, topic_id, bit)
+        if record.adding_replicas is not None or record.removing_replicas is not None:
+            adding = old.adding if record.adding_replicas is None else record.adding_replicas
+            removing = old.removing if record.removing_replicas is None else record.removing_replicas
+            (_add if adding or removing else _discard)(self.reassigning, topic_id, bit)
 
     def forget_topic(self, topic_id: Uuid) -> None:
         for sets in (self._isr, self._leads, self._elr):
@@ -146,12 +160,12 @@ class PartitionIndex:
         """Note what `record` changes; `topics` must not have replayed it yet."""
         kind = type(record).__name__
         if kind == "PartitionRecord":
-            old = topics.partition(record.topic_id, record.partition_id)
-            self.put(record.topic_id, record.partition_id, old, PartitionState.of_record(record))
+            moving = record.adding_replicas or record.removing_replicas
+            self._created(record.topic_id, record.partition_id, record, moving, record.eligible_leader_replicas)
         elif kind == "PartitionChangeRecord":
             old = topics.partition(record.topic_id, record.partition_id)
             if old is not None:
-                self.put(record.topic_id, record.partition_id, old, old.changed_by(record))
+                self._changed(old, record)
         elif kind == "RemoveTopicRecord":
             self.forget_topic(record.topic_id)
         elif kind == "ClearElrRecord":

@@ -39,17 +39,20 @@ FORBIDDEN_NAME: Final = "__cluster_metadata"
 Assignments: TypeAlias = Sequence[Sequence[int]]
 """The replicas of each partition in order."""
 
-ShownConfigs: TypeAlias = dict[tuple[tuple[str, str], ...], list[Any]]
+SHOWN_CONFIGS_MAX: Final = 64
+"""Different sets of overrides whose descriptions are kept: applications create topics of a few kinds."""
 
 
 class Topics:
     """Answers what creates, grows and deletes topics."""
 
-    __slots__ = ("_cluster", "_configs")
+    __slots__ = ("_cluster", "_configs", "_shown", "_shown_generation")
 
     def __init__(self, cluster: Cluster, configs: Configs) -> None:
         self._cluster = cluster
         self._configs = configs
+        self._shown: dict[tuple[tuple[str, str], ...], list[Any]] = {}
+        self._shown_generation = -1
 
     # CreateTopics
 
@@ -58,7 +61,6 @@ class Topics:
         self._check_partition_total(request)
         response = CreateTopicsResponse()
         records: list[Any] = []
-        shown: ShownConfigs = {}
         done: set[str] = set()
         for topic in request.topics:
             if topic.name in done:
@@ -67,7 +69,7 @@ class Topics:
             error = errors.get(topic.name)
             if error is None:
                 try:
-                    response.topics.append(self._create_one(topic, records, shown))
+                    response.topics.append(self._create_one(topic, records))
                     continue
                 except KafkaError as e:
                     error = e
@@ -117,7 +119,7 @@ class Topics:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
     def _create_one(
-        self, topic: CreateTopicsRequest.CreatableTopic, records: list[Any], shown: ShownConfigs
+        self, topic: CreateTopicsRequest.CreatableTopic, records: list[Any]
     ) -> CreateTopicsResponse.CreatableTopicResult:
         wanted = {config.name: config.value for config in topic.configs}
         overrides, config_records = self._configs.plan_new_topic(topic.name, wanted)
@@ -143,7 +145,7 @@ class Topics:
             error_message=None,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0]),
-            configs=self._shown_configs(overrides, shown),
+            configs=self._shown_configs(overrides),
         )
 
     @staticmethod
@@ -200,6 +202,7 @@ class Topics:
     def _add_partitions(
         self, topic_id: Uuid, first: int, assignments: Assignments, in_sync: Assignments, records: list[Any]
     ) -> None:
+        directories = self._cluster.directories_for(assignments)
         for number, (replicas, isr) in enumerate(zip(assignments, in_sync, strict=True), start=first):
             records.append(
                 PartitionRecord(
@@ -210,17 +213,21 @@ class Topics:
                     leader=isr[0],
                     leader_epoch=0,
                     partition_epoch=0,
-                    directories=self._cluster.new_directories(replicas),
+                    directories=[directories[broker_id] for broker_id in replicas] if directories else [],
                 )
             )
 
-    def _shown_configs(self, overrides: dict[str, str], shown: ShownConfigs) -> list[Any]:
-        """The configs field; made once for all topics of a request that have the same overrides."""
+    def _shown_configs(self, overrides: dict[str, str]) -> list[Any]:
+        """The configs field of a created topic; topics with the same overrides share it."""
+        generation = self._cluster.config_generation
+        if generation != self._shown_generation or len(self._shown) >= SHOWN_CONFIGS_MAX:
+            self._shown.clear()
+            self._shown_generation = generation
         key = tuple(sorted(overrides.items()))
-        configs = shown.get(key)
+        configs = self._shown.get(key)
         if configs is None:
             entries = sorted(describe_topic(overrides, self._cluster.config), key=lambda entry: entry.name)
-            configs = shown[key] = [
+            configs = self._shown[key] = [
                 CreateTopicsResponse.CreatableTopicConfigs(
                     name=entry.name,
                     value=None if entry.sensitive else entry.value,
