@@ -6,12 +6,12 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.wire import stored
+
 from tests.property.metadata.naive import Naive, Stories, dump
 
 SEEDS = st.integers(0, 2**32)
@@ -105,9 +105,7 @@ def test_a_delta_names_exactly_what_changed(seed: int, count: int, more: int) ->
     after = stories.model.dump()
     for section in ("features", "brokers", "controllers", "configs", "acls", "scram", "tokens"):
         changed = {
-            key
-            for key in {**before[section], **after[section]}
-            if before[section].get(key) != after[section].get(key)
+            key for key in {**before[section], **after[section]} if before[section].get(key) != after[section].get(key)
         }
         assert changed <= set(getattr(delta, section))
     for topic_id in {**before["topics"], **after["topics"]}:

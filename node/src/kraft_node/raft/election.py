@@ -120,7 +120,7 @@ def take_vote(node: RaftNode, voter_id: int, request: VoteRequest, reply: VoteRe
         return
     tally: Tally = role.tally  # type: ignore[attr-defined]
     if reply.error != NONE:
-        node.requests.back_off(voter_id, node.now_ms)
+        node.requests.back_off(voter_id, VoteRequest, node.now_ms)
     elif reply.granted:
         tally.grant(voter_id)
     else:

@@ -92,6 +92,8 @@ class RaftNode:
         self.high_watermark = -1
         self.flushing = False
         self.flush_needed = False
+        """The log was truncated: a flush is to begin before its end is acknowledged (contract 8)."""
+        self._settling = False
         self.is_shutting_down = False
         self._is_shut_down = False
         self._started = False
@@ -136,7 +138,7 @@ class RaftNode:
     @property
     def is_log_durable(self) -> bool:
         """Contract 5: whether everything written here would survive a crash."""
-        return not self.flush_needed and self.log.flushed_offset >= self.log.end_offset
+        return not self.flush_needed and not self._settling and self.log.flushed_offset >= self.log.end_offset
 
     @property
     def next_offset(self) -> int:
@@ -163,8 +165,8 @@ class RaftNode:
             self._held.append(effect)
 
     def ask(self, node_id: int, request: Request) -> bool:
-        """Send a request unless that node has one in flight; whether it was sent."""
-        if not self.requests.is_ready(node_id, self.now_ms):
+        """Send a request unless that node has one of the kind in flight; whether it was sent."""
+        if not self.requests.is_ready(node_id, type(request), self.now_ms):
             return False
         self.say(do.Send(self.requests.sent(node_id, request, self.now_ms), node_id, request))
         return True
@@ -174,6 +176,7 @@ class RaftNode:
         log = self.log
         if not self.flushing and (self.flush_needed or log.flushed_offset < log.end_offset):
             self.flushing = True
+            self._settling = self.flush_needed
             self.flush_needed = False
             self.emit(do.Flush(log.end_offset))
 
@@ -198,6 +201,8 @@ class RaftNode:
         assert self._transitions <= TRANSITIONS_A_STEP_MAX, "law: a step settles in a role"
         if isinstance(old, Leader) and old.announced:
             self.emit(do.LostLeadership(old.epoch))
+        if old is not None and role.epoch != old.epoch:
+            self.requests.forget()
         self.role = role
         self._started = True
 
@@ -351,7 +356,7 @@ class RaftNode:
             self._held = []
 
     def _flushed(self, event: events.Flushed) -> None:
-        self.flushing = False
+        self.flushing = self._settling = False
         self.log.flushed(event.offset)
 
     def _propose(self, event: events.Propose) -> None:

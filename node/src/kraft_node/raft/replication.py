@@ -152,7 +152,7 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
 def fetch_from_anyone(node: RaftNode) -> None:
     """Look for the leader: whoever is asked names it. One node at a time, at random."""
     candidates = [node_id for node_id in node.bootstrap_ids if node_id != node.local.id]
-    if not candidates or any(not node.requests.is_ready(node_id, node.now_ms) for node_id in candidates):
+    if not candidates or any(not node.requests.is_ready(node_id, FetchRequest, node.now_ms) for node_id in candidates):
         return
     fetch_from(node, candidates[node.rng.randrange(len(candidates))])
 
@@ -163,7 +163,7 @@ def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: Fetch
         return
     follower: Follower = node.follower
     if reply.error != NONE:
-        node.requests.back_off(node_id, node.now_ms)
+        node.requests.back_off(node_id, FetchRequest, node.now_ms)
         return
     if request.offset != node.log.end_offset:
         return

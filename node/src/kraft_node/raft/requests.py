@@ -1,4 +1,4 @@
-"""Requests to other nodes: one in flight to each, a back-off after a failure, a time-out."""
+"""Requests to other nodes: one of a kind in flight to each, a back-off after a failure, a time-out."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Requests:
 
     def __init__(self, config: RaftConfig) -> None:
         self._config = config
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[tuple[int, type], _Line] = {}
         self._next = 1
 
-    def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request may be sent to that node now."""
-        line = self._lines.get(node_id)
+    def is_ready(self, node_id: int, kind: type, now_ms: int) -> bool:
+        """Whether a request of that kind may be sent to that node now."""
+        line = self._lines.get((node_id, kind))
         return line is None or (not line.number and now_ms >= line.blocked_until_ms)
 
     def sent(self, node_id: int, request: Request, now_ms: int) -> int:
         """Note a request; its number."""
-        line = self._lines.setdefault(node_id, _Line())
-        assert not line.number, f"law: one request in flight to a node ({node_id} has one)"
+        line = self._lines.setdefault((node_id, type(request)), _Line())
+        assert not line.number, f"law: one request of a kind in flight to a node ({node_id} has one)"
         line.number = self._next
         line.request = request
         line.sent_ms = now_ms
@@ -44,7 +44,7 @@ class Requests:
 
     def answered(self, number: int, now_ms: int, *, failed: bool) -> tuple[int, Request] | None:
         """The node and request that were answered; None when nobody waits for that number any more."""
-        for node_id, line in self._lines.items():
+        for (node_id, _), line in self._lines.items():
             if line.number == number and line.request is not None:
                 request = line.request
                 line.number = 0
@@ -53,9 +53,13 @@ class Requests:
                 return node_id, request
         return None
 
-    def back_off(self, node_id: int, now_ms: int) -> None:
-        """Ask that node nothing for a moment."""
-        self._lines.setdefault(node_id, _Line()).blocked_until_ms = now_ms + self._config.retry_backoff_ms
+    def back_off(self, node_id: int, kind: type, now_ms: int) -> None:
+        """Ask that node nothing of the kind for a moment."""
+        self._lines.setdefault((node_id, kind), _Line()).blocked_until_ms = now_ms + self._config.retry_backoff_ms
+
+    def forget(self) -> None:
+        """A new epoch has begun: answers to requests of the old one are of no interest."""
+        self._lines.clear()
 
     def expire(self, now_ms: int) -> None:
         """Give up on requests that have had no answer for too long."""

@@ -119,10 +119,10 @@ def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply
         return
     if reply.error in (SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE) or (reply.error == NONE and reply.size <= 0):
         follower.download = None
-        node.requests.back_off(node_id, node.now_ms)
+        node.requests.back_off(node_id, FetchSnapshotRequest, node.now_ms)
         return
     if reply.error != NONE:
-        node.requests.back_off(node_id, node.now_ms)
+        node.requests.back_off(node_id, FetchSnapshotRequest, node.now_ms)
         return
     follower.alive(node)
     node.emit(WriteSnapshotPart(download.snapshot, download.position, reply.data))

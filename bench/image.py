@@ -1,0 +1,146 @@
+"""The metadata image: what one topic more costs beside many, and what a partition weighs.
+
+    python bench/image.py [--partitions 1000000]
+
+Prints the time to plan (overlay), commit (image, delta) and forget one topic of 10 partitions beside 1,000 and beside
+100,000 others, with the ratio that must not exceed 1.2, and bytes a partition for three shapes of cluster. Exits 1 when
+a bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "node" / "src"))
+
+from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.overlay import Overlay
+from kraft_node.metadata.snapshot import SnapshotCursor
+from kraft_node.wire import stored
+
+RATIO_MAX = 1.2
+BYTES_A_PARTITION_MAX = 64
+BROKERS = 30
+
+
+def topic_records(number: int, partitions: int, directories: list[bytes]) -> list[object]:
+    """One topic, placed like the striped placer does."""
+    topic_id = number.to_bytes(16, "big")
+    records: list[object] = [stored.TopicRecord(name=f"bench-topic-{number:07d}", topic_id=topic_id)]
+    for partition in range(partitions):
+        start = number + partition
+        replicas = [start % BROKERS, (start + 1) % BROKERS, (start + 2) % BROKERS]
+        records.append(
+            stored.PartitionRecord(
+                partition_id=partition,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=list(replicas),
+                leader=replicas[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[directories[replica] for replica in replicas],
+            )
+        )
+    return records
+
+
+def directories() -> list[bytes]:
+    return [broker.to_bytes(2, "big") * 8 for broker in range(1, BROKERS + 1)]
+
+
+def filled(topics: int, partitions: int) -> MetadataLoader:
+    loader = MetadataLoader()
+    known = directories()
+    for number in range(topics):
+        for record in topic_records(number, partitions, known):
+            loader.image.replay(record)
+    loader.image.take_delta()
+    return loader
+
+
+def one_topic_us(loader: MetadataLoader, rounds: int = 400) -> float:
+    """Microseconds for the whole way of one topic, creation and deletion, median."""
+    overlay = Overlay(loader.image)
+    known = directories()
+    times = []
+    offset = max(loader.image.offset, 0) + 1
+    for index in range(rounds):
+        records = topic_records(10_000_000 + index, 10, known)
+        gone = stored.RemoveTopicRecord(topic_id=records[0].topic_id)  # type: ignore[attr-defined]
+        start = time.perf_counter_ns()
+        for run in (records, [gone]):
+            overlay.apply(offset, run)
+            loader.apply(list(enumerate(run, offset)), 1, 0)
+            loader.publish()
+            overlay.committed()
+            offset += len(run)
+        times.append((time.perf_counter_ns() - start) / 1000)
+    return median(times)
+
+
+def measure_cost() -> bool:
+    small, large = filled(1_000, 1), filled(100_000, 1)
+    gc.collect()
+    rounds = [(one_topic_us(small), one_topic_us(large)) for _ in range(5)]
+    beside_small, beside_large = median(r[0] for r in rounds), median(r[1] for r in rounds)
+    ratio = median(large_us / small_us for small_us, large_us in rounds)
+    print("one topic of 10 partitions, planned, committed, removed again:")
+    print(f"  beside   1,000 topics  {beside_small:8.1f} us")
+    print(f"  beside 100,000 topics  {beside_large:8.1f} us   ratio {ratio:.2f} (bound {RATIO_MAX})")
+    return ratio <= RATIO_MAX
+
+
+def measure_memory(partitions: int) -> bool:
+    good = True
+    print("kept for each partition, everything included:")
+    for each in (1000, 100, 10):
+        topics = partitions // each
+        gc.collect()
+        tracemalloc.start()
+        loader = filled(topics, each)
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        weight = size / (topics * each)
+        print(f"  {topics:7,} topics x {each:4} = {topics * each:9,} partitions  {weight:6.1f} bytes a partition")
+        good &= weight <= BYTES_A_PARTITION_MAX
+        del loader
+    return good
+
+
+def measure_snapshot(partitions: int) -> None:
+    loader = filled(partitions // 100, 100)
+    times = []
+    start = time.perf_counter()
+    with SnapshotCursor(loader.image) as cursor:
+        frozen = time.perf_counter() - start
+        while True:
+            before = time.perf_counter()
+            if not cursor.next_slice():
+                break
+            times.append(time.perf_counter() - before)
+    total = time.perf_counter() - start
+    longest = max(times) * 1000
+    print(f"snapshot of {partitions:,} partitions: {total:.2f} s, begun in {frozen * 1000:.1f} ms, ", end="")
+    print(f"longest slice {longest:.1f} ms (records made, not yet encoded)")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--partitions", type=int, default=200_000)
+    arguments = parser.parse_args()
+    good = measure_cost()
+    good &= measure_memory(arguments.partitions)
+    measure_snapshot(arguments.partitions)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

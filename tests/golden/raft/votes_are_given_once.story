@@ -1,0 +1,37 @@
+# What is asked by others while this node knows no leader.
+voters: 1 2 3
+state: 3
+log: 1:0,3:5
+end: 9
+> start
+    Send(number=1 node_id=3 request=FetchRequest(epoch=3 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
+    LeaderChanged(leader_id=-1 epoch=3)
+    SetTimer(at_ms=1500)
+> asked-vote t1 from=2 epoch=2 log=1:20
+    Respond(token=t1 reply=VoteReply(error=74 epoch=3 leader_id=-1 granted=False))
+> asked-vote t2 from=2 epoch=4 log=4:20
+    Respond(token=t2 reply=VoteReply(error=42 epoch=3 leader_id=-1 granted=False))
+# A log that is behind ours gets nothing; one that is not, gets the vote once it is on disk.
+> asked-vote t3 from=2 epoch=4 log=3:8
+    WriteQuorumState(state=QuorumState(epoch=4 leader_id=-1 voted=-1))
+    LeaderChanged(leader_id=-1 epoch=4)
+> asked-vote t4 from=2 epoch=4 log=3:9
+    WriteQuorumState(state=QuorumState(epoch=4 leader_id=-1 voted=2))
+> state-written
+    Respond(token=t3 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=False))
+    Send(number=2 node_id=3 request=FetchRequest(epoch=4 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
+    Respond(token=t4 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=True))
+> asked-vote t5 from=3 epoch=4 log=3:12
+    Respond(token=t5 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=False))
+> asked-vote t6 from=2 epoch=4 log=3:9
+    Respond(token=t6 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=True))
+# A pre-vote promises nothing.
+> asked-vote t7 pre from=3 epoch=4 log=3:12
+    Respond(token=t7 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=True))
+# Meant for another directory.
+> asked-vote t8 from=3 epoch=5 log=3:12 to=1/Z
+    WriteQuorumState(state=QuorumState(epoch=5 leader_id=-1 voted=-1))
+    LeaderChanged(leader_id=-1 epoch=5)
+> state-written
+    Respond(token=t8 reply=VoteReply(error=125 epoch=5 leader_id=-1 granted=False))
+    Send(number=3 node_id=3 request=FetchRequest(epoch=5 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
