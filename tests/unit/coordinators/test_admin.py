@@ -83,6 +83,19 @@ def test_deleting_many_offsets_takes_several_batches():
     assert node.listed() == {}
 
 
+def test_gauges_count_groups_and_offsets():
+    node = Node()
+    node.stable_group(1)
+    node.commit({("t", 0): 1, ("t", 1): 1}, group="simple")
+    gauges = node.coordinator.gauges()
+    assert (gauges["NumOffsets"], gauges["NumGroups"], gauges["NumGroupsStable"], gauges["NumGroupsEmpty"]) == (
+        2,
+        2,
+        1,
+        1,
+    )
+
+
 # -- FindCoordinator
 
 

@@ -112,7 +112,7 @@ class Broker:
             clock=env.clock,
             scheduler=env.scheduler,
             rng=env.rng,
-            store=ReplicaStore(self.replicas),
+            store=ReplicaStore(self.replicas, self.config.int("offsets.topic.compression.codec")),
             cluster=ImageView(image, self.auto_topics.create_internal),
             config=GroupConfig.from_config(self.config),
         )

@@ -28,10 +28,12 @@ CreateTopic = Callable[[str, "RequestContext"], None]
 """Has the controller create an internal topic with the settings that Kafka gives it; returns at once."""
 
 COMPRESSION_NONE: Final = 0
+_REPLICATED: Final = frozenset((ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+"""The high watermark has passed the records. With other codes leadership is lost, and the shard will be told so."""
 
 
 class ReplicaStore:
-    """`GroupStore` on the replica manager."""
+    """`GroupStore` on the replica manager; `compression` is offsets.topic.compression.codec."""
 
     __slots__ = ("_compression", "_replicas")
 
@@ -71,7 +73,12 @@ class ReplicaStore:
         if leader.is_replicated(offset):
             done()
             return
-        leader.when_replicated(offset, lambda _code: done())
+
+        def settled(code: ErrorCode) -> None:
+            if code in _REPLICATED:
+                done()
+
+        leader.when_replicated(offset, settled)
 
 
 class ImageView:

@@ -7,6 +7,7 @@ Called by the broker: `handlers` join its table; `on_leader` and `on_resign` fol
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group import expiry
 from kraft_node.broker.coordinators.group.admin import AdminApi
 from kraft_node.broker.coordinators.group.answers import client_error, join_error
+from kraft_node.broker.coordinators.group.classic import State
 from kraft_node.broker.coordinators.group.loader import Loader
 from kraft_node.broker.coordinators.group.locate import OFFSETS_TOPIC, Locator
 from kraft_node.broker.coordinators.group.membership import Membership
@@ -152,6 +154,15 @@ class GroupCoordinator:
     def _expire(self, shard: Shard) -> None:
         shard.sweep(partial(expiry.expired, shard))
         self._schedule_expiry(shard)
+
+    def gauges(self) -> dict[str, int]:
+        """How many offsets and groups there are, under the names of Kafka's GroupMetadataManager metrics."""
+        states = Counter(g.state for shard in self.shards.values() for g in shard.groups.values())
+        return {
+            "NumOffsets": sum(shard.offsets.count for shard in self.shards.values()),
+            "NumGroups": sum(states.values()),
+            **{f"NumGroups{state.value}": states[state] for state in State},
+        }
 
     # -- finding
 
