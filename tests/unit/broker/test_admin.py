@@ -71,7 +71,7 @@ def test_a_topics_configuration_with_what_stands_behind_it(rig: Rig) -> None:
     assert (retention.value, retention.config_source, retention.read_only, retention.is_sensitive) == (
         "1234", 1, False, False,
     )  # fmt: skip
-    assert [s.source for s in retention.synonyms] == [1, 4]
+    assert [s.source for s in retention.synonyms] == [1, 4, 5]
     assert rows["cleanup.policy"].config_source == 5
     assert rig.describe(TOPIC, "a", ["retention.ms"]).configs[0].synonyms == []
 
