@@ -153,9 +153,7 @@ def dump_log(path: str, args: argparse.Namespace) -> bool:
                 if last_offset >= 0 and record.offset != last_offset + 1 and len(gaps) < _DAMAGE_MAX:
                     gaps.append((last_offset, record.offset))
                 last_offset = record.offset
-                line = record_line(batch, record, contents, metadata=not args.skip_record_metadata)
-                if line is not None:
-                    print(line)
+                print(record_line(batch, record, contents, metadata=not args.skip_record_metadata))
         except ValueError as e:
             sound = False
             print(f"{path}: the batch at {batch.position} cannot be read: {e}", file=sys.stderr)

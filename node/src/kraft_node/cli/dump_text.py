@@ -55,10 +55,10 @@ def batch_line(batch: BatchHeader, position: int, *, valid: bool) -> str:
     )
 
 
-def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *, metadata: bool) -> str | None:
-    """A record's line; None for what is not shown at all (control records without metadata)."""
+def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *, metadata: bool) -> str:
+    """A record's line; empty for a control record without metadata."""
     if batch.is_control and not metadata:
-        return None
+        return ""
     line = "|"
     if metadata:
         kind = "LogAppendTime" if batch.timestamp_type else "CreateTime"
