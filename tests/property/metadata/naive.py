@@ -362,7 +362,7 @@ class Stories:
         token = self.rng.choice(["t1", "t2"])
         if self.rng.random() < 0.3:
             return stored.RemoveDelegationTokenRecord(token_id=token)
-        return stored.DelegationTokenRecord(owner="User:ann", token_id=token)
+        return stored.DelegationTokenRecord(owner="User:ann", requester="User:bob", token_id=token)
 
     def make_noop(self) -> Any:
         return stored.NoOpRecord()
