@@ -73,7 +73,7 @@ def notate(module: str, schema: Json) -> str:
 def fields(items: list[Json], depth: int) -> list[str]:
     lines = []
     for item in items:
-        words = [item["name"], item["type"], item.get("versions", "0+")]
+        words = [item["name"], item["type"], item.get("versions", item.get("taggedVersions", "0+"))]
         if "nullableVersions" in item:
             words += ["null", item["nullableVersions"]]
         if "tag" in item:

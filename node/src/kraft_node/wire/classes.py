@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from kraft_node.base.env import Buffer
 from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text
 from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, read_schema
 
@@ -19,7 +20,7 @@ class Message:
     __slots__ = ()
     SCHEMA: ClassVar[MessageSchema]
     _fields: ClassVar[tuple[str, ...]] = ()
-    _decoders: ClassVar[dict[int, Callable[[memoryview, int, int], tuple[Any, int]]]]
+    _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
 
     def __eq__(self, other: object) -> bool:
@@ -36,7 +37,7 @@ class Message:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @classmethod
-    def decoder(cls, version: int) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    def decoder(cls, version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
         """The compiled decoder of a version. Raises KeyError when the message has no such version."""
         found = cls._decoders.get(version)
         if found is None:

@@ -18,6 +18,8 @@ from kraft_node.wire.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kraft_node.base.env import Buffer
+
 ZERO_UUID = bytes(16)
 SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
@@ -101,10 +103,12 @@ class _Compiler:
 
 
 class _Decoder(_Compiler):
-    def compile(self) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    def compile(self) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+        if _has_records(self.schema.top):
+            self.src.line("view = memoryview(buf)")
         self.read_struct(self.schema.top, "o")
         self.src.line("return o, pos")
-        compiled: Callable[[memoryview, int, int], tuple[Any, int]] = self.src.function("def decode(buf, pos, end):")
+        compiled: Callable[[Buffer, int, int], tuple[Any, int]] = self.src.function("def decode(buf, pos, end):")
         return compiled
 
     def read_struct(self, struct: Struct, target: str) -> None:
@@ -155,43 +159,47 @@ class _Decoder(_Compiler):
             self.read_bytes(field, value, what, nullable, self.is_flexible(field))
         return value
 
-    def read_length(self, value: str, code: str, flexible: bool) -> None:
-        """Read a length into `value`; -1 for null in both encodings."""
+    def read_length(self, value: str, code: str, flexible: bool, nulled: str, what: str) -> None:
+        """Read a length into `value`, run `nulled` for null, and refuse other negative ones.
+
+        What follows is to be written in an else branch.
+        """
         src = self.src
-        if not flexible:
-            src.add(code, value)
+        if flexible:
+            src.add("B", value)
             src.read_run()
+            src.line(f"if {value} > 127: {value}, pos = uvarint_rest(buf, pos, {value})")
+            src.line(f"if {value} == 0: {nulled}")
             return
-        src.add("B", value)
+        src.add(code, value)
         src.read_run()
-        src.line(f"if {value} > 127: {value}, pos = uvarint_rest(buf, pos, {value})")
-        src.line(f"{value} -= 1")
+        with src.block(f"if {value} < 0:"):
+            src.line(f"if {value} != -1: raise short({what}, pos, {value}, end)")
+            src.line(nulled)
 
     def read_bytes(self, field: Field, value: str, what: str, nullable: bool, flexible: bool) -> None:
         src = self.src
         size = src.unique("n")
         end = src.unique("q")
-        self.read_length(size, "h" if field.type == "string" else "i", flexible)
-        with src.block(f"if {size} < 0:"):
-            bad = f"raise null({what}, pos)"
-            src.line(f"if {size} != -1: raise short({what}, pos, {size}, end)")
-            src.line(f"{value} = None" if nullable else bad)
+        nulled = f"{value} = None" if nullable else f"raise null({what}, pos)"
+        self.read_length(size, "h" if field.type == "string" else "i", flexible, nulled, what)
         with src.block("else:"):
-            src.line(f"{end} = pos + {size}")
+            src.line(f"{end} = pos + {size}{' - 1' if flexible else ''}")
             src.line(f"if {end} > end: raise short({what}, pos, {size}, end)")
-            cut = f"buf[pos:{end}]"
-            made = {"string": f"str({cut}, 'utf-8')", "bytes": f"bytes({cut})", "records": cut}[field.type]
-            src.line(f"{value} = {made}; pos = {end}")
+            cut = f"[pos:{end}]"
+            made = {"string": f"str(buf{cut}, 'utf-8')", "bytes": f"bytes(buf{cut})", "records": f"view{cut}"}
+            src.line(f"{value} = {made[field.type]}; pos = {end}")
 
     def read_array(self, struct: Struct, field: Field, value: str, nullable: bool) -> None:
         src = self.src
         count = src.unique("n")
         what = repr(self.where(struct, field))
-        self.read_length(count, "i", self.is_flexible(field))
-        with src.block(f"if {count} < 0:"):
-            src.line(f"if {count} != -1: raise short({what}, pos, {count}, end)")
-            src.line(f"{value} = None" if nullable else f"raise null({what}, pos)")
+        nulled = f"{value} = None" if nullable else f"raise null({what}, pos)"
+        flexible = self.is_flexible(field)
+        self.read_length(count, "i", flexible, nulled, what)
         with src.block("else:"):
+            if flexible:
+                src.line(f"{count} -= 1")
             least = self.least_size(field)
             needed = count if least == 1 else f"{count} * {least}"
             src.line(f"if {needed} > end - pos: raise short({what}, pos, {count}, end)")
@@ -206,8 +214,11 @@ class _Decoder(_Compiler):
             )
             return
         if fixed:
+            few = src.constant("F", runtime.few_unpackers(fixed))
+            many = f"unpack_from(f'>{{{count}}}{fixed}', buf, pos)"
             src.names["unpack_from"] = unpack_from
-            src.line(f"{value} = list(unpack_from(f'>{{{count}}}{fixed}', buf, pos)); pos += {count} * {SIZES[fixed]}")
+            src.line(f"{value} = list({few}[{count}](buf, pos) if {count} < {runtime.FEW} else {many})")
+            src.line(f"pos += {count} * {SIZES[fixed]}")
             return
         element = src.unique("e")
         add = src.unique("a")
@@ -281,10 +292,13 @@ class _Encoder(_Compiler):
 
     def differs(self, field: Field, value: str) -> str:
         """An expression that is true when `value` is not the field's default."""
-        if field.default_is_null or field.tagged_struct:
+        if field.default_is_null:
             return f"{value} is not None"
+        if field.tagged_struct:
+            assert field.struct is not None
+            return f"({value} is not None and {value} != {self.cls(field.struct)}())"
         if field.array or field.type in {"bytes", "records"}:
-            return value
+            return f"({value} is None or len({value}))" if field.nullable.high >= 0 else value
         if field.struct is not None:
             return f"{value} != {self.cls(field.struct)}()"
         return f"{value} != {default_text(field)}"
@@ -330,6 +344,8 @@ class _Encoder(_Compiler):
         with src.block(f"if {length} < 127:"):
             src.write_run([*run, ("B", f"{length} + 1")], out)
         with src.block("else:"):
+            if code == "h":
+                src.line(f"if {length} > 32767: raise lacks('a string of more than 32767 bytes', {self.version})")
             src.write_run(run, out)
             src.line(f"put_uvarint({out}, {length} + 1)")
 
@@ -352,8 +368,6 @@ class _Encoder(_Compiler):
             src.line(f"else: {raw} = {made.format(raw)}; {length} = len({raw})")
         else:
             src.line(f"{raw} = {made.format(value)}; {length} = len({raw})")
-        if field.type == "string" and flexible:
-            src.line(f"if {length} > 32767: raise lacks('a string of more than 32767 bytes', {self.version})")
         self.resume(run)
         self.write_length(length, "h" if field.type == "string" else "i", out, flexible)
         src.line(f"{out} += {raw}")
@@ -389,8 +403,10 @@ class _Encoder(_Compiler):
             src.line(f"for i in {items}: assert len(i) == 16, 'a UUID has 16 bytes'")
             src.line(f"{out} += b''.join({items})")
         elif fixed:
+            few = src.constant("F", runtime.few_packers(fixed))
             src.names["pack"] = pack
-            src.line(f"if {count} > 0: {out} += pack(f'>{{{count}}}{fixed}', *{items})")
+            src.line(f"if {count} >= {runtime.FEW}: {out} += pack(f'>{{{count}}}{fixed}', *{items})")
+            src.line(f"elif {count} > 0: {out} += {few}[{count}](*{items})")
         else:
             item = src.unique("o")
             with src.block(f"for {item} in {items}:"):
@@ -423,7 +439,7 @@ class _Encoder(_Compiler):
 
 def compile_decoder(
     schema: MessageSchema, version: int, classes: Mapping[str, type]
-) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+) -> Callable[[Buffer, int, int], tuple[Any, int]]:
     """The function `decode(buf, pos, end) -> (message, next position)` of one version."""
     return _Decoder(schema, version, classes).compile()
 
@@ -433,3 +449,7 @@ def compile_encoder(
 ) -> Callable[[Any, bytearray, list[Any]], bytearray]:
     """The function `encode(message, out, sent) -> out` of one version."""
     return _Encoder(schema, version, classes).compile()
+
+
+def _has_records(struct: Struct) -> bool:
+    return any(f.type == "records" or (f.struct is not None and _has_records(f.struct)) for f in struct.fields)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from struct import Struct
 from typing import Any, Final
 
 from kraft_node.base.env import Buffer, FileSlice
@@ -12,7 +15,23 @@ INLINE_RECORDS_BYTES: Final = 4096
 """Records up to this size are copied among the other fields: cheaper than one more part to send."""
 
 
-def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+FEW: Final = 9
+"""Arrays of numbers below this length, such as replicas, have their struct ready."""
+
+
+@cache
+def few_unpackers(code: str) -> tuple[Callable[[Buffer, int], tuple[Any, ...]], ...]:
+    """For each count below FEW what unpacks so many numbers of a struct code."""
+    return tuple(Struct(f">{count}{code}").unpack_from for count in range(FEW))
+
+
+@cache
+def few_packers(code: str) -> tuple[Callable[..., bytes], ...]:
+    """For each count below FEW what packs so many numbers of a struct code."""
+    return tuple(Struct(f">{count}{code}").pack for count in range(FEW))
+
+
+def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
     """The unsigned varint that began with the byte `first` (above 127) and goes on at `pos`; value, next position."""
     value = first & 0x7F
     shift = 7
@@ -30,7 +49,7 @@ def uvarint_rest(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
     return value, pos
 
 
-def uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
+def uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """The unsigned varint at `pos` and the position after it."""
     first = buf[pos]
     return (first, pos + 1) if first < 0x80 else uvarint_rest(buf, pos + 1, first)

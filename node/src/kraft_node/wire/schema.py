@@ -9,8 +9,8 @@ A block a message, blocks apart by an empty line:
 
 First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` when the latest
 version is. Then a field a line, two spaces deeper than what holds it: name, type, versions, and optionally
-`null` VERSIONS, `tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a struct that
-several fields use by name.
+`null` VERSIONS, `tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a
+struct that several fields use by name.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def parse(block: str) -> MessageSchema:
         del open_structs[depth:]
         words = stripped.split(" ")
         if words[0] == "struct":
-            struct = schema.structs[words[1]] = Struct(words[1], parse_versions(words[2]))
+            struct = schema.structs.setdefault(words[1], Struct(words[1], parse_versions(words[2])))
             open_structs.append(struct)
             continue
         item = _parse_field(words)

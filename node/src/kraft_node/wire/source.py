@@ -78,6 +78,9 @@ class Source:
         """Write what appends `run` to the bytearray `out`."""
         if not run:
             return
+        if len(run) == 1 and run[0][0] == "B":
+            self.line(f"{out}.append({run[0][1]})")
+            return
         pack = self.constant(f"P_{_spelt(run)}_", self._struct(run).pack)
         self.line(f"{out} += {pack}({', '.join(what for _, what in run)})")
 

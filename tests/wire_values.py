@@ -1,0 +1,77 @@
+"""Random messages from the schemas: every field that the version has, at its edges too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from kraft_node.wire import messages, stored
+from kraft_node.wire.classes import Message, names
+from kraft_node.wire.schema import Field, Struct
+
+RANGES = {
+    "int8": (-(1 << 7), (1 << 7) - 1),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "uint16": (0, (1 << 16) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "uint32": (0, (1 << 32) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+}
+TEXTS = ["", "a", "topic-1", "größe", "日本", "x" * 130, "𝄞"]
+LENGTHS = [0, 1, 1, 2, 3, 10]
+
+
+def all_messages() -> Iterator[tuple[type[Message], int]]:
+    """Every class and version of the release."""
+    for file, module in (("messages", messages), ("stored", stored)):
+        for name in names(file):
+            cls = getattr(module, name)
+            for version in range(cls.SCHEMA.valid.low, cls.SCHEMA.valid.high + 1):
+                yield cls, version
+
+
+def random_message(cls: type[Message], version: int, rng: random.Random, *, unknown_tags: bool = False) -> Message:
+    """A filled message that fits the version."""
+    return _fill(cls, cls.SCHEMA.top, version, rng, unknown_tags)
+
+
+def _fill(root: type[Message], struct: Struct, version: int, rng: random.Random, unknown_tags: bool) -> Message:
+    item: Any = root() if struct is root.SCHEMA.top else getattr(root, struct.name)()
+    for field in struct.fields:
+        if version in field.versions:
+            value = _value(root, field, version, rng, unknown_tags)
+            if field.tagged_struct and value == type(value)():
+                value = None  # how the default of a tagged struct is spelled, and read
+            setattr(item, field.name, value)
+    if unknown_tags and version in root.SCHEMA.flexible and rng.random() < 0.3:
+        item.unknown_tags = {100 + i: rng.randbytes(rng.choice(LENGTHS)) for i in range(rng.randrange(3))} or None
+    return item
+
+
+def _value(root: type[Message], field: Field, version: int, rng: random.Random, unknown_tags: bool) -> Any:
+    nullable = version in field.nullable and not (field.tagged_struct and not field.default_is_null)
+    if nullable and rng.random() < 0.2:
+        return None
+    if field.array:
+        return [_single(root, field, version, rng, unknown_tags) for _ in range(rng.choice(LENGTHS))]
+    return _single(root, field, version, rng, unknown_tags)
+
+
+def _single(root: type[Message], field: Field, version: int, rng: random.Random, unknown_tags: bool) -> Any:
+    if field.struct is not None:
+        return _fill(root, field.struct, version, rng, unknown_tags)
+    match field.type:
+        case "bool":
+            return rng.random() < 0.5
+        case "float64":
+            return rng.choice([0.0, -1.5, 1e300, 3.0])
+        case "uuid":
+            return rng.randbytes(16)
+        case "string":
+            return rng.choice(TEXTS)
+        case "bytes" | "records":
+            return rng.randbytes(rng.choice([0, 1, 130]))
+        case _:
+            low, high = RANGES[field.type]
+            return rng.choice([low, high, 0, 1, -1 if low < 0 else 1, rng.randint(low, high)])
