@@ -423,3 +423,21 @@ def test_delete_records_is_bounded_by_the_high_watermark(rig: Rig) -> None:
         partition.delete_records(2)
     assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert partition.delete_records(-1) == 1
+
+
+def test_fetches_of_clients_that_have_gone_make_room(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("waiting", "handler"):
+        target = "kraft_node.broker.fetch.waiting" if module == "waiting" else "kraft_node.broker.handlers.fetch"
+        monkeypatch.setattr(f"{target}.WAITING_MAX", 2)
+    gone, rig.client = rig.client, Client()
+    assert rig.fetch(("a", 0, 0)) is None
+    rig.client = gone
+    assert rig.fetch(("a", 0, 0)) is None
+    assert rig.fetch(("a", 0, 0)) is not None  # no room: answered at once
+    gone.closed = True
+    rig.client = Client()
+    rig.loop.run(400)
+    assert rig.fetch(("a", 0, 0)) is not None  # looked through a moment ago
+    rig.loop.now_ms += 1000
+    assert rig.fetch(("a", 0, 0)) is None
+    assert len(rig.fetches.waiting) == 2

@@ -17,9 +17,11 @@ from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
+from kraft_node.broker.directories import DirectoryAssignments
 from kraft_node.broker.forward import FORWARDED, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
 from kraft_node.broker.handlers.alter_configs import AlterConfigsHandler
+from kraft_node.broker.handlers.delegation_tokens import refuse_delegation_tokens
 from kraft_node.broker.handlers.delete_records import delete_records
 from kraft_node.broker.handlers.describe_client_quotas import describe_client_quotas
 from kraft_node.broker.handlers.describe_cluster import describe_cluster
@@ -72,6 +74,10 @@ FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
     ApiKey.LIST_TRANSACTIONS: list_transactions,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    ApiKey.CREATE_DELEGATION_TOKEN: refuse_delegation_tokens,
+    ApiKey.RENEW_DELEGATION_TOKEN: refuse_delegation_tokens,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_delegation_tokens,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: refuse_delegation_tokens,
 }
 
 
@@ -105,6 +111,7 @@ class Broker:
         self.storage = Storage(logs, self.node_id, self.topic_config)
         self.replicas = ReplicaManager(env, self.node_id, image, self.storage.open, self.storage.delete)
         self.auto_topics = AutoTopics(self.config, controller)
+        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
         self.lifecycle: Lifecycle | None = None
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
         self.fetch_max_bytes = self.config.int("fetch.max.bytes")
@@ -120,7 +127,7 @@ class Broker:
         self.produce = ProduceHandler(self)
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
         """What the broker's listeners serve, and so what ApiVersions advertises there."""
-        self._strays_removed = False
+        self._on_state: Callable[[BrokerState], None] | None = None
 
     def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
         forward = Forwarder(self.controller, self.config.int("request.timeout.ms"))
@@ -179,10 +186,18 @@ class Broker:
             self.storage.offline_directory_ids,
         )
         self.lifecycle = lifecycle
-        lifecycle.on_state = on_state or lifecycle.on_state
+        self._on_state = on_state
+        lifecycle.on_state = self._state_changed
         lifecycle.on_failure = on_failure or lifecycle.on_failure
         lifecycle.start()
         lifecycle.ready_to_unfence()
+
+    def _state_changed(self, state: BrokerState) -> None:
+        if self._on_state is not None:
+            self._on_state(state)
+        if state == BrokerState.RUNNING:
+            # Only now is the image known to hold all that was committed before this start.
+            self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
         """Have the controller move leadership away, then call `done`; `close` is to follow."""
@@ -215,9 +230,6 @@ class Broker:
             self._groups_follow(delta)
         if self.lifecycle is not None:
             self.lifecycle.metadata_moved()
-            if not self._strays_removed and self.lifecycle.caught_up:
-                self._strays_removed = True
-                self.storage.remove_strays(self._is_hosted)
 
     def _is_hosted(self, topic: str, index: int) -> bool:
         state = self.metadata.partition(topic, index)

@@ -37,13 +37,10 @@ FORWARDED: Final = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
-    ApiKey.CREATE_DELEGATION_TOKEN,
-    ApiKey.RENEW_DELEGATION_TOKEN,
-    ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 )
-"""What Kafka's broker puts in envelopes. Served as far as the controller serves it."""
+"""What Kafka's broker puts in envelopes (but for delegation tokens, refused before), as far as the controller serves it."""
 
 WAITING_MAX: Final = 10_000
 """Forwarded requests that may be under way at a time; admin traffic is a few a second."""

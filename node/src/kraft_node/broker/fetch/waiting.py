@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.fetch import reader
-from kraft_node.broker.fetch.session import FetchPartition, FetchSession
+from kraft_node.broker.fetch.session import NO_SESSION, FetchPartition, FetchSession
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer
@@ -120,6 +120,12 @@ class WaitingFetch:
         self._finish()
         self.ctx.respond(self.handler.superseded_response())
 
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._finish()
+        if self.session.id == NO_SESSION:
+            self.session.close()
+
     def _answer(self, found: reader.Collected) -> None:
         self._finish()
         self.ctx.respond(self.handler.answer(self, found))
@@ -130,6 +136,13 @@ class WaitingFetch:
             self.timer.cancel()
         self.session.arrived = None
         self.handler.waiting.discard(self)
+
+
+def make_room(waiting: set[WaitingFetch]) -> bool:
+    """Let go of fetches whose clients have gone; whether another one may wait now."""
+    for fetch in [fetch for fetch in waiting if fetch.ctx.abandoned]:
+        fetch.abandon()
+    return len(waiting) < WAITING_MAX
 
 
 def waits(session: FetchSession) -> WaitingFetch | None:

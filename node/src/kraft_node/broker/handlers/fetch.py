@@ -8,12 +8,12 @@ Deviations: no quota, hence no throttling; no replica is preferred over the lead
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.session import FINAL_EPOCH, NO_SESSION, FetchSession, SessionCache
-from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, waits
+from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.partition.partition import READ_LOG_END
 from kraft_node.wire.messages import FetchResponse
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
 
-CONSUMER = -1
-TOPIC_IDS_VERSION = 13
-REPLICA_STATE_VERSION = 15
-LEADER_HINT_VERSION = 16
+CONSUMER: Final = -1
+TOPIC_IDS_VERSION: Final = 13
+REPLICA_STATE_VERSION: Final = 15
+LEADER_HINT_VERSION: Final = 16
+SWEEP_MS: Final = 1000
+"""How often at most all waiting fetches are looked through for those whose clients have gone."""
 
 
 class FetchHandler:
@@ -37,6 +39,7 @@ class FetchHandler:
         self.clock = broker.env.clock
         self.scheduler = broker.env.scheduler
         self.waiting: set[WaitingFetch] = set()
+        self._swept_ms = -SWEEP_MS
         self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
@@ -79,10 +82,19 @@ class FetchHandler:
             all_rows=full,
         )
         found = fetch.collect()
-        if request.max_wait_ms <= 0 or fetch.is_enough(found) or len(self.waiting) >= WAITING_MAX:
+        if request.max_wait_ms <= 0 or fetch.is_enough(found) or not self._may_wait():
             return self.answer(fetch, found)
         fetch.wait(found, request.max_wait_ms)
         return None
+
+    def _may_wait(self) -> bool:
+        if len(self.waiting) < WAITING_MAX:
+            return True
+        now_ms = self.clock.monotonic_ms()
+        if now_ms - self._swept_ms < SWEEP_MS:
+            return False
+        self._swept_ms = now_ms
+        return make_room(self.waiting)
 
     def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
         """The response with what was found; the session remembers what it was told."""

@@ -1,0 +1,93 @@
+"""Tells the controller in which log directory each replica has its log (AssignReplicasToDirs, KIP-858).
+
+The controller needs it to know what is lost with a directory. With one directory it knows by itself; with several the
+broker chooses when the log is made, and says so here, some at a time, until the controller has taken it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.wire.messages import AssignReplicasToDirsRequest as Request
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Scheduler
+    from kraft_node.broker.controller_link import Answer, ControllerLink
+
+log = logging.getLogger(__name__)
+
+GATHER_MS: Final = 100
+"""How long assignments gather before they are sent: partitions come in bursts."""
+RETRY_MS: Final = 1000
+TIMEOUT_MS: Final = 30_000
+REQUEST_MAX: Final = 2000
+"""Assignments in one request, as in Kafka; what is more goes with the next."""
+
+
+class DirectoryAssignments:
+    """Assignments not yet taken by the controller: at most one a replica of this broker, the latest counts."""
+
+    def __init__(
+        self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerLink, scheduler: Scheduler
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._scheduler = scheduler
+        self.pending: dict[tuple[Uuid, int], Uuid] = {}
+        self._under_way = False
+
+    def note(self, topic_id: Uuid, index: int, directory: Uuid) -> None:
+        """The replica's log is in `directory`."""
+        self.pending[topic_id, index] = directory
+        self._later(GATHER_MS)
+
+    def _later(self, delay_ms: int) -> None:
+        if not self._under_way:
+            self._under_way = True
+            self._scheduler.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        taken = dict(list(self.pending.items())[:REQUEST_MAX])
+        directories: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for (topic_id, index), directory in taken.items():
+            directories.setdefault(directory, {}).setdefault(topic_id, []).append(index)
+        request = Request(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                Request.DirectoryData(
+                    directory,
+                    [
+                        Request.TopicData(topic_id, [Request.PartitionData(index) for index in indexes])
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in directories.items()
+            ],
+        )
+        self._controller.send(request, None, lambda answer: self._answered(taken, answer), TIMEOUT_MS)
+
+    def _answered(self, taken: dict[tuple[Uuid, int], Uuid], answer: Answer) -> None:
+        self._under_way = False
+        problem = _problem(answer)
+        if problem is not None:
+            log.warning("The controller did not take %d directory assignments: %s", len(taken), problem)
+            self._later(RETRY_MS)
+            return
+        for replica, directory in taken.items():
+            # Whatever the controller says of one of them (topic gone, not a replica any more) is final.
+            if self.pending.get(replica) == directory:
+                del self.pending[replica]
+        if self.pending:
+            self._later(GATHER_MS)
+
+
+def _problem(answer: Any) -> str | None:
+    if isinstance(answer, OSError | KafkaError):
+        return str(answer)
+    return ErrorCode(answer.error_code).name if answer.error_code else None
