@@ -285,7 +285,7 @@ class Controller:
 
     def _fence_stale(self, late_ms: int) -> bool:
         if late_ms > self.cluster.sessions.timeout_ms // 2:
-            return True  # this process stood still: heartbeats that came in time may wait to be read
+            return False  # this process stood still: heartbeats that came in time wait to be read, so look again later
         plan = self.brokers.fence_one_stale()
         if plan is None:
             return False
