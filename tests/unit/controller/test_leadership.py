@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.deferred import DEFERRED_MAX, Deferred
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
@@ -14,6 +13,7 @@ from kraft_node.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 from kraft_node.wire.stored import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
+
 from tests.unit.controller.harness import CLUSTER_ID, CONTROLLER_ID, Quorum
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.controller.topics import PARTITIONS_PER_BATCH_MAX
@@ -17,6 +16,7 @@ from kraft_node.wire.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+
 from tests.unit.controller.harness import Quorum, uuid
 
 
@@ -106,9 +106,7 @@ INVALID = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         ([[4]], INVALID, "All brokers specified in the manual partition assignment for partition 0 are fenced"),
     ],
 )
-def test_wrong_manual_assignments(
-    quorum: Quorum, assignments: list[list[int]], code: ErrorCode, words: str
-) -> None:
+def test_wrong_manual_assignments(quorum: Quorum, assignments: list[list[int]], code: ErrorCode, words: str) -> None:
     quorum.register(4)
     result = quorum.create("foo", assignments)
     assert result.error_code == code
