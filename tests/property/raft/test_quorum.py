@@ -37,6 +37,7 @@ class Replica:
         self.log: list[Entry] = []
         self.node: RaftNode | None = None
         self.life = 0
+        self.lane = 0
         self.timer = 0
         self.high_watermark = 0
 
@@ -76,7 +77,9 @@ class Replica:
             self.saved_state = effect.state
             self.step(events.QuorumStateWritten(effect.state))
 
-        self.later(self.sim.rng.randint(0, 30), written)
+        # One after the other, as one thread writes them.
+        self.lane = max(self.lane, self.sim.now) + self.sim.rng.randint(0, 30)
+        self.later(self.lane - self.sim.now, written)
 
     def do_AppendLeaderChange(self, effect: do.AppendLeaderChange) -> None:  # noqa: N802
         self.sim.elected(self, effect.epoch)
