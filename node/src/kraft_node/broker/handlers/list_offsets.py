@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
 
+LEADER_EPOCH_VERSION: Final = 4
+
 FIRST_VERSION: Final = {
     LATEST: 1,
     EARLIEST: 1,
@@ -50,6 +52,7 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             key = (topic.name, row.partition_index)
             asked[key] = asked.get(key, 0) + 1
     isolation = request.isolation_level if request.replica_id == CONSUMER else READ_LOG_END
+    epochs = ctx.api_version >= LEADER_EPOCH_VERSION
     topics = []
     for topic in request.topics:
         rows = []
@@ -67,7 +70,7 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
                     code = error.code
             rows.append(
                 ListOffsetsResponse.ListOffsetsPartitionResponse(
-                    row.partition_index, code, found.timestamp_ms, found.offset, found.leader_epoch
+                    row.partition_index, code, found.timestamp_ms, found.offset, found.leader_epoch if epochs else -1
                 )
             )
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, rows))
