@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 LISTENER_PREFIX: Final = "listener.name."
 
 # Keys that are not Kafka's, for the facilities that Kafka leaves to the JVM (JMX agents, log4j files).
-OWN_DEFAULTS: Final[dict[str, str]] = {}
+OWN_DEFAULTS: Final[dict[str, str]] = {
+    "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
+}
 
 
 class NodeConfig(ConfigView):
     """What the file and the overrides say, checked as a whole.
 
-    `texts` holds what was given, by key; `warnings` what deserves a line in the log at start; `unknown` the keys that
+    `texts` holds what was given, by key (and the other of node.id and broker.id); `warnings` what deserves a line in the log at start; `unknown` the keys that
     mean nothing here.
     """
 
@@ -48,9 +50,13 @@ class NodeConfig(ConfigView):
             given["node.id"] = given["broker.id"]
         elif "broker.id" not in given and "node.id" in given:
             given["broker.id"] = given["node.id"]
-        self.texts: Mapping[str, str] = dict(texts)
+        self.texts: Mapping[str, str] = given
         self._values = BROKER.parse(given)
-        self.unknown = sorted(name for name in texts if name not in BROKER and not name.startswith(LISTENER_PREFIX))
+        self.unknown = sorted(
+            name
+            for name in texts
+            if name not in BROKER and name not in OWN_DEFAULTS and not name.startswith(LISTENER_PREFIX)
+        )
         self.warnings: list[str] = []
 
     @classmethod
