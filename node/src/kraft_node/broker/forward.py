@@ -40,7 +40,7 @@ FORWARDED: Final = (
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
 )
-"""What Kafka's broker puts in envelopes (but for delegation tokens, refused before), as far as the controller serves it."""
+"""What Kafka's broker puts in envelopes, but for delegation tokens, refused before. Served if the controller does."""
 
 WAITING_MAX: Final = 10_000
 """Forwarded requests that may be under way at a time; admin traffic is a few a second."""
