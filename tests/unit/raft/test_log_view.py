@@ -1,0 +1,51 @@
+"""Offsets and epochs of the log as the core keeps them."""
+
+from __future__ import annotations
+
+import pytest
+from kraft_node.raft.log_view import EpochEnd, LogView, SnapshotId
+
+
+def view() -> LogView:
+    return LogView(0, 30, [(1, 0), (4, 10), (5, 20)])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end"), [(0, (0, 0)), (1, (1, 10)), (3, (1, 10)), (4, (4, 20)), (5, (5, 30)), (9, (5, 30))]
+)
+def test_end_of_epoch_names_the_largest_epoch_not_above(epoch: int, end: tuple[int, int]) -> None:
+    assert view().end_of_epoch(epoch) == EpochEnd(*end)
+
+
+def test_below_the_log_the_snapshot_speaks() -> None:
+    log = LogView(10, 30, [(4, 10)], [SnapshotId(10, 3)])
+    assert log.end_of_epoch(2) == EpochEnd(3, 10)
+    assert log.last_epoch == 4
+    assert LogView(10, 10, [], [SnapshotId(10, 3)]).last_epoch == 3
+
+
+def test_truncation_takes_epochs_with_it() -> None:
+    log = view()
+    log.truncated(20)
+    assert (log.end_offset, log.flushed_offset, log.last_epoch) == (20, 20, 4)
+    log.truncated(15)
+    assert log.epochs == [(1, 0), (4, 10)]
+
+
+def test_deleting_a_prefix_keeps_the_epoch_that_the_rest_begins_in() -> None:
+    log = view()
+    log.prefix_deleted(15)
+    assert log.epochs == [(4, 15), (5, 20)]
+    assert log.start_offset == 15
+
+
+def test_appends_leave_no_gap_and_epochs_never_go_back() -> None:
+    log = view()
+    with pytest.raises(AssertionError, match="no gaps"):
+        log.appended(31, 32, 5)
+    with pytest.raises(AssertionError, match="never go back"):
+        log.appended(30, 31, 4)
+    log.appended(30, 33, 7)
+    assert log.flushed_offset == 30
+    log.flushed(99)
+    assert log.flushed_offset == 33
