@@ -254,7 +254,7 @@ def test_random_bytes_never_do_more_than_close(caplog: pytest.LogCaptureFixture)
     rng = random.Random(3)
     world = World({ApiKey.HEARTBEAT: echo, ApiKey.PRODUCE: lambda c, m: ProduceResponse()})
     for _ in range(500):
-        connection, transport = world.connect()
+        connection, _ = world.connect()
         frame = bytearray(rng.choice((heartbeat(1), produce(2, b"x" * 50))))
         for _ in range(rng.randrange(1, 4)):
             frame[rng.randrange(4, len(frame))] = rng.randrange(256)
@@ -328,7 +328,7 @@ def test_limits_on_connections() -> None:
 def test_idle_connections_are_closed_but_not_while_they_wait() -> None:
     later = Later()
     world = World({ApiKey.HEARTBEAT: later}, Limits(idle_ms=1000))
-    idle, idle_transport = world.connect()
+    _, idle_transport = world.connect()
     waiting, waiting_transport = world.connect()
     feed(waiting, heartbeat(1))
     world.listener._sweep_later()

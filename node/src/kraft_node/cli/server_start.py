@@ -2,9 +2,9 @@
 
     kafka-server-start CONFIG [--override KEY=VALUE]... [--json]
 
-SIGTERM or SIGINT stops it cleanly (leadership handed over, logs flushed, a clean-shutdown mark left); a second one stops
-it at once. Exit codes: 0 after a clean stop, 1 when the start is refused or the node has failed, with the reason as the
-last line of the log. One line a fact goes to standard output; `--json` makes each an object.
+SIGTERM or SIGINT stops it cleanly (leadership handed over, logs flushed, a clean-shutdown mark left); a second one
+stops it at once. Exit codes: 0 after a clean stop, 1 when the start is refused or the node has failed, with the reason
+as the last line of the log. One line a fact goes to standard output; `--json` makes each an object.
 """
 
 from __future__ import annotations

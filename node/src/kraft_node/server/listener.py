@@ -118,6 +118,7 @@ class _Refused:
 class ServerListener:
     """Accepts connections under one listener name and hands their requests to `handlers`.
 
+    With `held` connections wait until `open_gates`: a broker binds its sockets before it may serve.
     `versions_fallback` makes the version 0 answer to an ApiVersions request of an unknown version; `gate`, `pool` and
     `metrics` belong to the node and are shared with its other listeners.
     """
@@ -132,6 +133,7 @@ class ServerListener:
         pool: BufferPool,
         metrics: RequestMetrics,
         versions_fallback: Callable[[], Any] | None = None,
+        held: bool = False,
     ) -> None:
         self.env = env
         self.clock = env.clock
@@ -144,6 +146,8 @@ class ServerListener:
             int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
         self.connections: set[Connection] = set()
+        self.held = held
+        """While it is set, connections are accepted but nothing of theirs is read."""
         self.refusals = 0
         self.accepted = 0
         self._refusals_before = 0
@@ -168,7 +172,15 @@ class ServerListener:
         self.accepted += 1
         connection = Connection(self, transport, self.clock.monotonic_ms())
         self.connections.add(connection)
+        if self.held:
+            transport.pause_reading()
         return connection
+
+    def open_gates(self) -> None:
+        """Begin to serve."""
+        self.held = False
+        for connection in self.connections:
+            connection.transport.resume_reading()
 
     def forget(self, connection: Connection) -> None:
         """It is gone."""

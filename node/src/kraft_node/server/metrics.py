@@ -119,7 +119,7 @@ class RequestMetrics:
 
     def collect(self, now_ms: int) -> Iterable[Family]:
         """kafka.network:type=RequestMetrics."""
-        apis = sorted(self.apis.values(), key=lambda a: a.name)
+        apis = sorted((a for a in self.apis.values() if a.versions), key=lambda a: a.name)
         times: list[Sample] = []
         for a in apis:
             a.latency_ms.turn(now_ms)

@@ -1,0 +1,353 @@
+"""The client side: one connection to another node, many requests on it (`Channel`).
+
+The connection is made with the first request and made again with the next one after it broke; after failures attempts
+pause, longer each time. ApiVersions goes first, so that `version=None` means the newest that both sides know. Requests
+are answered in any order of their own time-outs: each `done` is called exactly once, on the event loop, never from
+within `send`.
+
+Bounds: requests under way, response size, and nothing is sent while a megabyte of requests waits in the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.version import VERSION
+from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.errors import DecodeError, WireError
+from kraft_node.wire.frames import decode_response, encode_request
+from kraft_node.wire.messages import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Env, Timer
+    from kraft_node.base.net import Transport
+    from kraft_node.base.request import RequestContext
+    from kraft_node.wire.classes import Message
+
+log = logging.getLogger("kraft_node.server.channel")
+
+UNDER_WAY_MAX: Final = 1_000
+"""Requests sent or waiting to be: between nodes a handful is usual; more means that the other side hangs."""
+
+RESPONSE_BYTES_MAX: Final = 100 << 20
+"""A longer response is taken for garbage: it is what `socket.request.max.bytes` allows the other way."""
+
+UNSENT_MAX: Final = 1 << 20
+"""Request bytes in the socket's queue beyond which further requests are refused."""
+
+BUFFER_BYTES: Final = 16 * 1024
+"""The receive buffer to begin with, and to return to after a large response."""
+
+PAUSE_FIRST_MS: Final = 20
+PAUSE_MAX_MS: Final = 1_000
+"""Pauses between attempts to connect double from the first to this: a node that returns is found within a second."""
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+"""How long connecting and ApiVersions may take together."""
+
+_SIZE: Final = Struct(">i")
+
+
+class _Pending:
+    """A request under way."""
+
+    __slots__ = ("api_key", "done", "request", "timer", "version")
+
+    def __init__(self, request: Message, version: int | None, done: Callable[[Any], None]) -> None:
+        self.api_key = request.SCHEMA.api_key
+        self.request: Message | None = request
+        self.version = version
+        self.done: Callable[[Any], None] | None = done
+        self.timer: Timer | None = None
+
+    def finish(self, result: Any) -> None:
+        done, self.done = self.done, None
+        if self.timer is not None:
+            self.timer.cancel()
+        if done is not None:
+            done(result)
+
+
+class Channel:
+    """Asks the node at `host:port`; `done` gets a response message, a KafkaError or an OSError."""
+
+    def __init__(self, env: Env, host: str, port: int, client_id: str) -> None:
+        self.env = env
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self.versions: dict[int, tuple[int, int]] | None = None
+        """What the other side serves, (lowest, highest) by api key; None while not connected."""
+        self._transport: Transport | None = None
+        self._connecting = False
+        self._attempt = 0
+        self._not_before_ms = 0
+        self._pause_ms = PAUSE_FIRST_MS
+        self._waiting: list[_Pending] = []
+        self._sent: dict[int, _Pending] = {}
+        self._correlation_id = 0
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._have = 0
+        self._closed = False
+
+    # For users
+
+    def send(
+        self,
+        request: Any,
+        version: int | None,
+        done: Callable[[Any], None],
+        timeout_ms: int,
+        *,
+        on_behalf_of: RequestContext | None = None,
+    ) -> None:
+        """Ask; the answer, or the failure, comes to `done` within about `timeout_ms`.
+
+        KafkaError UNSUPPORTED_VERSION when the other side does not know the api in `version` (None: in any of ours).
+        Requests cannot be sent on behalf of clients here: those travel in an Envelope, which the caller makes.
+        """
+        assert on_behalf_of is None, "law: what is forwarded between nodes travels in an Envelope (KIP-590)"
+        pending = _Pending(request, version, done)
+        if self._closed or len(self._waiting) + len(self._sent) >= UNDER_WAY_MAX or self._is_clogged():
+            reason = "closed" if self._closed else "too many requests are under way"
+            self.env.scheduler.call_soon(pending.finish, ConnectionAbortedError(f"{self.host}:{self.port}: {reason}"))
+            return
+        pending.timer = self.env.scheduler.call_later(timeout_ms, self._timed_out, pending)
+        self._waiting.append(pending)
+        if self.versions is not None:
+            self.env.scheduler.call_soon(self._send_waiting)
+        else:
+            self._connect_soon()
+
+    def close(self) -> None:
+        """Refuse everything under way, close the connection."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.close()
+        self._broken(ConnectionAbortedError(f"{self.host}:{self.port}: closed"))
+
+    def _is_clogged(self) -> bool:
+        return self._transport is not None and self._transport.unsent_bytes > UNSENT_MAX
+
+    # Connecting
+
+    def _connect_soon(self) -> None:
+        if self._connecting or self._transport is not None:
+            return
+        self._connecting = True
+        delay_ms = max(0, self._not_before_ms - self.env.clock.monotonic_ms())
+        self._attempt += 1
+        self.env.scheduler.call_later(delay_ms, self._connect, self._attempt)
+
+    def _connect(self, attempt: int) -> None:
+        if self._closed or attempt != self._attempt:
+            return
+        self.env.scheduler.call_later(CONNECT_TIMEOUT_MS, self._connect_timed_out, attempt)
+
+        def connected(transport: Transport) -> _Link:
+            link = _Link(self, transport)
+            if self._closed or attempt != self._attempt:
+                transport.abort()
+            else:
+                self._connected(transport)
+            return link
+
+        def failed(error: OSError) -> None:
+            if attempt == self._attempt:
+                self._broken(error)
+
+        self.env.net.connect(self.host, self.port, connected, failed)
+
+    def _connect_timed_out(self, attempt: int) -> None:
+        if attempt == self._attempt and self.versions is None and not self._closed:
+            transport = self._transport
+            self._broken(TimeoutError(f"{self.host}:{self.port} did not answer within {CONNECT_TIMEOUT_MS} ms"))
+            if transport is not None:
+                transport.abort()
+
+    def _connected(self, transport: Transport) -> None:
+        self._transport = transport
+        self._have = 0
+        ask = ApiVersionsRequest(client_software_name="kraftcluster", client_software_version=VERSION)
+        self._transmit(_Pending(ask, API[ApiKey.API_VERSIONS].max_version, self._versions_answered))
+
+    def _versions_answered(self, answer: Any) -> None:
+        if isinstance(answer, BaseException):
+            return  # the connection broke: everything has been told
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            self._transmit(_Pending(ApiVersionsRequest(), 0, self._versions_answered))
+            return
+        if answer.error_code:
+            self._drop(ConnectionAbortedError(f"ApiVersions failed with error {answer.error_code}"))
+            return
+        self._pause_ms = PAUSE_FIRST_MS
+        self._connecting = False
+        self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        self._send_waiting()
+
+    # Sending
+
+    def _send_waiting(self) -> None:
+        if self.versions is None:
+            if self._waiting:
+                self._connect_soon()
+            return
+        waiting, self._waiting = self._waiting, []
+        for pending in waiting:
+            if pending.done is None:
+                continue
+            version = self._choose(pending)
+            if version is None:
+                name = ApiKey(pending.api_key).name
+                text = f"{self.host}:{self.port} does not serve {name} in a version that is known here"
+                pending.finish(KafkaError(ErrorCode.UNSUPPORTED_VERSION, text))
+                continue
+            pending.version = version
+            self._transmit(pending)
+
+    def _choose(self, pending: _Pending) -> int | None:
+        assert self.versions is not None
+        theirs = self.versions.get(pending.api_key)
+        if theirs is None:
+            return None
+        spec = API[pending.api_key]
+        lowest, highest = max(theirs[0], spec.min_version), min(theirs[1], spec.max_version)
+        if pending.version is not None:
+            return pending.version if lowest <= pending.version <= highest else None
+        return highest if lowest <= highest else None
+
+    def _transmit(self, pending: _Pending) -> None:
+        transport, request, version = self._transport, pending.request, pending.version
+        assert transport is not None
+        assert request is not None
+        assert version is not None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            parts = encode_request(self._correlation_id, pending.api_key, version, self.client_id, request)
+        except WireError as e:
+            log.exception("request does not encode")
+            pending.finish(KafkaError(ErrorCode.INVALID_REQUEST, str(e)))
+            return
+        pending.request = None
+        self._sent[self._correlation_id] = pending
+        transport.write(parts)
+
+    def _timed_out(self, pending: _Pending) -> None:
+        """The connection is given up as well when the request was sent: answers come in order, so it hangs."""
+        if pending.done is None:
+            return
+        error = TimeoutError(f"{self.host}:{self.port} did not answer {ApiKey(pending.api_key).name} in time")
+        if pending in self._waiting:
+            self._waiting.remove(pending)
+            pending.finish(error)
+        else:
+            self._drop(error)
+
+    # Receiving
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        return memoryview(self._buffer)[self._have :]
+
+    def received(self, count: int) -> None:
+        """Take in responses that are complete; make room for the rest of one that is not."""
+        self._have += count
+        position = 0
+        while self._have - position >= 4:
+            (size,) = _SIZE.unpack_from(self._buffer, position)
+            if not 4 <= size <= RESPONSE_BYTES_MAX:
+                self._drop(ConnectionAbortedError(f"{self.host}:{self.port} sent a response of {size} bytes"))
+                return
+            end = position + 4 + size
+            if end > self._have:
+                self._make_room(position, 4 + size)
+                return
+            # A copy, since what is handed on may be kept.
+            self._answered(bytes(self._buffer[position + 4 : end]))
+            if self._transport is None:
+                return
+            position = end
+        self._make_room(position, 4)
+
+    def _make_room(self, position: int, need: int) -> None:
+        left = bytes(self._buffer[position : self._have])
+        if need > len(self._buffer):
+            self._buffer = bytearray(min(need, max(2 * len(left), 4 * BUFFER_BYTES)))
+        elif len(self._buffer) > BUFFER_BYTES and need <= BUFFER_BYTES:
+            self._buffer = bytearray(BUFFER_BYTES)
+        self._buffer[: len(left)] = left
+        self._have = len(left)
+
+    def _answered(self, frame: bytes) -> None:
+        pending = self._sent.pop(int.from_bytes(frame[:4], "big"), None)
+        if pending is None:
+            self._drop(ConnectionAbortedError(f"{self.host}:{self.port} answered what was not asked"))
+            return
+        version = pending.version
+        assert version is not None
+        if pending.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\x00\x23":
+            version = 0  # UNSUPPORTED_VERSION is always said in version 0 (KIP-511)
+        try:
+            _, response = decode_response(frame, pending.api_key, version)
+        except DecodeError as e:
+            pending.finish(ConnectionAbortedError(f"{self.host}:{self.port}: {e}"))
+            self._drop(ConnectionAbortedError(str(e)))
+            return
+        pending.finish(response)
+
+    # The end of a connection
+
+    def lost(self, transport: Transport, error: OSError | None) -> None:
+        """The transport is gone."""
+        if transport is self._transport:
+            self._broken(error or ConnectionResetError(f"{self.host}:{self.port} closed the connection"))
+
+    def _drop(self, error: OSError) -> None:
+        transport = self._transport
+        self._broken(error)
+        if transport is not None:
+            transport.abort()
+
+    def _broken(self, error: OSError) -> None:
+        """Everything under way fails; the next request connects again, after a pause."""
+        log.debug("connection failed node=%s:%d error=%s", self.host, self.port, error)
+        self._transport = None
+        self.versions = None
+        self._connecting = False
+        self._attempt += 1
+        self._not_before_ms = self.env.clock.monotonic_ms() + self._pause_ms
+        self._pause_ms = min(PAUSE_MAX_MS, 2 * self._pause_ms)
+        pending = [*self._sent.values(), *self._waiting]
+        self._sent = {}
+        self._waiting = []
+        for one in pending:
+            self.env.scheduler.call_soon(one.finish, error)
+
+
+class _Link:
+    """The receiver of one connection of a channel (`base.net.Receiver`)."""
+
+    __slots__ = ("channel", "transport")
+
+    def __init__(self, channel: Channel, transport: Transport) -> None:
+        self.channel = channel
+        self.transport = transport
+
+    def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
+        if self.channel._transport is not self.transport:
+            return memoryview(bytearray(64))
+        return self.channel.get_buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        if self.channel._transport is self.transport:
+            self.channel.received(count)
+
+    def drained(self) -> None:
+        """Room again; `send` looks for itself."""
+
+    def connection_lost(self, error: OSError | None) -> None:
+        self.channel.lost(self.transport, error)
