@@ -1,0 +1,131 @@
+"""The index against an obvious one: after anything that happens to a cluster both name the same partitions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kraft_node.controller.index import PartitionIndex, members
+from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
+from kraft_node.wire.messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+)
+from kraft_node.wire.stored import FeatureLevelRecord
+
+from tests.unit.controller.harness import Quorum
+
+BROKERS = range(1, 6)
+NAMES = [f"t{number}" for number in range(6)]
+
+
+def scan(quorum: Quorum, holds: Callable[[Any], bool]) -> set[tuple[bytes, int]]:
+    topics = quorum.controller.cluster.view.topics
+    return {(topic.id, number) for topic in topics for number, state in topic.partitions() if holds(state)}
+
+
+def check(quorum: Quorum) -> None:
+    index = quorum.controller.cluster.index
+    for broker in (*BROKERS, -1):
+        assert set(index.in_sync_on(broker)) == scan(quorum, lambda s, b=broker: b in s.isr)
+        assert set(index.eligible_on(broker)) == scan(quorum, lambda s, b=broker: b in s.elr)
+        assert index.leads_any(broker) == bool(scan(quorum, lambda s, b=broker: s.leader == b))
+    assert set(index.leaderless()) == scan(quorum, lambda s: s.leader == -1)
+    assert set(members(index.imbalanced)) == scan(quorum, lambda s: s.leader != s.replicas[0])
+    assert set(members(index.reassigning)) == scan(quorum, lambda s: s.is_reassigning)
+    rebuilt = PartitionIndex.of(quorum.controller.cluster.view.topics)
+    assert set(rebuilt.leaderless()) == set(index.leaderless())
+
+
+def laws(quorum: Quorum) -> None:
+    """What holds for every partition at every time."""
+    for topic in quorum.controller.cluster.view.topics:
+        for number, state in topic.partitions():
+            where = f"{topic.name}-{number}: {state}"
+            assert set(state.isr) <= set(state.replicas), where
+            assert len(set(state.replicas)) == len(state.replicas), where
+            assert not set(state.isr) & set(state.elr), where
+            assert state.leader == -1 or state.leader in state.isr, where
+            if state.leader != -1:
+                assert quorum.controller.cluster.is_active(state.leader), where
+
+
+def step(quorum: Quorum, rng: random.Random) -> None:
+    broker, name = rng.choice(BROKERS), rng.choice(NAMES)
+    topic = quorum.image.topics.by_name(name)
+    what = rng.randrange(9)
+    registration = quorum.image.brokers.get(broker)
+    if what in range(1, 5) and registration is not None and registration.in_controlled_shutdown:
+        # A process on its way out does not change its mind: it goes on asking, and comes back as another incarnation.
+        what = 5 if quorum.heartbeat(broker, want_shut_down=True).should_shut_down else 4
+    if what == 0:
+        quorum.create(name, partitions=rng.randint(1, 9), factor=rng.randint(1, 3))
+    elif what == 1:
+        quorum.heartbeat(broker, want_fence=True)
+    elif what in (2, 3):
+        quorum.heartbeat(broker)
+    elif what == 4:
+        quorum.heartbeat(broker, want_shut_down=True)
+    elif what == 5:
+        previous = quorum.epoch_of(broker) if rng.random() < 0.5 else -1
+        quorum.register(broker, incarnation=rng.randrange(1_000_000), previous_epoch=previous)
+    elif topic is None:
+        quorum.pass_time(1_000)
+    elif what == 6:
+        quorum.ask(
+            CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=len(topic) + 1, assignments=None)
+                ]
+            )
+        )
+        if rng.random() < 0.3:
+            quorum.ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
+    elif what == 7:
+        Request = AlterPartitionReassignmentsRequest  # noqa: N806
+        target = rng.choice([None, rng.sample(BROKERS, rng.randint(1, 3))])
+        partition = Request.ReassignablePartition(partition_index=rng.randrange(len(topic)), replicas=target)
+        quorum.ask(Request(topics=[Request.ReassignableTopic(name=name, partitions=[partition])]))
+    else:
+        number = rng.randrange(len(topic))
+        state = topic.partition(number)
+        assert state is not None
+        if state.leader >= 0:
+            isr = [b for b in state.replicas if b == state.leader or rng.random() < 0.7]
+            alter_isr(quorum, topic.id, number, state, isr)
+
+
+def alter_isr(quorum: Quorum, topic_id: bytes, number: int, state: Any, isr: list[int]) -> None:
+    Request = AlterPartitionRequest  # noqa: N806
+    members_ = [Request.BrokerState(broker_id=b, broker_epoch=-1) for b in isr]
+    partition = Request.PartitionData(
+        partition_index=number,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        new_isr_with_epochs=members_,
+    )
+    topic = Request.TopicData(topic_id=topic_id, partitions=[partition])  # type: ignore[arg-type]
+    quorum.ask(Request(broker_id=state.leader, broker_epoch=quorum.epoch_of(state.leader), topics=[topic]))
+
+
+@pytest.mark.parametrize("elr", [0, 1])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_life(seed: int, elr: int) -> None:
+    rng = random.Random(seed)
+    bootstrap = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)]
+    if elr:
+        bootstrap.append(FeatureLevelRecord(name=ELR_VERSION, feature_level=1))
+    quorum = Quorum(bootstrap=bootstrap, min_insync_replicas="2")
+    quorum.start(*BROKERS)
+    for _ in range(150):
+        step(quorum, rng)
+        check(quorum)
+        laws(quorum)
+        if rng.random() < 0.05:
+            quorum.lose()
+            quorum.lead()
+            check(quorum)
