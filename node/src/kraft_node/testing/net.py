@@ -1,0 +1,235 @@
+"""A simulated network (`base.net.Net`) of hosts by name.
+
+Fault model: TCP. Bytes arrive in order, once, cut into pieces and after delays as the seed says, or the connection
+breaks. A host that crashes resets its connections; `cut` makes two hosts silent to each other until `heal`: bytes
+meanwhile wait, as they would for TCP's retransmission.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kraft_node.base.env import FileSlice
+from kraft_node.base.net import Listener, Outgoing, Receiver, Transport
+from kraft_node.testing.world import SimHost, World
+
+DELAY_MAX_MS: Final = 3.0
+FIRST_EPHEMERAL_PORT: Final = 40_000
+HIGH_MARK_BYTES: Final = 256 * 1024
+
+
+class SimNetwork:
+    """All links."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.listeners: dict[tuple[str, int], SimListener] = {}
+        self.transports: set[SimTransport] = set()
+        self.cuts: set[frozenset[str]] = set()
+        self._next_port = FIRST_EPHEMERAL_PORT
+
+    def host(self, host: SimHost) -> SimNet:
+        """The network as the process on `host` sees it."""
+        return SimNet(self, host)
+
+    def port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    def crash(self, host: SimHost) -> None:
+        """The host's sockets are gone; who was connected is told."""
+        for key in [k for k, listener in self.listeners.items() if listener.host is host]:
+            del self.listeners[key]
+        for transport in [t for t in self.transports if t.host is host]:
+            transport.vanish()
+
+    def cut(self, a: str, b: str) -> None:
+        """Nothing passes between two hosts until `heal`."""
+        self.cuts.add(frozenset((a, b)))
+
+    def heal(self) -> None:
+        """Everything passes again."""
+        self.cuts.clear()
+        for transport in sorted(self.transports, key=lambda t: t.number):
+            transport.resume_delivery()
+
+
+class SimListener:
+    """A listening socket."""
+
+    def __init__(self, network: SimNetwork, host: SimHost, port: int, accept: Callable[[Transport], Receiver]) -> None:
+        self.network = network
+        self.host = host
+        self.port = port
+        self.accept = accept
+
+    def close(self) -> None:
+        self.network.listeners.pop((self.host.name, self.port), None)
+
+
+class SimTransport:
+    """One end of a connection."""
+
+    def __init__(self, network: SimNetwork, host: SimHost, peer: tuple[str, int]) -> None:
+        self.network = network
+        self.host = host
+        self.number = network.port()
+        self._peer = peer
+        self.other: SimTransport | None = None
+        self.receiver: Receiver | None = None
+        self.closed = False
+        self._reading = True
+        self._inbox = bytearray()
+        self._ended = False
+        self._in_flight = 0
+        self._last_arrival_ms = 0.0
+        self._was_high = False
+        network.transports.add(self)
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._in_flight
+
+    def write(self, parts: Sequence[Outgoing]) -> None:
+        if self.closed or self.other is None:
+            return
+        raw = b"".join(p.read() if isinstance(p, FileSlice) else bytes(p) for p in parts)
+        self._in_flight += len(raw)
+        self._was_high = self._was_high or self._in_flight > HIGH_MARK_BYTES
+        self._send(raw)
+
+    def _send(self, raw: bytes | None) -> None:
+        """Bytes, or None for the end, to the other side after a while and after what was sent before."""
+        world, other = self.network.world, self.other
+        assert other is not None
+        arrival = max(self._last_arrival_ms, world.now_ms + world.rng.random() * DELAY_MAX_MS)
+        self._last_arrival_ms = arrival
+        world.at(arrival - world.now_ms, other.arrive, self, raw, host=other.host)
+        if raw is not None:
+            world.at(arrival - world.now_ms, self._left, len(raw), host=self.host)
+
+    def _left(self, count: int) -> None:
+        self._in_flight -= count
+        if self._was_high and self._in_flight <= HIGH_MARK_BYTES // 2 and self.receiver is not None and not self.closed:
+            self._was_high = False
+            self.receiver.drained()
+
+    def arrive(self, _sender: SimTransport, raw: bytes | None) -> None:
+        if raw is None:
+            self._ended = True
+        else:
+            self._inbox += raw
+        self.resume_delivery()
+
+    def resume_delivery(self) -> None:
+        """Hand over what has arrived, in pieces."""
+        rng = self.network.world.rng
+        while self._inbox and self._reading and not self.closed and not self._is_cut():
+            assert self.receiver is not None
+            view = self.receiver.get_buffer(-1)
+            size = min(len(view), len(self._inbox))
+            if rng.random() < 0.3:
+                size = rng.randrange(1, size + 1)
+            view[:size] = self._inbox[:size]
+            del self._inbox[:size]
+            self.receiver.buffer_updated(size)
+        if self._ended and not self._inbox and not self.closed and not self._is_cut():
+            self._lost(None)
+
+    def _is_cut(self) -> bool:
+        return self.other is not None and frozenset((self.host.name, self.other.host.name)) in self.network.cuts
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.network.world.at(0.0, self.resume_delivery, host=self.host)
+
+    def close(self) -> None:
+        if not self.closed:
+            if self.other is not None:
+                self._send(None)
+            self._lost_soon()
+
+    def abort(self) -> None:
+        self.close()
+
+    def _lost_soon(self) -> None:
+        self.closed = True
+        self.network.transports.discard(self)
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            self.network.world.at(0.0, receiver.connection_lost, None, host=self.host)
+
+    def _lost(self, error: OSError | None) -> None:
+        self.closed = True
+        self.network.transports.discard(self)
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            receiver.connection_lost(error)
+
+    def vanish(self) -> None:
+        """This end's process is gone: the other learns it."""
+        self.closed = True
+        self.receiver = None
+        self.network.transports.discard(self)
+        other = self.other
+        if other is not None and not other.closed:
+            error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
+            self.network.world.at(self.network.world.rng.random() * DELAY_MAX_MS, other.reset, error, host=other.host)
+
+    def reset(self, error: OSError) -> None:
+        if not self.closed:
+            self._lost(error)
+
+
+class SimNet:
+    """The network of one process (`base.net.Net`)."""
+
+    def __init__(self, network: SimNetwork, host: SimHost) -> None:
+        self._network = network
+        self._host = host
+
+    def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> Listener:
+        port = port or self._network.port()
+        key = (self._host.name, port)
+        if key in self._network.listeners:
+            raise OSError(errno.EADDRINUSE, f"address in use: {host}:{port}")
+        listener = self._network.listeners[key] = SimListener(self._network, self._host, port, accept)
+        return listener
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        connected: Callable[[Transport], Receiver],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        world = self._network.world
+        name = self._host.name if host in {"localhost", "127.0.0.1"} else host
+        delay = world.rng.random() * DELAY_MAX_MS
+        world.at(delay, self._connect, name, port, connected, failed, host=self._host)
+
+    def _connect(
+        self,
+        name: str,
+        port: int,
+        connected: Callable[[Transport], Receiver],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        listener = self._network.listeners.get((name, port))
+        if listener is None or frozenset((name, self._host.name)) in self._network.cuts:
+            failed(ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused: {name}:{port}"))
+            return
+        near = SimTransport(self._network, self._host, (name, port))
+        far = SimTransport(self._network, listener.host, (self._host.name, near.number))
+        near.other, far.other = far, near
+        far.receiver = listener.accept(far)
+        near.receiver = connected(near)

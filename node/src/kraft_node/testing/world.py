@@ -1,0 +1,199 @@
+"""Simulated time: an event queue whose order follows from the seed, and a clock that jumps from event to event.
+
+Every event has a host (a machine of the simulation) and that host's life: what a crashed process had asked for never
+happens. The trace is a list of lines that reads like a story; its hash is the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from kraft_node.base.env import Disk, Env
+from kraft_node.base.net import Net
+
+T = TypeVar("T")
+
+EVENTS_MAX: Final = 5_000_000
+"""A run that takes more has lost its way: two parts call each other for ever."""
+
+TRACE_MAX: Final = 20_000
+"""Lines kept for reading; the hash covers all."""
+
+START_WALL_MS: Final = 1_700_000_000_000
+
+
+class SimTimer:
+    """A call in the queue (`base.env.Timer`)."""
+
+    __slots__ = ("args", "function", "host", "life")
+
+    def __init__(self, function: Callable[..., None], args: tuple[Any, ...], host: SimHost | None) -> None:
+        self.function: Callable[..., None] | None = function
+        self.args = args
+        self.host = host
+        self.life = host.life if host is not None else 0
+
+    def cancel(self) -> None:
+        self.function = None
+
+
+class World:
+    """All hosts, one queue, one source of randomness."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.now_ms = 0.0
+        self.events = 0
+        self.trace: list[str] = []
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._queue: list[tuple[float, int, SimTimer]] = []
+        self._sequence = 0
+
+    def note(self, who: str, what: str) -> None:
+        """A line of the story."""
+        line = f"{self.now_ms:12.3f} {who:<10} {what}"
+        self._hash.update(line.encode())
+        if len(self.trace) < TRACE_MAX:
+            self.trace.append(line)
+
+    @property
+    def hash(self) -> str:
+        """Of all notes so far."""
+        return self._hash.hexdigest()
+
+    def at(self, delay_ms: float, function: Callable[..., None], *args: Any, host: SimHost | None = None) -> SimTimer:
+        """Call `function` in `delay_ms`; events of one moment keep their order."""
+        timer = SimTimer(function, args, host)
+        self._sequence += 1
+        heapq.heappush(self._queue, (self.now_ms + max(0.0, delay_ms), self._sequence, timer))
+        return timer
+
+    def step(self) -> bool:
+        """Do the next event; False when there is none."""
+        while self._queue:
+            moment, _, timer = heapq.heappop(self._queue)
+            if timer.function is None or (timer.host is not None and timer.life != timer.host.life):
+                continue
+            self.now_ms = moment
+            self.events += 1
+            assert self.events < EVENTS_MAX, f"seed {self.seed}: {EVENTS_MAX} events and no end"
+            function, timer.function = timer.function, None
+            function(*timer.args)
+            return True
+        return False
+
+    def run(self, until: Callable[[], bool], limit_ms: float) -> bool:
+        """Go on until `until()` or for `limit_ms` of simulated time; whether it came true."""
+        end = self.now_ms + limit_ms
+        while not until():
+            if not self._queue or self._queue[0][0] > end:
+                self.now_ms = max(self.now_ms, end)
+                return until()
+            self.step()
+        return True
+
+    def rest(self, duration_ms: float) -> None:
+        """Let time pass."""
+        self.run(lambda: False, duration_ms)
+
+
+class SimHost:
+    """One machine: a disk that outlives crashes, and at most one process at a time."""
+
+    def __init__(self, world: World, name: str, disk: Disk) -> None:
+        self.world = world
+        self.name = name
+        self.disk = disk
+        self.life = 0
+        """Grows with every crash and start: events of an earlier life are dropped."""
+
+    def env(self, net: Net) -> Env:
+        """The world as a process that starts on this host now sees it."""
+        return Env(
+            clock=SimClock(self.world),
+            scheduler=SimScheduler(self.world, self),
+            rng=SimRng(self.world),
+            disk=self.disk,
+            background=SimBackground(self.world, self),
+            net=net,
+        )
+
+    def end_life(self) -> None:
+        """Drop all that the process had asked for."""
+        self.life += 1
+
+
+class SimClock:
+    """Simulated time since the world's start."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def monotonic_ms(self) -> int:
+        return int(self._world.now_ms)
+
+    def wall_ms(self) -> int:
+        return START_WALL_MS + int(self._world.now_ms)
+
+
+class SimRng:
+    """The world's randomness."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._world.rng.randbytes(count)
+
+    def randrange(self, stop: int) -> int:
+        return self._world.rng.randrange(stop)
+
+
+class SimScheduler:
+    """Timers of one process."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self._world = world
+        self._host = host
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> SimTimer:
+        return self._world.at(0.0, function, *args, host=self._host)
+
+    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimTimer:
+        return self._world.at(delay_ms, function, *args, host=self._host)
+
+
+class SimBackground:
+    """Lanes of one process: a job takes a random while, jobs of a lane keep their order.
+
+    The work itself happens at the end of that while, in one moment: what a crash falls into has not begun. That a
+    job's single writes may be cut apart is the disk's part.
+    """
+
+    SLOWEST_MS: Final = 20.0
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self._world = world
+        self._host = host
+        self._free_at: dict[str, float] = {}
+
+    def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        begin = max(self._world.now_ms, self._free_at.get(lane, 0.0))
+        end = begin + self._world.rng.random() * self.SLOWEST_MS
+        self._free_at[lane] = end
+        self._world.at(end - self._world.now_ms, self._finish, work, done, host=self._host)
+
+    def _finish(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        result: Any
+        try:
+            result = work()
+        except OSError as e:
+            result = e
+        except Exception as e:  # the thread would hand it to `done` as well
+            result = e
+        done(result)
