@@ -146,6 +146,9 @@ class Topics:
         taken = self.changes
         if taken:
             self.changes = {}
+        for change in taken.values():
+            if change.created and not change.deleted:
+                self._by_id[change.id].pack()
         return taken
 
     def led_by(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
