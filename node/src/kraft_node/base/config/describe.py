@@ -184,12 +184,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
         value: ConfigValue = group_default(name, broker)
         shown = value_text(value)
         synonym = GROUP_SYNONYMS.get(name)
-        synonyms = broker_synonyms(synonym, broker) if synonym else []
+        synonyms = broker_synonyms(synonym, broker) if synonym else [Synonym(name, shown, DEFAULT_CONFIG)]
         if name in overrides:
             shown = _normal(key, overrides[name])
             synonyms.insert(0, Synonym(name, shown, GROUP_CONFIG))
-        elif not synonyms:
-            synonyms = [Synonym(name, shown, DEFAULT_CONFIG)]
         entries.append(_entry(name, key, shown, synonyms, read_only=False))
     return entries
 
@@ -199,9 +197,9 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     entries: list[ConfigEntry] = []
     for name, key in CLIENT_METRICS.items():
         shown = key.default_text
-        synonyms = [Synonym(name, shown, DEFAULT_CONFIG)]
+        synonyms: list[Synonym] = []
         if name in overrides:
             shown = _normal(key, overrides[name])
-            synonyms.insert(0, Synonym(name, shown, CLIENT_METRICS_CONFIG))
+            synonyms = [Synonym(name, shown, CLIENT_METRICS_CONFIG)]
         entries.append(_entry(name, key, shown, synonyms, read_only=False))
     return entries

@@ -39,8 +39,8 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
 class NodeConfig(ConfigView):
     """What the file and the overrides say, checked as a whole.
 
-    `texts` holds what was given, by key (and the other of node.id and broker.id); `warnings` what deserves a line in the log at start; `unknown` the keys that
-    mean nothing here.
+    `texts` holds what was given, by key (and the other of node.id and broker.id); `warnings` what deserves a line in
+    the log at start; `unknown` the keys that mean nothing here.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:

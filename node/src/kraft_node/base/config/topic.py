@@ -237,8 +237,8 @@ def _check_tiered(value: Callable[[str], ConfigValue]) -> None:
         assert isinstance(whole, int)
         if stopped and limit not in (-2, whole):
             raise ConfigError(
-                f"With remote.log.copy.disable nothing more is copied to remote storage, so {local} ({limit}) must be the "
-                f"same as {total} ({whole})",
+                f"With remote.log.copy.disable nothing more is copied to remote storage, so {local} ({limit}) must be "
+                f"the same as {total} ({whole})",
                 local,
             )
         if whole != -1 and limit != -2 and (limit == -1 or limit > whole):

@@ -28,7 +28,7 @@ class ConfigView:
 
     def value(self, name: str) -> ConfigValue:
         """The value in force, the definition's default where nothing else is given."""
-        raise AssertionError("a subclass says where values come from")
+        raise AssertionError(f"{name}: a subclass says where values come from")
 
     def layers(self) -> Iterable[Mapping[str, ConfigValue]]:
         """The parsed values that were given, the strongest layer first; defaults are not among them."""
