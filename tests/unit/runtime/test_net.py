@@ -1,0 +1,216 @@
+"""Sockets: what is written arrives in order, files go by sendfile, back-pressure is told, ends are told once."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kraft_node.base.env import FileSlice
+from kraft_node.runtime.env import RealEnv
+
+OPEN: list[Any] = []
+"""The transports of the running test."""
+
+
+class Peer:
+    """A receiver that collects."""
+
+    def __init__(self, transport: Any, on_data: Callable[[Peer], None] | None = None) -> None:
+        OPEN.append(transport)
+        self.transport = transport
+        self.data = bytearray()
+        self.buffer = memoryview(bytearray(1 << 16))
+        self.lost: list[OSError | None] = []
+        self.drains = 0
+        self.on_data = on_data
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return self.buffer
+
+    def buffer_updated(self, count: int) -> None:
+        self.data += self.buffer[:count]
+        if self.on_data is not None:
+            self.on_data(self)
+
+    def drained(self) -> None:
+        self.drains += 1
+
+    def connection_lost(self, error: OSError | None) -> None:
+        self.lost.append(error)
+
+
+@pytest.fixture
+def real() -> Iterator[RealEnv]:
+    made = RealEnv()
+    made.loop.call_later(20_000, made.loop.stop)
+    OPEN.clear()
+    yield made
+    for transport in OPEN:
+        transport.abort()
+    made.close()
+
+
+def pair(real: RealEnv, on_client: Callable[[Peer], None] | None = None) -> tuple[list[Peer], list[Peer], Any]:
+    servers: list[Peer] = []
+    clients: list[Peer] = []
+
+    def accept(transport: Any) -> Peer:
+        servers.append(Peer(transport))
+        return servers[-1]
+
+    def connected(transport: Any) -> Peer:
+        clients.append(Peer(transport, on_client))
+        real.loop.call_soon(real.loop.stop)
+        return clients[-1]
+
+    listener = real.env.net.listen("127.0.0.1", 0, accept)
+    real.env.net.connect("127.0.0.1", listener.port, connected, lambda e: pytest.fail(str(e)))
+    real.loop.run()
+    while not servers:
+        real.loop.call_later(5, real.loop.stop)
+        real.loop.run()
+    return servers, clients, listener
+
+
+def test_parts_of_every_kind_arrive_in_order(real: RealEnv, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    content = rng.randbytes(3_000_000)
+    (tmp_path / "f").write_bytes(content)
+    file = real.env.disk.open(str(tmp_path / "f"))
+    expected = bytearray()
+    total = 0
+
+    def check(peer: Peer) -> None:
+        if len(peer.data) >= total:
+            real.loop.stop()
+
+    servers, clients, listener = pair(real, check)
+    for _ in range(60):
+        parts: list[Any] = []
+        for _ in range(rng.randrange(1, 800 if rng.random() < 0.1 else 5)):
+            if rng.random() < 0.3:
+                position = rng.randrange(len(content))
+                length = min(rng.choice((1, 5_000, 1_000_000)), len(content) - position)
+                parts.append(FileSlice(file, position, length))
+                expected += content[position : position + length]
+            else:
+                piece = rng.randbytes(rng.choice((0, 1, 100, 70_000) if len(parts) < 10 else (0, 30)))
+                parts.append(rng.choice((bytes, bytearray, memoryview))(piece))
+                expected += piece
+        servers[0].transport.write(parts)
+    total = len(expected)
+    assert servers[0].transport.unsent_bytes > 0
+    real.loop.run()
+    assert clients[0].data == expected
+    assert servers[0].transport.unsent_bytes == 0
+    assert servers[0].drains >= 1
+    servers[0].transport.close()
+    listener.close()
+
+
+def test_close_sends_what_was_written_and_ends_are_told_once(real: RealEnv) -> None:
+    servers, clients, listener = pair(real)
+    server, client = servers[0], clients[0]
+    server.transport.write([bytes(5_000_000)])
+    server.transport.close()
+    server.transport.close()
+    server.transport.write([b"too late"])
+    real.loop.call_later(300, real.loop.stop)
+    real.loop.run()
+    assert len(client.data) == 5_000_000
+    assert len(server.lost) == len(client.lost) == 1
+    client.transport.abort()
+    listener.close()
+
+
+def test_a_paused_reader_reads_nothing_and_notices_a_reset(real: RealEnv) -> None:
+    servers, clients, listener = pair(real)
+    servers[0].transport.pause_reading()
+    clients[0].transport.write([b"hello"])
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert servers[0].data == b""
+    servers[0].transport.resume_reading()
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert servers[0].data == b"hello"
+    clients[0].transport.close()
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert servers[0].lost == [None]
+    listener.close()
+
+
+def test_a_file_that_shrank_ends_the_connection(real: RealEnv, tmp_path: Path, caplog: Any) -> None:
+    servers, _, listener = pair(real)
+    file = real.env.disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [b"x" * 1000])
+    servers[0].transport.write([b"head", FileSlice(file, 0, 2000)])
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert "1000 bytes early" in str(servers[0].lost[0])
+    listener.close()
+
+
+def test_a_failing_receiver_costs_its_own_connection_only(real: RealEnv, caplog: Any) -> None:
+    servers, clients, listener = pair(real)
+
+    def fail(_peer: Peer) -> None:
+        raise RuntimeError("receiver trouble")
+
+    servers[0].on_data = fail
+    clients[0].transport.write([b"x"])
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert servers[0].lost == [None]
+    assert clients[0].lost
+    assert "receiver trouble" in caplog.text
+    other = socket.create_connection(("127.0.0.1", listener.port))
+    real.loop.call_later(50, real.loop.stop)
+    real.loop.run()
+    assert len(servers) == 2
+    other.close()
+    listener.close()
+
+
+def test_refused_connections_and_unknown_hosts_are_told(real: RealEnv) -> None:
+    closed = socket.socket()
+    closed.bind(("127.0.0.1", 0))
+    errors: list[OSError] = []
+
+    def failed(error: OSError) -> None:
+        errors.append(error)
+        if len(errors) == 2:
+            real.loop.stop()
+
+    real.env.net.connect("127.0.0.1", closed.getsockname()[1], lambda t: pytest.fail("connected"), failed)
+    real.env.net.connect("no-such-host.invalid", 1, lambda t: pytest.fail("connected"), failed)
+    real.loop.run()
+    assert len(errors) == 2
+    closed.close()
+
+
+def test_a_port_that_is_taken_is_named(real: RealEnv) -> None:
+    listener = real.env.net.listen("127.0.0.1", 0, Peer)
+    with pytest.raises(OSError, match=f"127.0.0.1:{listener.port}"):
+        real.env.net.listen("127.0.0.1", listener.port, Peer)
+    listener.close()
+
+
+def test_every_address_is_listened_on_without_a_host(real: RealEnv) -> None:
+    seen: list[str] = []
+
+    def accept(transport: Any) -> Peer:
+        seen.append(transport.peer[0])
+        return Peer(transport)
+
+    listener = real.env.net.listen("", 0, accept)
+    with socket.create_connection(("127.0.0.1", listener.port)):
+        real.loop.call_later(50, real.loop.stop)
+        real.loop.run()
+    assert seen == ["127.0.0.1"]
+    listener.close()
