@@ -1,0 +1,111 @@
+"""Histograms against sorted lists, the text format against the reference parser, and the little HTTP server."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, HttpServer
+from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.server.fakes import FakeTransport, World, feed
+
+
+def test_every_value_lies_in_a_bucket_whose_top_is_near() -> None:
+    for value in [*range(2_000), *(random.Random(1).randrange(1 << 40) for _ in range(2_000))]:
+        top = bucket_top(bucket_of(value))
+        assert value <= top <= value * 1.25 + 1
+        assert bucket_of(top) == bucket_of(value)
+        assert bucket_of(top + 1) == bucket_of(value) + 1
+
+
+def test_quantiles_are_those_of_the_sorted_values_to_within_a_quarter() -> None:
+    rng = random.Random(2)
+    values = [int(rng.expovariate(0.01)) for _ in range(20_000)]
+    histogram = Histogram()
+    for value in values:
+        histogram.observe(value)
+    values.sort()
+    for name, found in histogram.quantiles():
+        true = values[min(len(values) - 1, int(float(name) * len(values)))]
+        assert true * 0.98 - 1 <= found <= true * 1.27 + 1, name
+    assert histogram.count == 20_000
+    assert histogram.total == sum(values)
+
+
+def test_quantiles_forget_what_is_old() -> None:
+    histogram = Histogram()
+    histogram.turn(60_000)
+    histogram.observe(1_000, 10)
+    histogram.turn(120_000)
+    histogram.observe(1, 10)
+    assert histogram.quantiles()[-1][1] == 1_000
+    histogram.turn(180_000)
+    assert histogram.quantiles()[-1][1] == 1
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    registry = Registry()
+    requests = RequestMetrics()
+    api = requests.api(0, "Produce")
+    api.versions[9] = 3
+    api.latency_ms.observe(7, 3)
+    registry.register(lambda: requests.collect(0))
+    registry.gauge("kafka_test_value", lambda: 2.5, (("topic", 'a"b\\c\nd'),))
+    families = {f.name: f for f in text_string_to_metric_families(registry.text())}
+    assert families["kafka_test_value"].samples[0].labels == {"topic": 'a"b\\c\nd'}
+    assert families["kafka_test_value"].samples[0].value == 2.5
+    found = families["kafka_network_requestmetrics_requests"].samples[0]
+    assert (found.labels, found.value) == ({"request": "Produce", "version": "9"}, 3.0)
+    times = families["kafka_network_requestmetrics_totaltimems"].samples
+    assert {s.labels["quantile"]: s.value for s in times}["0.99"] == 7
+
+
+def serve(not_ready: Any = lambda: None) -> HttpServer:
+    registry = Registry()
+    registry.gauge("up", lambda: 1)
+    return HttpServer(World({}).env, registry, not_ready)
+
+
+def ask(server: HttpServer, text: bytes, chunk: int = 5) -> FakeTransport:
+    transport = FakeTransport()
+    feed(server.accept(transport), text, chunk)
+    return transport
+
+
+def test_http_answers_probes_and_scrapers() -> None:
+    reason: list[str | None] = ["broker is STARTING"]
+    server = serve(lambda: reason[0])
+    answer = ask(server, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.sent.startswith(b"HTTP/1.1 503 ")
+    assert answer.sent.endswith(b"broker is STARTING\n")
+    assert not answer.closed
+    reason[0] = None
+    assert ask(server, b"GET /readyz HTTP/1.1\r\n\r\n").sent.startswith(b"HTTP/1.1 200 ")
+    assert ask(server, b"GET /livez HTTP/1.0\r\n\r\n").closed
+    assert ask(server, b"HEAD /metrics HTTP/1.1\r\n\r\n").sent.endswith(b"\r\n\r\n")
+    assert ask(server, b"GET /metrics?x=1 HTTP/1.1\r\nConnection: close\r\n\r\n").sent.endswith(b"up 1\n")
+    assert ask(server, b"GET /other HTTP/1.1\r\n\r\n").sent.startswith(b"HTTP/1.1 404 ")
+    assert ask(server, b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").sent.startswith(b"HTTP/1.1 405 ")
+    two = ask(server, b"GET /livez HTTP/1.1\r\n\r\nGET /livez HTTP/1.1\r\n\r\n", 1000)
+    assert two.sent.count(b"200 OK") == 2
+
+
+@pytest.mark.parametrize("garbage", [b"\x00\x00\x00\x12\r\n\r\n", b"GET /\r\n\r\n", b"G" * REQUEST_MAX])
+def test_http_refuses_garbage(garbage: bytes) -> None:
+    answer = ask(serve(), garbage, 1000)
+    assert answer.sent.startswith(b"HTTP/1.1 400 ")
+    assert answer.closed
+
+
+def test_http_connections_are_bounded() -> None:
+    server = serve()
+    opened = [FakeTransport() for _ in range(CONNECTIONS_MAX + 2)]
+    sessions = [server.accept(transport) for transport in opened]
+    assert [t.aborted for t in opened] == [False] * CONNECTIONS_MAX + [True, True]
+    sessions[0].connection_lost(None)
+    again = FakeTransport()
+    server.accept(again)
+    assert not again.aborted
