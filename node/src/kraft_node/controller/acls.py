@@ -98,9 +98,9 @@ class Acls:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def check_enabled(self) -> None:
+    def check_enabled(self, message: str = "No Authorizer is configured.") -> None:
         if not self._cluster.static.string("authorizer.class.name"):
-            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, message)
 
     def create(self, request: CreateAclsRequest) -> Plan:
         self.check_enabled()
@@ -167,7 +167,7 @@ class Acls:
         return Plan(response, list(doomed.values()))
 
     def describe(self, request: DescribeAclsRequest) -> Plan:
-        self.check_enabled()
+        self.check_enabled("No Authorizer is configured on the broker")
         return Plan(describe_acls(request, self._cluster.view))
 
 

@@ -227,9 +227,22 @@ class Configs:
         elif kind == CLIENT_METRICS_RESOURCE:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-            check_client_metrics_overrides(name, after)
+            self._check_client_metrics(name, after)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {_RESOURCE_NAMES.get(kind, kind)}")
+
+    @staticmethod
+    def _check_client_metrics(name: str, after: dict[str, str]) -> None:
+        unknown = next((key for key in after if key not in CLIENT_METRICS), None)
+        if unknown is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
+        try:
+            check_client_metrics_overrides(name, after)
+        except ConfigError as e:
+            # A wrong interval is a wrong request to Kafka, any other wrong value a wrong configuration.
+            if e.key == "interval.ms" and after[e.key].strip().isdigit():
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from None
+            raise
 
     def _check_exists(self, resource: Resource) -> None:
         kind, name = resource

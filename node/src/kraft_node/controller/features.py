@@ -125,7 +125,7 @@ class Features:
 
     def _check_metadata_version(self, level: int, current: int, kind: int) -> None:
         try:
-            target = metadata_version(level)
+            metadata_version(level)
         except ValueError:
             known = f"{MINIMUM_METADATA_VERSION} to {LATEST_PRODUCTION_METADATA_VERSION}"
             message = f"Invalid metadata.version {level}. Valid versions are from {known}."
@@ -135,8 +135,7 @@ class Features:
         why = "Refusing to perform the requested downgrade because it might delete metadata information."
         if kind == UNSAFE_DOWNGRADE:
             why = "Unsafe metadata downgrade is not supported in this version."
-        now = metadata_version(current).name
-        message = f"Unsupported metadata.version downgrade from {now} to {target.name}. {why}"
+        message = f"Unsupported metadata.version downgrade from {current} to {level}. {why}"
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
     def _unsupported(self, name: str, level: int) -> str | None:
@@ -184,7 +183,7 @@ def _refuse_kraft_upgrade(level: int, validate_only: bool) -> None:
 
 
 def _result(feature: str) -> UpdateFeaturesResponse.UpdatableFeatureResult:
-    return UpdateFeaturesResponse.UpdatableFeatureResult(feature=feature, error_code=0, error_message="")
+    return UpdateFeaturesResponse.UpdatableFeatureResult(feature=feature, error_code=0, error_message="NONE")
 
 
 def elr_safety_records(cluster: Cluster) -> list[Any]:

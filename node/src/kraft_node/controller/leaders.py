@@ -155,15 +155,15 @@ class Leaders:
         if state is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
         if state.has_preferred_leader if kind == PREFERRED else state.leader != NO_LEADER:
-            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
         change = self._cluster.change(topic, number, state)
         change.election = Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN
         record = change.record()
         if record is None:
-            preferred = kind == PREFERRED
-            raise KafkaError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-            )
+            if kind == PREFERRED:
+                raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+            message = "Eligible topic partition leaders are not available."
+            raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
         return record
 
     # Sweeps

@@ -295,8 +295,10 @@ class Topics:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
         topic = self._cluster.topic_with(topic_id) if name is None else self._cluster.topic_named(name)
         if topic is None:
-            by_id = name is None
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+            message = "This server does not host this topic-partition."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return topic
 
     # CreatePartitions

@@ -39,6 +39,9 @@ ITEM_NAMES: dict[str, tuple[str, ...]] = {
 }
 """A field of a response's item -> the fields of the request's item that it repeats; others repeat their own name."""
 
+OUTCOMES = frozenset({"num_partitions", "replication_factor"})
+"""Fields that the request has too, but which in a response tell what has become of it: with an error, nothing."""
+
 SCALAR_NAMES = ("name", "group_id", "key", "transactional_id", "partition_index", "index", "partition")
 """Where an item of the request that is a bare name or number goes, the first that the response's item has."""
 
@@ -87,7 +90,7 @@ def _answer(struct: Struct, root: Any, part: Any, version: int, code: int, messa
                 break
     else:
         for field in struct.fields:
-            if field.struct is None and not field.name.startswith("error_"):
+            if field.struct is None and not field.name.startswith("error_") and field.name not in OUTCOMES:
                 _repeat(item, field.name, part)
     _fill(item, struct, root, part, version, code, message)
     return item
