@@ -298,9 +298,10 @@ def test_whole_nodes_are_accepted_or_refused_as_by_kafka() -> None:
 def test_properties_files_read_as_java_reads_them() -> None:
     random_source = random.Random(343)
     texts = [
-        "a=b", "a = b ", "a:b", "a b", "a\tb", "a", "=b", ":b", " a=b", "#a=b", "!a", "a=b\\\n  c", "a=b\\\\\nc=d",
-        "a\\=b=c", "a\\:b\\ c:d", "a=\\u0041\\t\\q", "a=b\r\nc=d\re=f", "a==b", "a= =b", "a\\\nb=c", "x=1\nx=2", "a=b\\", "\\#a=b",
-        "\n\n  \n a=1\n\t#x\n", "a=\u00e9\u4e2d", "a=\\u00e9\\u4E2d", "a=\\\n", "a\f=\fb", "a=b\\\n#c", "a=b\\\n\nc=d",
+        "a=b", "a = b ", "a:b", "a b", "a\tb", "a", "=b", ":b", " a=b", "#a=b", "!a", "a=b\\\n  c",
+        "a=b\\\\\nc=d", "a\\=b=c", "a\\:b\\ c:d", "a=\\u0041\\t\\q", "a=b\r\nc=d\re=f", "a==b", "a= =b",
+        "a\\\nb=c", "x=1\nx=2", "a=b\\", "\\#a=b", "\n\n  \n a=1\n\t#x\n", "a=\u00e9\u4e2d",
+        "a=\\u00e9\\u4E2d", "a=\\\n", "a\f=\fb", "a=b\\\n#c", "a=b\\\n\nc=d",
         "listeners=PLAINTEXT://:9092\nlog.dirs = /a,\\\n  /b\n",
     ]  # fmt: skip
     alphabet = "ab=: \t\f\\\n\r#!\\\n"

@@ -1,0 +1,202 @@
+"""Finds which configuration keys the node reads, and writes docs/configuration.md.
+
+    python -m tools.config_docs [--check]
+
+A key of `server.properties` acts when its name stands as a string in the node's sources (outside the definitions), when
+`NodeConfig` has a property for it that the sources use, or when it is the default of a topic key that the log or the
+broker reads. The list goes to `base/config/acting.py`. With `--check` nothing is written: exit code 1 when a file
+would change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kraft_node.base.config import acting, effects
+from kraft_node.base.config.definitions import BROKER, TOPIC, TOPIC_SYNONYMS, ConfigKey
+from kraft_node.base.config.node import OWN_DEFAULTS
+from kraft_node.base.config.tables import KAFKA_VERSION
+from kraft_node.base.config.topic import attribute
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "node" / "src" / "kraft_node"
+
+ACTING = SOURCES / "base" / "config" / "acting.py"
+PAGE = ROOT / "docs" / "configuration.md"
+
+# Attribute of NodeConfig -> the keys behind it.
+PROPERTIES = {
+    "node_id": ("node.id", "broker.id"),
+    "is_broker": ("process.roles",),
+    "is_controller": ("process.roles",),
+    "rack": ("broker.rack",),
+    "log_dirs": ("log.dirs", "log.dir"),
+    "metadata_log_dir": ("metadata.log.dir",),
+    "all_dirs": ("log.dirs", "log.dir", "metadata.log.dir"),
+    "listeners": ("listeners", "listener.security.protocol.map"),
+    "broker_listeners": ("listeners", "listener.security.protocol.map", "controller.listener.names"),
+    "controller_listeners": ("listeners", "controller.listener.names"),
+    "controller_listener_names": ("controller.listener.names",),
+    "advertised_broker_listeners": ("advertised.listeners",),
+    "advertised_controller_listeners": ("advertised.listeners",),
+    "inter_broker_listener_name": ("inter.broker.listener.name", "security.inter.broker.protocol"),
+    "voters": ("controller.quorum.voters",),
+    "bootstrap_servers": ("controller.quorum.bootstrap.servers",),
+}
+# Properties of TopicConfig -> the topic keys behind them.
+TOPIC_PROPERTIES = {
+    "compact": "cleanup.policy",
+    "delete": "cleanup.policy",
+    "log_append_time": "message.timestamp.type",
+    "segment_size": "segment.bytes",
+}
+# What the storage tools and the start read of a configuration counts as much as what the node reads.
+LEFT_OUT = ("base/config", "cli/local.py", "testing", "wire")
+
+
+def source_text() -> str:
+    """The node's sources in one string, without the configuration package itself."""
+    files = sorted(p for p in SOURCES.rglob("*.py") if not p.relative_to(SOURCES).as_posix().startswith(LEFT_OUT))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def acting_topic_keys(text: str) -> set[str]:
+    attributes = set(re.findall(r"\.([a-z_]+)\b", text))
+    found = {name for name in TOPIC if attribute(name) in attributes or f'"{name}"' in text}
+    return found | {key for name, key in TOPIC_PROPERTIES.items() if re.search(rf"config\.{name}\b", text)}
+
+
+def acting_broker_keys(text: str) -> set[str]:
+    quoted = set(re.findall(r'"([a-z][a-z0-9.]+)"', text))
+    found = {name for name in BROKER if name in quoted and name not in effects.UNSAFE_TO_IGNORE}
+    for own, keys in PROPERTIES.items():
+        if re.search(rf"\.{own}\b", text):
+            found.update(keys)
+    for topic in acting_topic_keys(text):
+        found.update(name for name, _ in TOPIC_SYNONYMS.get(topic, ()))
+    return found
+
+
+def acting_module(broker: Iterable[str], topic: Iterable[str]) -> str:
+    def rows(names: Iterable[str]) -> str:
+        return "".join(f'        "{name}",\n' for name in sorted(names))
+
+    return (
+        '"""The keys that the node reads. Written by `python -m tools.config_docs`: do not edit."""\n\n'
+        "from __future__ import annotations\n\nfrom typing import Final\n\n"
+        f"ACTING: Final = frozenset(\n    {{\n{rows(broker)}    }}\n)\n"
+        '"""Of `server.properties`."""\n\n'
+        f"ACTING_TOPIC: Final = frozenset(\n    {{\n{rows(topic)}    }}\n)\n"
+        '"""Of topics."""\n'
+    )
+
+
+HEAD = """# Configuration
+
+A node reads Apache Kafka's `server.properties` (`kafka-server-start FILE [--override KEY=VALUE]…`). Every key of Kafka
+{version} is known with its type, default and range: a wrong value stops the start and is named together with its key; a
+key that Kafka does not have is reported once and ignored. Values can be changed at run time with `kafka-configs.sh` as
+in Kafka, for one broker, for all, for topics, groups and client metrics.
+
+This page is written by `python -m tools.config_docs`; `acts` means that the node reads the key. The others are checked,
+stored and described like in Kafka, and have no effect for the reason given.
+
+"""
+
+
+def own_section() -> str:
+    meanings = {
+        "http.listener": "`host:port` of `/metrics` (Prometheus), `/livez` and `/readyz`; nothing is served when empty"
+    }
+    rows = "".join(
+        f"| `{name}` | {default or 'empty'} | {meanings[name]} |\n" for name, default in OWN_DEFAULTS.items()
+    )
+    return f"## Keys of our own\n\n| key | default | what it does |\n|-|-|-|\n{rows}\n"
+
+
+def refused_section() -> str:
+    rows = "".join(f"| `{name}` | {harm} |\n" for name, (_, harm) in effects.UNSAFE_TO_IGNORE.items())
+    return (
+        "## Refused\n\nA node does not start with these set, because it cannot do what they ask for and ignoring them "
+        f"would be unsafe. Listeners other than PLAINTEXT are refused as well.\n\n| key | otherwise |\n|-|-|\n{rows}\n"
+    )
+
+
+def _default(key: ConfigKey) -> str:
+    if key.required:
+        return "required"
+    text = key.default_text
+    if text is None:
+        return "none"
+    return f"`{text}`" if text else "empty"
+
+
+def broker_section() -> str:
+    keys = [key for name, key in BROKER.items() if effects.reason(name) is None]
+    out = [f"## Keys that act ({len(keys)} of {len(BROKER)})\n\n"]
+    out.append("| key | type | default | changes at run time |\n|-|-|-|-|\n")
+    for key in keys:
+        mode = "no" if key.update_mode == "read-only" else key.update_mode
+        out.append(f"| `{key.name}` | {key.kind} | {_default(key)} | {mode} |\n")
+    out.append("\n## Keys without effect\n")
+    by_reason: dict[str, list[str]] = {}
+    for name in BROKER:
+        why = effects.reason(name)
+        if why is not None:
+            by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        out.append(f"\n{why[0].upper()}{why[1:]}:\n\n" + "".join(f"- `{name}`\n" for name in names))
+    return "".join(out) + "\n"
+
+
+def topic_section() -> str:
+    out = ["## Topic keys\n\n| key | default | default comes from | acts |\n|-|-|-|-|\n"]
+    for name, key in TOPIC.items():
+        if key.internal:
+            continue
+        source = ", ".join(f"`{broker}`" for broker, _ in TOPIC_SYNONYMS.get(name, ())) or "-"
+        why = "yes"
+        if name not in acting.ACTING_TOPIC:
+            why = "no: " + next(text for pattern, text in effects.WITHOUT_EFFECT if fnmatchcase(name, pattern))
+        out.append(f"| `{name}` | {_default(key)} | {source} | {why} |\n")
+    return "".join(out)
+
+
+def page() -> str:
+    return HEAD.format(version=KAFKA_VERSION) + own_section() + refused_section() + broker_section() + topic_section()
+
+
+def _write(path: Path, text: str, *, check: bool) -> bool:
+    """Whether the file holds `text` already; otherwise it is written, unless only checking."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return True
+    if check:
+        print(f"{path.relative_to(ROOT)} is out of date: run python -m tools.config_docs")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)} written")
+    return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="config_docs", description="Write what docs/configuration.md says.")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    args = parser.parse_args()
+    text = source_text()
+    current = _write(ACTING, acting_module(acting_broker_keys(text), acting_topic_keys(text)), check=args.check)
+    if not current and not args.check:
+        importlib.reload(acting)
+        importlib.reload(effects)
+    current &= _write(PAGE, page(), check=args.check)
+    return 0 if current or not args.check else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
