@@ -168,15 +168,18 @@ def _specs() -> dict[int, ApiSpec]:
 API: Final[dict[int, ApiSpec]] = _specs()
 """Key -> API."""
 
+_FLEXIBLE_FROM: Final[dict[int, int]] = {key: spec.flexible_from for key, spec in API.items()}
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+
 
 def request_header_version(key: int, version: int) -> int:
     """1, or 2 (with tagged fields) for flexible versions."""
-    return 2 if version >= API[key].flexible_from else 1
+    return 2 if version >= _FLEXIBLE_FROM[key] else 1
 
 
 def response_header_version(key: int, version: int) -> int:
     """0, or 1 (with tagged fields) for flexible versions; always 0 for ApiVersions (KIP-511)."""
-    return 1 if version >= API[key].flexible_from and key != ApiKey.API_VERSIONS else 0
+    return 1 if version >= _FLEXIBLE_FROM[key] and key != _API_VERSIONS else 0
 
 
 def name_of(key: int) -> str:

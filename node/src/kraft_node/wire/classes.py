@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kraft_node.base.env import Buffer
-from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text
+from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text, has_records
 from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, read_schema
 
 
@@ -22,6 +22,8 @@ class Message:
     _fields: ClassVar[tuple[str, ...]] = ()
     _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
+    _from_bytes: ClassVar[bool]
+    """Whether the decoders want bytes; those of messages with records take any buffer."""
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -83,6 +85,7 @@ def make_class(file: str, name: str, module: str) -> type[Message]:
     cls.SCHEMA = schema
     cls._decoders = {}
     cls._encoders = {}
+    cls._from_bytes = not has_records(schema.top)
     return cls
 
 

@@ -15,9 +15,10 @@ M = TypeVar("M", bound=Message)
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
     """The message that fills `buffer` to its end. Raises DecodeError for anything else.
 
-    Records fields are views of `buffer`: they live as long as it does and change when it does. Bytes decode faster
-    than a memoryview where there are many strings.
+    Records fields are views of `buffer`: they live as long as it does and change when it does.
     """
+    if cls._from_bytes:
+        buffer = bytes(buffer)
     try:
         message, position = (cls._decoders.get(version) or cls.decoder(version))(buffer, 0, len(buffer))
     except _MALFORMED as e:
@@ -29,6 +30,8 @@ def decode(cls: type[M], buffer: Buffer, version: int) -> M:
 
 def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tuple[M, int]:
     """The message at `position` and the position after it. Raises DecodeError."""
+    if cls._from_bytes:
+        buffer = bytes(buffer)
     try:
         return cls.decoder(version)(buffer, position, len(buffer))
     except _MALFORMED as e:
@@ -54,7 +57,7 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts)
 
 
-def encode_parts(message: Message, version: int, head: bytes = b"") -> list[Buffer | FileSlice]:
+def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buffer | FileSlice]:
     """`head` and the message's bytes in parts to be sent one after the other, so that records are not copied.
 
     Raises EncodeError.

@@ -103,8 +103,12 @@ class _Compiler:
 
 
 class _Decoder(_Compiler):
+    views = False
+    """Whether the buffer may be a memoryview."""
+
     def compile(self) -> Callable[[Buffer, int, int], tuple[Any, int]]:
-        if _has_records(self.schema.top):
+        self.views = has_records(self.schema.top)
+        if self.views:
             self.src.line("view = memoryview(buf)")
         self.read_struct(self.schema.top, "o")
         self.src.line("return o, pos")
@@ -187,7 +191,8 @@ class _Decoder(_Compiler):
             src.line(f"{end} = pos + {size}{' - 1' if flexible else ''}")
             src.line(f"if {end} > end: raise short({what}, pos, {size}, end)")
             cut = f"[pos:{end}]"
-            made = {"string": f"str(buf{cut}, 'utf-8')", "bytes": f"bytes(buf{cut})", "records": f"view{cut}"}
+            text = f"str(buf{cut}, 'utf-8')" if self.views else f"buf{cut}.decode()"
+            made = {"string": text, "bytes": f"bytes(buf{cut})", "records": f"view{cut}"}
             src.line(f"{value} = {made[field.type]}; pos = {end}")
 
     def read_array(self, struct: Struct, field: Field, value: str, nullable: bool) -> None:
@@ -217,7 +222,7 @@ class _Decoder(_Compiler):
             few = src.constant("F", runtime.few_unpackers(fixed))
             many = f"unpack_from(f'>{{{count}}}{fixed}', buf, pos)"
             src.names["unpack_from"] = unpack_from
-            src.line(f"{value} = list({few}[{count}](buf, pos) if {count} < {runtime.FEW} else {many})")
+            src.line(f"{value} = [*({few}[{count}](buf, pos) if {count} < {runtime.FEW} else {many})]")
             src.line(f"pos += {count} * {SIZES[fixed]}")
             return
         element = src.unique("e")
@@ -440,7 +445,10 @@ class _Encoder(_Compiler):
 def compile_decoder(
     schema: MessageSchema, version: int, classes: Mapping[str, type]
 ) -> Callable[[Buffer, int, int], tuple[Any, int]]:
-    """The function `decode(buf, pos, end) -> (message, next position)` of one version."""
+    """The function `decode(buf, pos, end) -> (message, next position)` of one version.
+
+    `buf` is bytes, and for messages with records any buffer.
+    """
     return _Decoder(schema, version, classes).compile()
 
 
@@ -451,5 +459,6 @@ def compile_encoder(
     return _Encoder(schema, version, classes).compile()
 
 
-def _has_records(struct: Struct) -> bool:
-    return any(f.type == "records" or (f.struct is not None and _has_records(f.struct)) for f in struct.fields)
+def has_records(struct: Struct) -> bool:
+    """Whether records are somewhere in it: such messages are decoded from views, others from bytes."""
+    return any(f.type == "records" or (f.struct is not None and has_records(f.struct)) for f in struct.fields)

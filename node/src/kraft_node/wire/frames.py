@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LENGTH_SIZE: Final = 4
 _FIXED: Final = struct.Struct(">hhih")
 _CORRELATION: Final = struct.Struct(">i")
+_PLAIN_HEAD: Final = struct.Struct(">ii")
+_FLEXIBLE_HEAD: Final = struct.Struct(">iib")
 
 
 class RequestHeader:
@@ -73,21 +75,22 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     return position
 
 
-def _prepend_length(parts: list[Buffer | FileSlice], head: bytes) -> list[Buffer | FileSlice]:
+def _with_length(parts: list[Buffer | FileSlice]) -> list[Buffer | FileSlice]:
+    """Write the length into the room that the head has for it."""
     first = parts[0]
-    assert isinstance(first, bytearray), "the header makes the first part"
-    total = sum(p.length if isinstance(p, FileSlice) else len(p) for p in parts) - LENGTH_SIZE
-    first[:LENGTH_SIZE] = _CORRELATION.pack(total)
-    assert first[LENGTH_SIZE : len(head)] == head[LENGTH_SIZE:]
+    assert isinstance(first, bytearray), "the head makes the first part"
+    size = len(first) - LENGTH_SIZE
+    if len(parts) > 1:
+        size += sum([p.length if isinstance(p, FileSlice) else len(p) for p in parts[1:]])
+    _CORRELATION.pack_into(first, 0, size)
     return parts
 
 
 def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
     """A whole frame in parts to be sent one after the other. Raises EncodeError."""
-    head = bytes(LENGTH_SIZE) + _CORRELATION.pack(correlation_id)
     if response_header_version(api_key, version):
-        head += b"\x00"
-    return _prepend_length(codec.encode_parts(message, version, head), head)
+        return _with_length(codec.encode_parts(message, version, _FLEXIBLE_HEAD.pack(0, correlation_id, 0)))
+    return _with_length(codec.encode_parts(message, version, _PLAIN_HEAD.pack(0, correlation_id)))
 
 
 def encode_request(
@@ -99,7 +102,7 @@ def encode_request(
     head = bytes(LENGTH_SIZE) + _FIXED.pack(api_key, version, correlation_id, size) + name
     if request_header_version(api_key, version) == 2:
         head += b"\x00"
-    return _prepend_length(codec.encode_parts(message, version, head), head)
+    return _with_length(codec.encode_parts(message, version, head))
 
 
 def response_correlation_id(frame: Buffer) -> int:
