@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
+from kraft_node.metadata.log_batches import snapshot_header_batch
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.records.batch import iter_headers
+from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.wire import codec, messages, stored
 
 from tests.property.metadata.naive import Stories, dump
-from tests.unit.server.raft_world import Context, MemoryStorage, Node
+from tests.unit.server.raft_world import DIRECTORY, Context, MemoryStorage, Node
 
 
 def topic(number: int) -> stored.TopicRecord:
@@ -261,6 +263,54 @@ def test_shutdown_waits_for_the_disk_and_says_so() -> None:
     assert done == [True]
     assert ("lost", 1) in node.told
     assert len(node.storage.durable) == 2
+
+
+def test_voters_in_the_log_are_kept_there_and_in_snapshots() -> None:
+    """Formatted with --standalone (KIP-853): the bootstrap snapshot names the voter and its directory."""
+    version = stored.KRaftVersionRecord(version=0, k_raft_version=1)
+    voter = stored.VotersRecord.Voter(
+        voter_id=1,
+        voter_directory_id=DIRECTORY,
+        endpoints=[stored.VotersRecord.Endpoint("CONTROLLER", "somewhere", 9999)],
+        k_raft_version_feature=stored.VotersRecord.KRaftVersionFeature(0, 1),
+    )
+    said = [
+        (ControlType.KRAFT_VERSION, codec.encode(version, 0)),
+        (ControlType.KRAFT_VOTERS, codec.encode(stored.VotersRecord(version=0, voters=[voter]), 0)),
+    ]
+    storage = MemoryStorage()
+    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
+    node = Node(storage).start()
+    assert node.told == [("commit", 2), ("leader", 1)]
+    first = [(record.type, record.value) for record in iter_control_records(storage.batches[0])]
+    assert [kind for kind, _ in first] == [ControlType.LEADER_CHANGE, *(kind for kind, _ in said)]
+    assert first[1:] == said
+    node.driver.append([topic(1)])
+    node.world.run()
+    node.driver.take_snapshot()
+    node.world.run(1000)
+    del storage.files[SnapshotId(0, 0)]
+    storage.delete_before(4)
+    again = Node(storage).start()
+    assert again.driver.kraft_version == 1
+    assert again.driver.voters.get(1).endpoints == {"CONTROLLER": ("somewhere", 9999)}  # type: ignore[union-attr]
+    assert next(iter_headers(storage.batches[-1])).count == 1, "the voters are stated once"
+    assert again.told[-1] == ("leader", 2)
+
+
+def test_a_voter_of_another_directory_does_not_lead() -> None:
+    version = stored.KRaftVersionRecord(version=0, k_raft_version=1)
+    voter = stored.VotersRecord.Voter(voter_id=1, voter_directory_id=Uuid(b"E" * 16))
+    said = [
+        (ControlType.KRAFT_VERSION, codec.encode(version, 0)),
+        (ControlType.KRAFT_VOTERS, codec.encode(stored.VotersRecord(version=0, voters=[voter]), 0)),
+    ]
+    storage = MemoryStorage()
+    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
+    node = Node(storage).start()
+    node.world.run(10_000)
+    assert node.told == []
+    assert not storage.batches
 
 
 def test_many_partitions_start_from_the_log_in_slices() -> None:

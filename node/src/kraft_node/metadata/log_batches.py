@@ -11,7 +11,7 @@ from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.records.batch import build_batch, iter_headers, iter_records
-from kraft_node.records.control import ControlType, build_control_batch
+from kraft_node.records.control import ControlRecord, ControlType, build_control_batch, iter_control_records
 from kraft_node.wire import stored
 from kraft_node.wire.codec import encode
 from kraft_node.wire.errors import DecodeError
@@ -38,8 +38,9 @@ def leader_change_batch(
     voters: Iterable[ReplicaKey],
     granting: Iterable[ReplicaKey],
     timestamp_ms: int,
+    extra: Sequence[tuple[int, bytes]] = (),
 ) -> bytes:
-    """The batch that opens an epoch (KIP-595), at version 0: without directory ids, as kraft.version 0 has it."""
+    """The batch that opens an epoch (KIP-595), LeaderChange at version 0 as the release writes it, then `extra`."""
     voter = stored.LeaderChangeMessage.Voter
     message = stored.LeaderChangeMessage(
         version=0,
@@ -49,15 +50,18 @@ def leader_change_batch(
     )
     value = encode(message, 0)
     return build_control_batch(
-        [(ControlType.LEADER_CHANGE, value)], base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms
+        [(ControlType.LEADER_CHANGE, value), *extra], base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms
     )
 
 
-def snapshot_header_batch(epoch: int, last_contained_ms: int, timestamp_ms: int) -> bytes:
+def snapshot_header_batch(
+    epoch: int, last_contained_ms: int, timestamp_ms: int, extra: Sequence[tuple[int, bytes]] = ()
+) -> bytes:
+    """The batch that opens a snapshot: its header, then (`extra`) kraft.version and voters where the log has them."""
     message = stored.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_ms)
     value = encode(message, 0)
     return build_control_batch(
-        [(ControlType.SNAPSHOT_HEADER, value)], base_offset=0, leader_epoch=epoch, timestamp=timestamp_ms
+        [(ControlType.SNAPSHOT_HEADER, value), *extra], base_offset=0, leader_epoch=epoch, timestamp=timestamp_ms
     )
 
 
@@ -69,12 +73,13 @@ def snapshot_footer_batch(base_offset: int, epoch: int, timestamp_ms: int) -> by
 
 
 class MetadataBatch(NamedTuple):
-    """A batch as read: its records with their offsets; none when it holds control records."""
+    """A batch as read: its records with their offsets, or else its control records."""
 
     last_offset: int
     epoch: int
     timestamp_ms: int
     records: list[tuple[int, Any]]
+    control: list[ControlRecord]
     length: int
 
 
@@ -89,8 +94,11 @@ def decode_batches(buffer: Buffer) -> Iterator[MetadataBatch]:
     """The batches in `buffer`, their records decoded. Raises BatchError, MetadataError naming the record's offset."""
     for header in iter_headers(buffer):
         records: list[tuple[int, Any]] = []
-        if not header.is_control:
+        control: list[ControlRecord] = []
+        if header.is_control:
+            control = list(iter_control_records(buffer, header))
+        else:
             records = [_decode(found.offset, found.value) for found in iter_records(buffer, header)]
         yield MetadataBatch(
-            header.last_offset, header.partition_leader_epoch, header.max_timestamp, records, header.length
+            header.last_offset, header.partition_leader_epoch, header.max_timestamp, records, control, header.length
         )

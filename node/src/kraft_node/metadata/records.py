@@ -54,7 +54,12 @@ def _head(record_type: int, version: int) -> bytes:
 
 
 def decode_record(value: Buffer) -> Message:
-    """The record in a value. Raises DecodeError for a frame version, type or version not known here, and leftovers."""
+    """The record in a value, without its version; see `decode_record_versioned`."""
+    return decode_record_versioned(value)[0]
+
+
+def decode_record_versioned(value: Buffer) -> tuple[Message, int]:
+    """The record in a value, and its version. Raises DecodeError for a frame version, type or version not known here, and leftovers."""
     view = memoryview(value)
     try:
         frame, position = uvarint(view, 0)
@@ -71,4 +76,4 @@ def decode_record(value: Buffer) -> Message:
     record, position = codec.decode_from(_class_of(record_type), view, position, version)
     if position != len(view):
         raise DecodeError(f"{len(view) - position} bytes follow the metadata record {RECORD_TYPES[record_type]}")
-    return record
+    return record, version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraft_node.base.env import Env
@@ -30,7 +30,19 @@ SLICE_RECORDS: Final = 500
 class SnapshotWriting:
     """One snapshot on its way to disk. `done(id, None)` when it is durable, `done(id, error)` when it never will be."""
 
-    __slots__ = ("_cursor", "_done", "_env", "_epoch", "_id", "_level", "_offset", "_pending", "_size", "_writer")
+    __slots__ = (
+        "_cursor",
+        "_done",
+        "_env",
+        "_epoch",
+        "_id",
+        "_level",
+        "_offset",
+        "_opening",
+        "_pending",
+        "_size",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -39,7 +51,9 @@ class SnapshotWriting:
         image: MetadataImage,
         snapshot: SnapshotId,
         done: Callable[[SnapshotId, BaseException | None], None],
+        opening: Sequence[tuple[int, bytes]] = (),
     ) -> None:
+        """`opening`: control records for the first batch, behind the header."""
         assert snapshot.end_offset == image.offset + 1, "law: a snapshot's name says what it holds"
         self._env = env
         self._id = snapshot
@@ -48,14 +62,16 @@ class SnapshotWriting:
         self._level = image.metadata_level
         self._cursor: SnapshotCursor | None = SnapshotCursor(image)
         self._writer = storage.create_snapshot(snapshot)
+        self._opening = opening
         self._offset = 0
         self._pending: list[bytes] = []
         self._size = 0
 
     def start(self) -> None:
         assert self._cursor is not None, "law: a snapshot is written once"
-        self._writer.append(snapshot_header_batch(self._epoch, self._cursor.timestamp_ms, self._env.clock.wall_ms()))
-        self._offset = 1
+        now = self._env.clock.wall_ms()
+        self._writer.append(snapshot_header_batch(self._epoch, self._cursor.timestamp_ms, now, self._opening))
+        self._offset = 1 + len(self._opening)
         self._slice()
 
     def abandon(self) -> None:

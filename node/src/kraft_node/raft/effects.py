@@ -17,7 +17,7 @@ class WriteQuorumState(NamedTuple):
 
 
 class AppendLeaderChange(NamedTuple):
-    """Write the control record that opens an epoch, at `offset`."""
+    """Write the batch that opens an epoch: LeaderChange first, then what `RaftNode.opening_extra` counts."""
 
     offset: int
     epoch: int

@@ -24,7 +24,7 @@ class Leader(RoleState):
         super().__init__(node.epoch)
         self.local_id = node.local.id
         self.progress = Progress(node.voters, node.local, epoch_start_offset)
-        self.accumulator = Accumulator(epoch_start_offset + 1)
+        self.accumulator = Accumulator(epoch_start_offset + 1 + node.opening_extra)
         self.announced = False
         """`BecameLeader` has been said: everything committed before is known to be."""
         self._heard: set[int] = set()

@@ -94,6 +94,8 @@ class RaftNode:
         self.flush_needed = False
         """The log was truncated: a flush is to begin before its end is acknowledged (contract 8)."""
         self._settling = False
+        self.opening_extra = 0
+        """How many control records the driver writes behind LeaderChange when this node opens an epoch (KIP-853)."""
         self.is_shutting_down = False
         self._is_shut_down = False
         self._started = False
@@ -259,7 +261,7 @@ class RaftNode:
         offset = self.log.end_offset
         self._become(Leader(self, offset))
         self._remember(self.epoch, self.local.id, self.state.voted)
-        self.log.appended(offset, offset + 1, self.epoch)
+        self.log.appended(offset, self.leader.accumulator.next_offset, self.epoch)
         voters = tuple(voter.key for voter in self.voters)
         self.emit(do.AppendLeaderChange(offset, self.epoch, voters, granting))
 

@@ -45,6 +45,9 @@ from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
+from kraft_node.raft.voter_history import NOT_IN_LOG, VoterHistory
+from kraft_node.records.batch import iter_headers
+from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.wire.api import ApiKey
 
 LOG_LANE: Final = "metadata-log"
@@ -104,6 +107,8 @@ class RaftDriver:
         self.local = local
         self.voters = voters
         self.cluster_id = cluster_id
+        self.history = VoterHistory()
+        """kraft.version and voters as the log states them; `voters` holds what counts."""
         self.policy = policy or SnapshotPolicy()
         self.loader = MetadataLoader()
         self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
@@ -171,7 +176,19 @@ class RaftDriver:
 
     def bootstrap_records(self) -> list[Any]:
         """The records that formatting left for the first controller; empty when there are none."""
-        return [decode_record(value) for value in self.storage.bootstrap_records()]
+        values = self.storage.bootstrap_records()
+        if values:
+            return [decode_record(value) for value in values]
+        bootstrap = SnapshotId(0, 0)
+        if all(found.id != bootstrap for found in self.storage.snapshots()):
+            return []
+        batches = (batch for data in self.storage.snapshot_batches(bootstrap) for batch in decode_batches(data))
+        return [record for batch in batches for _, record in batch.records]
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalized kraft.version: 0 static voters, 1 voters in the log (KIP-853)."""
+        return self.history.kraft_version
 
     def start(self) -> None:
         """Load the latest snapshot, then run, calling the hooks. Raises OSError, ValueError, MetadataError."""
@@ -181,6 +198,8 @@ class RaftDriver:
             self._load_snapshot(snapshots[-1].id)
         else:
             self._applied = storage.start_offset
+        self._scan_control_records()
+        self.voters = self.history.voters or self.voters
         log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), [found.id for found in snapshots])
         self._new_bytes = storage.size_bytes if storage.end_offset > self._applied else 0
         self._last_snapshot_ms = self.env.clock.monotonic_ms()
@@ -193,6 +212,7 @@ class RaftDriver:
             cluster_id=self.cluster_id,
             config=self._config,
         )
+        self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self._cleaner = self.env.scheduler.call_later(RETENTION_CHECK_MS, self._clean_up)
         self._step(events.Started())
 
@@ -298,8 +318,14 @@ class RaftDriver:
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
         now = self.env.clock.wall_ms()
-        batch = leader_change_batch(effect.offset, effect.epoch, self.local.id, effect.voters, effect.granting, now)
+        extra = self.history.records() if self.node.opening_extra else []
+        batch = leader_change_batch(
+            effect.offset, effect.epoch, self.local.id, effect.voters, effect.granting, now, extra
+        )
         self._write(effect.offset, [batch])
+        for offset, (kind, value) in enumerate(extra, effect.offset + 1):
+            self.history.take(offset, ControlType(kind), value)
+        self.node.opening_extra = 0
 
     def _append(self, effect: do.Append) -> None:
         now = self.env.clock.wall_ms()
@@ -316,6 +342,7 @@ class RaftDriver:
     def _truncate(self, effect: do.Truncate) -> None:
         assert effect.offset >= self._committed, "law: nothing committed is truncated (contract 7)"
         self.storage.truncate(effect.offset)
+        self.history.truncated(effect.offset)
 
     def _flush(self, effect: do.Flush) -> None:
         self.env.background.submit(LOG_LANE, self.storage.begin_flush(), self._later(events.Flushed(effect.offset)))
@@ -506,8 +533,28 @@ class RaftDriver:
 
     # Snapshots.
 
+    def _scan_control_records(self) -> None:
+        """Find what the log past the snapshot says of the voters: they count before anything else is read."""
+        position = self._applied
+        while position < self.storage.end_offset:
+            found = self.storage.read(position, READ_BYTES)
+            data = found.read() if isinstance(found, FileSlice) else found
+            for header in iter_headers(data):
+                if header.is_control:
+                    for control in iter_control_records(data, header):
+                        self.history.take(control.offset, control.type, control.value)
+                position = header.next_offset
+
     def _load_snapshot(self, snapshot: SnapshotId) -> None:
         batches = [batch for data in self.storage.snapshot_batches(snapshot) for batch in decode_batches(data)]
+        for control in (control for batch in batches for control in batch.control):
+            self.history.take(
+                NOT_IN_LOG if snapshot.is_bootstrap else snapshot.end_offset - 1, control.type, control.value
+            )
+        if snapshot.is_bootstrap:
+            # Its records are for the first controller to write, not yet part of the metadata.
+            self._applied = self.storage.start_offset
+            return
         timestamp = max((batch.timestamp_ms for batch in batches), default=-1)
         records = (record for batch in batches for _, record in batch.records)
         self.loader.load(records, snapshot.end_offset - 1, snapshot.epoch, timestamp)
@@ -532,7 +579,9 @@ class RaftDriver:
             return
         self._new_bytes = 0
         self._last_snapshot_ms = self.env.clock.monotonic_ms()
-        self._snapshot = SnapshotWriting(self.env, self.storage, self.image, identity, self._snapshot_written)
+        self._snapshot = SnapshotWriting(
+            self.env, self.storage, self.image, identity, self._snapshot_written, self.history.records()
+        )
         self._snapshot.start()
 
     def _snapshot_written(self, snapshot: SnapshotId, error: BaseException | None) -> None:

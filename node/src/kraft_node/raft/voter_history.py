@@ -1,0 +1,80 @@
+"""kraft.version and the voters as the log and its snapshots state them (KIP-853).
+
+At kraft.version 0 the voters are those of the configuration and the log says nothing. At 1 they stand in the log: the
+latest VotersRecord counts, committed or not. Formatting leaves both in the bootstrap snapshot (0, 0); the first leader
+writes them into the log behind its LeaderChange, and every snapshot repeats them in its first batch.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraft_node.base.env import Buffer
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.records.control import ControlType
+from kraft_node.wire import codec, stored
+
+CONTROL_MESSAGE_VERSION: Final = 0
+NOT_IN_LOG: Final = -1
+
+
+class _Fact(NamedTuple):
+    offset: int
+    value: bytes
+
+
+class VoterHistory:
+    """What has been stated so far, with the offsets, so that a truncation can take it back."""
+
+    __slots__ = ("_versions", "_voters")
+
+    def __init__(self) -> None:
+        self._versions: list[_Fact] = []
+        self._voters: list[_Fact] = []
+
+    def take(self, offset: int, kind: ControlType, value: Buffer) -> None:
+        """Note a control record; those about other things are ignored. `offset` -1: of the bootstrap snapshot."""
+        if kind is ControlType.KRAFT_VERSION:
+            self._versions.append(_Fact(offset, bytes(value)))
+        elif kind is ControlType.KRAFT_VOTERS:
+            self._voters.append(_Fact(offset, bytes(value)))
+
+    def truncated(self, offset: int) -> None:
+        """What stood at `offset` and above is gone."""
+        self._versions = [fact for fact in self._versions if fact.offset < offset]
+        self._voters = [fact for fact in self._voters if fact.offset < offset]
+
+    @property
+    def kraft_version(self) -> int:
+        if not self._versions:
+            return 0
+        record = codec.decode(stored.KRaftVersionRecord, self._versions[-1].value, CONTROL_MESSAGE_VERSION)
+        return record.k_raft_version
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """The voters that the log states; None at kraft.version 0."""
+        if self.kraft_version < 1 or not self._voters:
+            return None
+        record = codec.decode(stored.VotersRecord, self._voters[-1].value, CONTROL_MESSAGE_VERSION)
+        return VoterSet(
+            Voter(
+                ReplicaKey(voter.voter_id, voter.voter_directory_id),
+                {endpoint.name: (endpoint.host, endpoint.port) for endpoint in voter.endpoints},
+            )
+            for voter in record.voters
+        )
+
+    @property
+    def is_missing_from_log(self) -> bool:
+        """Whether only the bootstrap snapshot states the voters: the next leader has to write them down."""
+        return self.kraft_version >= 1 and bool(self._voters) and self._voters[-1].offset == NOT_IN_LOG
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """(control type, value) pairs that state it all again; none at kraft.version 0."""
+        if self.kraft_version < 1 or not self._voters:
+            return []
+        return [
+            (ControlType.KRAFT_VERSION, self._versions[-1].value),
+            (ControlType.KRAFT_VOTERS, self._voters[-1].value),
+        ]
