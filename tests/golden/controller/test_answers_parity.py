@@ -1,4 +1,4 @@
-"""The same requests to our controller and to Apache Kafka's, one after the other: the same answers.
+"""The same requests to our controller and to Apache Kafka's, one after the other: the same answers, the same records.
 
 Kafka runs as a process and is asked on its controller listener; ours runs in memory under the same configuration.
 Topic and entry ids are random: they are compared by what they stand for.
@@ -15,6 +15,7 @@ import pytest
 from kraft_node.base.errors import KafkaError
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES, default_level
+from kraft_node.metadata.log_batches import decode_batches
 from kraft_node.wire import codec
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.error_response import error_response
@@ -90,7 +91,7 @@ class KafkaController:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, KafkaController]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, KafkaController, Apache]]:
     require_peer()
     settings = {
         "num.partitions": "3",
@@ -110,9 +111,42 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, Kaf
                 **{name.replace(".", "_"): value for name, value in settings.items()},
             )
             ours.start(1)
-            yield ours, kafka
+            yield ours, kafka, target
     finally:
         target.stop()
+
+
+class Written:
+    """What a controller has put into its log since a moment, in terms that two clusters can share."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, str] = {}
+        self.lines: list[str] = []
+
+    def take(self, records: list[Any]) -> None:
+        for record in records:
+            if type(record).__name__ == "TopicRecord":
+                self.names[record.topic_id] = record.name
+        self.lines += [line for line in map(self._line, records) if line]
+
+    def _line(self, record: Any) -> str:
+        kind = type(record).__name__
+        if kind in {"NoOpRecord", "ProducerIdsRecord"}:
+            return ""
+        fields = {}
+        for field in record.__slots__:
+            value = getattr(record, field)
+            if field == "topic_id":
+                value = self.names.get(value, "unknown")
+            elif field == "directories":
+                value = None if value is None else len(value)
+            elif field == "entity":
+                value = sorted((part.entity_type, str(part.entity_name)) for part in value)
+            elif isinstance(value, memoryview):
+                value = bytes(value)
+            if field != "unknown_tags":
+                fields[field] = value
+        return f"{kind} {fields}"
 
 
 def topics(*asked: Topic, **fields: Any) -> CreateTopicsRequest:
@@ -392,8 +426,15 @@ def apart(theirs: Any, mine: Any, where: str = "") -> Iterator[str]:
         yield f"  {where}: Kafka {theirs!r}, ours {mine!r}"
 
 
-def test_the_same_answers(both: tuple[Quorum, KafkaController]) -> None:
-    ours, kafka = both
+def log_of(target: Apache) -> list[Any]:
+    """Every record of Kafka's metadata log."""
+    segment = target.data / "__cluster_metadata-0" / "00000000000000000000.log"
+    return [record for batch in decode_batches(segment.read_bytes()) for _, record in batch.records]
+
+
+def test_the_same_answers(both: tuple[Quorum, KafkaController, Apache]) -> None:
+    ours, kafka, target = both
+    kafka_before, ours_before = len(log_of(target)), ours.log.next_offset
     assert CLUSTER_ID
     differences: list[str] = []
     for request, versions in STORY:
@@ -406,3 +447,14 @@ def test_the_same_answers(both: tuple[Quorum, KafkaController]) -> None:
             if mine != theirs:
                 differences.append(f"{request!r} v{version}\n" + "\n".join(apart(theirs, mine)))
     assert not differences, "\n".join([f"{len(differences)} difference(s)", *differences])
+
+    theirs_written, ours_written = Written(), Written()
+    theirs_written.take(log_of(target)[kafka_before:])
+    ours_written.take(ours.written(since=ours_before))
+    # Kafka goes through the configs of a resource, and through the users of a request, in the order of a hash map.
+    assert sorted(ours_written.lines) == sorted(theirs_written.lines)
+    assert len(ours_written.lines) > 50, "the story has written something to compare"
+    in_order = ("TopicRecord", "RemoveTopicRecord")
+    assert [line for line in ours_written.lines if line.startswith(in_order)] == [
+        line for line in theirs_written.lines if line.startswith(in_order)
+    ]
