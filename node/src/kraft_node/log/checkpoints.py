@@ -1,0 +1,69 @@
+"""Kafka's checkpoint files: a version line, a count, one entry a line; replaced atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from kraft_node.base.env import Disk, read_file
+
+OffsetMap: TypeAlias = dict[str, dict[int, int]]
+"""Offsets by topic and partition."""
+
+VERSION = 0
+
+
+class CheckpointError(ValueError):
+    """The file is not a whole checkpoint of a known version."""
+
+
+def _lines(data: bytes, fields: int) -> list[list[str]]:
+    try:
+        lines = data.decode().split("\n")
+        version, count = int(lines[0]), int(lines[1])
+        entries = [line.rsplit(" ", fields - 1) for line in lines[2:] if line]
+    except (UnicodeDecodeError, ValueError, IndexError) as e:
+        raise CheckpointError(f"not a checkpoint: {e}") from None
+    if version != VERSION:
+        raise CheckpointError(f"unknown version {version}")
+    if len(entries) != count or any(len(entry) != fields for entry in entries):
+        raise CheckpointError(f"{len(entries)} entries, the file says {count}")
+    return entries
+
+
+def parse_epochs(data: bytes) -> list[tuple[int, int]]:
+    """The (epoch, first offset) pairs of a leader-epoch-checkpoint. Raises CheckpointError."""
+    try:
+        return [(int(epoch), int(start)) for epoch, start in _lines(data, 2)]
+    except ValueError as e:
+        raise CheckpointError(str(e)) from None
+
+
+def parse_offsets(data: bytes) -> OffsetMap:
+    """The offsets of an offset checkpoint. Raises CheckpointError."""
+    offsets: OffsetMap = {}
+    try:
+        for topic, partition, offset in _lines(data, 3):
+            offsets.setdefault(topic, {})[int(partition)] = int(offset)
+    except ValueError as e:
+        raise CheckpointError(str(e)) from None
+    return offsets
+
+
+def format_offsets(offsets: Mapping[str, Mapping[int, int]]) -> bytes:
+    """The file's bytes."""
+    lines: Iterable[str] = (
+        f"{topic} {partition} {offset}" for topic, of_topic in offsets.items() for partition, offset in of_topic.items()
+    )
+    entries = list(lines)
+    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
+
+
+def read_offsets(disk: Disk, path: str) -> OffsetMap:
+    """The offsets in the file at `path`; none when it is missing. Raises OSError, CheckpointError."""
+    try:
+        return parse_offsets(read_file(disk, path))
+    except FileNotFoundError:
+        return {}
+    except CheckpointError as e:
+        raise CheckpointError(f"{path}: {e}") from None

@@ -1,0 +1,22 @@
+"""The topic configuration as a log uses it: `base.config.topic.TopicConfig`, one object for all equal overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraft_node.base.config.definitions import TOPIC
+from kraft_node.base.config.topic import TopicConfig, attribute
+
+LogConfig = TopicConfig
+
+LONG_MAX = 2**63 - 1
+"""Kafka's `Long.MaxValue`: never, in times; no bound, in sizes."""
+
+
+def make_config(overrides: Mapping[str, str] | None = None) -> LogConfig:
+    """Kafka's defaults with `overrides` (topic configuration names). Raises ConfigError for an invalid value."""
+    config = LogConfig()
+    for name, key in TOPIC.items():
+        text = None if overrides is None else overrides.get(name)
+        setattr(config, attribute(name), key.default if text is None else key.parse(text))
+    return config

@@ -1,0 +1,92 @@
+"""Where each leader epoch began in a log (KIP-101, KIP-279), kept in the file leader-epoch-checkpoint.
+
+Followers and consumers ask where an epoch ended to find where their log parts from the leader's. The file is written
+when the first batch of an epoch is, and fsynced with the log: until then recovery finds the epochs in the batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+NO_EPOCH = -1
+
+
+class LeaderEpochs:
+    """Epochs and their first offsets, both ascending. `dirty` asks the owner to write them."""
+
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.dirty = False
+        for epoch, start in entries:
+            self.assign(epoch, start)
+        self.dirty = False
+
+    def __repr__(self) -> str:
+        return f"LeaderEpochs({self.entries()})"
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, first offset) pairs, ascending."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest_epoch(self) -> int:
+        """The last epoch, -1 when there is none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def assign(self, epoch: int, start: int) -> None:
+        """Epoch `epoch` begins at offset `start`. Entries that contradict it go; a known epoch stays as it is."""
+        epochs, starts = self._epochs, self._starts
+        if epoch < 0 or (epochs and epoch == epochs[-1]):
+            return
+        while epochs and (epochs[-1] >= epoch or starts[-1] >= start):
+            epochs.pop()
+            starts.pop()
+        epochs.append(epoch)
+        starts.append(start)
+        self.dirty = True
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`; -1 before the first known one."""
+        place = bisect_right(self._starts, offset)
+        return self._epochs[place - 1] if place else NO_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest known epoch at or below `epoch` and where it ended; (-1, -1) when none is known.
+
+        As Kafka answers OffsetForLeaderEpoch: an epoch before the first known one ended where that begins, under its
+        own number; one after the latest is not known.
+        """
+        epochs = self._epochs
+        if epoch < 0 or not epochs or epoch > epochs[-1]:
+            return NO_EPOCH, -1
+        if epoch == epochs[-1]:
+            return epoch, log_end
+        place = bisect_right(epochs, epoch)
+        if place == 0:
+            return epoch, self._starts[0]
+        return epochs[place - 1], self._starts[place]
+
+    def truncate_from_end(self, end: int) -> None:
+        """The log ends at `end` now: epochs that begin there or later go."""
+        while self._starts and self._starts[-1] >= end:
+            self._starts.pop()
+            self._epochs.pop()
+            self.dirty = True
+
+    def truncate_from_start(self, start: int) -> None:
+        """The log begins at `start` now: the epoch of that offset begins there, earlier ones go."""
+        place = bisect_right(self._starts, start)
+        if place and (place > 1 or self._starts[0] < start):
+            del self._starts[: place - 1]
+            del self._epochs[: place - 1]
+            self._starts[0] = start
+            self.dirty = True
+
+    def clear(self) -> None:
+        self.dirty = self.dirty or bool(self._epochs)
+        self._epochs.clear()
+        self._starts.clear()

@@ -1,0 +1,40 @@
+"""What makes a log directory unusable. Both are fatal for that directory and never for another."""
+
+from __future__ import annotations
+
+
+class LogDirError(Exception):
+    """A log directory can not be used; `directory` is its path."""
+
+    def __init__(self, directory: str, message: str) -> None:
+        super().__init__(f"{directory}: {message}")
+        self.directory = directory
+
+
+class LogDirFailure(LogDirError):  # noqa: N818
+    """Reading, writing or fsync failed. What the files hold is unknown from now on: nothing is retried."""
+
+    def __init__(self, directory: str, error: BaseException) -> None:
+        super().__init__(directory, f"{type(error).__name__}: {error}")
+        self.error = error
+
+
+class LogDirDamaged(LogDirError):  # noqa: N818
+    """Data that had been made durable is not what was written. Truncating it could lose committed records.
+
+    `file` is the damaged file and `offset` the first log offset that cannot be trusted.
+    """
+
+    def __init__(self, directory: str, file: str, offset: int, reason: str) -> None:
+        super().__init__(
+            directory,
+            f"{file} is damaged at offset {offset}: {reason}; these records were durable, so they are not cut off "
+            "(restore the file, or remove the partition's directory where other replicas have the records)",
+        )
+        self.file = file
+        self.offset = offset
+        self.reason = reason
+
+
+class LogDirInvalid(LogDirError):  # noqa: N818
+    """The directory belongs to another node or cluster, is not formatted, or is in use."""

@@ -1,0 +1,102 @@
+"""Open files, bounded; and what all logs of one log directory share.
+
+A node may hold a million segments, a process some thousand descriptors. `FileCache` keeps the recently used files open
+and drops others by letting go of the reference: a `FileSlice` that is being sent keeps its file open until it is gone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from kraft_node.base.env import Disk, Env, File
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.errors import LogDirError, LogDirFailure
+
+OPEN_FILES_MAX: Final = 2048
+"""Files kept open by default; half of what common systems allow a process, the rest is for connections."""
+
+
+class Handle:
+    """A file that may be open. `used` saves it from the next round of closing."""
+
+    __slots__ = ("file", "used")
+
+    def __init__(self) -> None:
+        self.file: File | None = None
+        self.used = False
+
+
+class FileCache:
+    """Opens files for handles and keeps at most `limit` of them open."""
+
+    __slots__ = ("_disk", "_limit", "_open")
+
+    def __init__(self, disk: Disk, limit: int = OPEN_FILES_MAX) -> None:
+        self._disk = disk
+        self._limit = limit
+        self._open: OrderedDict[Handle, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, handle: Handle, path: str, *, create: bool = False) -> File:
+        """The open file of `handle`. Raises OSError."""
+        file = handle.file
+        handle.used = True
+        if file is None:
+            file = handle.file = self._disk.open(path, create=create)
+            self._open[handle] = None
+            if len(self._open) > self._limit:
+                self._evict()
+        return file
+
+    def drop(self, handle: Handle) -> None:
+        """Let go of the file, for instance because its path is about to mean another one."""
+        if handle.file is not None:
+            handle.file = None
+            self._open.pop(handle, None)
+
+    def _evict(self) -> None:
+        while len(self._open) > self._limit:
+            handle, _ = self._open.popitem(last=False)
+            if handle.used:
+                handle.used = False
+                self._open[handle] = None
+            else:
+                handle.file = None
+
+
+class LogDir:
+    """A log directory: where its files are, who fsyncs them, and whether it is still alive.
+
+    `lane` is the background thread of this directory. `failed` is set once and stays; `on_failure` hears of it.
+    """
+
+    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path")
+
+    def __init__(self, env: Env, path: str, files: FileCache, directory_id: bytes = bytes(16)) -> None:
+        self.env = env
+        self.path = path
+        self.files = files
+        self.id = directory_id
+        self.lane = f"log-dir:{path}"
+        self.failed: LogDirError | None = None
+        self.on_failure: Callable[[LogDir], None] | None = None
+
+    def fail(self, error: BaseException) -> KafkaError:
+        """The directory is dead from now on; the error for whoever asked."""
+        if self.failed is None:
+            self.failed = error if isinstance(error, LogDirError) else LogDirFailure(self.path, error)
+            if self.on_failure is not None:
+                self.on_failure(self)
+        return self.storage_error()
+
+    def check(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR when the directory is dead."""
+        if self.failed is not None:
+            raise self.storage_error()
+
+    def storage_error(self) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.failed}")

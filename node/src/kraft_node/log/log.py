@@ -1,0 +1,722 @@
+"""The log of one partition (Kafka's UnifiedLog): appends, reads, and where its beginning, end and stable end are.
+
+Made by `opening.open_log`; owned by `manager.LogManager` (partitions) and `metadata_log.MetadataLog`. Everything runs
+on the event loop; only fsyncs go to the background thread of the log directory. Failures of the disk kill the log
+directory and come out as KAFKA_STORAGE_ERROR, as does a damaged file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import Final, NamedTuple, TypeVar
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from kraft_node.base.env import Buffer, File, FileSlice
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import flushing, lookup, names, trimming, txn_index
+from kraft_node.log.config import LONG_MAX, LogConfig
+from kraft_node.log.epochs import LeaderEpochs
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.files import LogDir
+from kraft_node.log.index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from kraft_node.log.producer_snapshot import encode_snapshot
+from kraft_node.log.producers import BatchMetadata, Producers
+from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.txn_index import AbortedTxn
+from kraft_node.log.validate import check_records, rewrite, target_codec, timestamp_out_of_range
+from kraft_node.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_batch,
+    iter_headers,
+    iter_records,
+)
+from kraft_node.records.control import ControlType, parse_control_key, parse_marker
+from kraft_node.records.errors import BatchError, InvalidBatch, UnsupportedMagic
+
+T = TypeVar("T")
+
+_HEAD: Final = Struct(">qii")
+_HEAD_SIZE: Final = _HEAD.size
+_SPECIAL_BITS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT
+_CLOSED_KEPT: Final = 8
+"""Closed segments kept as objects after a read; a reader uses one at a time."""
+
+
+class AppendInfo(NamedTuple):
+    """Where records went. `log_append_time_ms` is -1 unless the topic stamps them (or they are a duplicate)."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class FetchSlice:
+    """Records read: `records` begins with the batch that holds `offset` and may end inside a batch, as Kafka's do.
+
+    `first_batch_incomplete` says that the first batch alone is larger than what was asked for: then there are none.
+    """
+
+    __slots__ = ("_end", "_limit", "_segment", "first_batch_incomplete", "offset", "records")
+
+    def __init__(
+        self,
+        offset: int,
+        records: FileSlice | bytes,
+        segment: Segment | None,
+        limit: int,
+        *,
+        first_batch_incomplete: bool = False,
+    ) -> None:
+        self.offset = offset
+        self.records = records
+        self._segment = segment
+        self._limit = limit
+        self._end = records.position + records.length if isinstance(records, FileSlice) else 0
+        self.first_batch_incomplete = first_batch_incomplete
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.records.length if isinstance(self.records, FileSlice) else len(self.records)
+
+    @property
+    def next_offset(self) -> int:
+        """An offset that the records do not reach beyond; close, but not always exactly after the last one.
+
+        Found in the index, so ask only when needed (the upper bound for aborted transactions).
+        """
+        if self._segment is None:
+            return self.offset
+        return min(self._limit, self._segment.upper_bound(self._end, self._limit))
+
+
+class Log:
+    """A partition's log. Offsets: `start_offset` (first readable), `end_offset` (next to be written)."""
+
+    __slots__ = (
+        "_after_max_ms",
+        "_bases",
+        "_closed",
+        "_max_message_bytes",
+        "_plain",
+        "_segment_bytes",
+        "_segment_ms",
+        "_sizes",
+        "active",
+        "closed",
+        "config",
+        "created_ms",
+        "dir",
+        "end_offset",
+        "flush_scheduled",
+        "high_watermark",
+        "jitter_ms",
+        "last_flush_ms",
+        "leader_epochs",
+        "max_timestamp_cache",
+        "name",
+        "partition",
+        "path",
+        "producers",
+        "recovery_point",
+        "start_offset",
+        "topic",
+        "topic_id",
+        "truncations",
+        "txn_bases",
+    )
+
+    def __init__(self, log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> None:
+        self.dir = log_dir
+        self.path = path
+        self.topic = topic
+        self.partition = partition
+        self.name = f"{topic}-{partition}"
+        self.topic_id: bytes | None = None
+        self._bases: list[int] = []
+        self._sizes: list[int] = []
+        self._closed: dict[int, Segment] = {}
+        self.active = Segment(self, 0)
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        """Set by the partition; below it records are replicated."""
+        self.recovery_point = 0
+        """Everything below it is on stable storage."""
+        self.leader_epochs = LeaderEpochs()
+        self.producers = Producers(self.name)
+        self.created_ms = 0
+        """When the active segment was begun, for segments whose records have no timestamps."""
+        self.jitter_ms = 0
+        self.closed = False
+        self.flush_scheduled = False
+        self.last_flush_ms = 0
+        self.max_timestamp_cache: tuple[int, tuple[int, int] | None] | None = None
+        """(end offset, answer) of the last look-up of the largest timestamp."""
+        self.truncations = 0
+        """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
+        self.txn_bases: list[int] = []
+        """Base offsets of the segments that have a .txnindex, ascending."""
+        self.set_config(config)
+
+    def __repr__(self) -> str:
+        return f"Log({self.path}, {self.start_offset}..{self.end_offset}, high watermark {self.high_watermark})"
+
+    def set_config(self, config: LogConfig) -> None:
+        """Use another configuration from now on."""
+        self.config = config
+        self._plain = (
+            config.compression_type == "producer"
+            and not config.log_append_time
+            and not config.compact
+            and config.message_timestamp_before_max_ms == LONG_MAX
+            and config.flush_messages == LONG_MAX
+        )
+        self._max_message_bytes = config.max_message_bytes
+        self._segment_bytes = config.segment_size
+        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._segment_ms = config.segment_ms
+
+    @property
+    def index_interval_bytes(self) -> int:
+        return self.config.index_interval_bytes
+
+    # --- segments ---
+
+    @property
+    def segment_bases(self) -> list[int]:
+        """Base offsets of all segments, ascending."""
+        return [*self._bases, self.active.base]
+
+    def set_segments(self, bases: list[int], sizes: list[int]) -> None:
+        """Take these segments, the last of which is appended to. For those who open and trim logs."""
+        self._closed.clear()
+        self._bases, self._sizes = bases[:-1], sizes[:-1]
+        self.active = Segment(self, bases[-1], sizes[-1])
+
+    def segment_sizes(self) -> list[int]:
+        return [*self._sizes, self.active.size]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all .log files."""
+        return sum(self._sizes) + self.active.size
+
+    def segment(self, number: int) -> Segment:
+        """The segment with that place in `segment_bases`."""
+        if number >= len(self._bases):
+            return self.active
+        base = self._bases[number]
+        segment = self._closed.get(base)
+        if segment is None:
+            if len(self._closed) >= _CLOSED_KEPT:
+                self._closed.pop(next(iter(self._closed))).release()
+            segment = self._closed[base] = Segment(self, base, self._sizes[number])
+        return segment
+
+    def segment_number(self, offset: int) -> int:
+        """The place of the segment that holds `offset`: 0 for offsets before all."""
+        if offset >= self.active.base:
+            return len(self._bases)
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def segment_end(self, number: int) -> int:
+        """The offset at which the segment ends and the next one begins."""
+        if number >= len(self._bases):
+            return self.end_offset
+        return self._bases[number + 1] if number + 1 < len(self._bases) else self.active.base
+
+    # --- appending ---
+
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False
+    ) -> AppendInfo:
+        """Append a producer's batch (or a coordinator's batches, `internal`) and give it its offsets.
+
+        A batch that an idempotent producer sent before is not stored again: the answer says where it is.
+
+        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (both may carry `record_errors`),
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
+        """
+        try:
+            fields = HEADER.unpack_from(records)
+        except StructError:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {len(records)} bytes are no record batch"
+            ) from None
+        first, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, _, _, count = fields
+        size = length + LOG_OVERHEAD
+        if (
+            not self._plain
+            or size != len(records)
+            or magic != MAGIC
+            or attributes & _SPECIAL_BITS
+            or delta < 0
+            or first
+            or delta + 1 != count
+            or attributes & COMPRESSION_MASK > 4
+            or max_timestamp > now_ms + self._after_max_ms
+            or size > self._max_message_bytes
+        ):
+            return self._append_carefully(records, leader_epoch, now_ms, internal=internal)
+        view = memoryview(records)
+        if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of the batch does not fit")
+        header = None
+        if producer_id >= 0:
+            header = BatchHeader(fields)
+            known = self._check_producer(header)
+            if known is not None:
+                return self._duplicate(known)
+        base = self.end_offset
+        last = base + delta
+        buffers = (_HEAD.pack(base, length, leader_epoch), view[_HEAD_SIZE:])
+        self._write(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
+        if header is not None:
+            self.producers.appended(header, base)
+        return AppendInfo(base, last, NO_TIMESTAMP, self.start_offset)
+
+    def _check_producer(self, header: BatchHeader) -> BatchMetadata | None:
+        if header.base_sequence < 0 and not header.is_control:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
+            )
+        return self.producers.check(header)
+
+    def _duplicate(self, known: BatchMetadata) -> AppendInfo:
+        return AppendInfo(
+            known.first_offset, known.last_offset, known.timestamp_ms, self.start_offset, is_duplicate=True
+        )
+
+    def _append_carefully(self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool) -> AppendInfo:
+        """All that is not one plain batch of a client: found to be in order first, all of it, then written."""
+        headers = self._checked(records)
+        for header in headers:
+            self._check_as_leader(records, header, now_ms, internal=internal)
+        first_base = self.end_offset
+        config = self.config
+        info_time = now_ms if config.log_append_time else NO_TIMESTAMP
+        for header in headers:
+            known = None
+            if header.producer_id >= 0:
+                if header.is_control:
+                    self.producers.check_marker(header, self._marker(records, header)[1])
+                else:
+                    known = self._check_producer(header)
+            if known is not None:
+                return self._duplicate(known)
+            self._store(records, header, leader_epoch, now_ms)
+        last = self.end_offset - 1
+        self._flush_by_policy()
+        return AppendInfo(first_base, last, info_time, self.start_offset)
+
+    def _checked(self, records: Buffer) -> list[BatchHeader]:
+        headers = []
+        position = 0
+        try:
+            while position < len(records):
+                header = check_batch(records, position)
+                headers.append(header)
+                position += header.length
+        except UnsupportedMagic as e:
+            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.name}: {e}") from None
+        except InvalidBatch as e:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.name}: {e}") from None
+        except BatchError as e:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from None
+        if not headers:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.name}: no record batch to append")
+        return headers
+
+    def _check_as_leader(self, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> None:
+        name, config = self.name, self.config
+        if header.length > self._max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append to {name} is {header.length} bytes which exceeds the maximum "
+                f"configured value of {self._max_message_bytes}.",
+            )
+        if header.length > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The record batch for {name} has {header.length} bytes, a segment only {self._segment_bytes}",
+            )
+        if internal:
+            return
+        if header.is_control:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: Clients are not allowed to write control records.")
+        if header.base_offset != 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"The baseOffset of the record batch in the append to {name} should be 0"
+            )
+        if header.count != header.last_offset_delta + 1:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"{name}: {header.count} records do not fill the offsets up to {header.last_offset}",
+            )
+        if not config.log_append_time:
+            if header.timestamp_type:
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP, f"{name}: producers must not set the timestamp type LogAppendTime"
+                )
+            latest = now_ms + self._after_max_ms
+            if header.max_timestamp > latest:
+                earliest = max(now_ms - config.message_timestamp_before_max_ms, 0)
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP, timestamp_out_of_range(header.max_timestamp, earliest, latest)
+                )
+        by_time = config.message_timestamp_before_max_ms != LONG_MAX and not config.log_append_time
+        if config.compact or by_time:
+            check_records(records, header, config, now_ms, name)
+
+    def _store(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> None:
+        config = self.config
+        base = self.end_offset
+        max_timestamp = header.max_timestamp
+        buffers: tuple[Buffer, ...]
+        if not header.is_control and (
+            config.log_append_time or target_codec(config, header.compression) != header.compression
+        ):
+            data = rewrite(records, header, config, now_ms, base, leader_epoch)
+            buffers, size = (data,), len(data)
+            if config.log_append_time:
+                max_timestamp = now_ms
+        else:
+            size = header.length
+            view = memoryview(records)[header.position + _HEAD_SIZE : header.position + size]
+            buffers = (_HEAD.pack(base, size - LOG_OVERHEAD, leader_epoch), view)
+        last = base + header.last_offset_delta
+        self._write(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
+        if header.producer_id >= 0:
+            header.max_timestamp = max_timestamp
+            self._note_producer(records, header, base)
+
+    def append_as_follower(self, records: Buffer) -> AppendInfo:
+        """Append the whole batches at the start of `records`, as the leader has numbered them.
+
+        Offsets must go on from the end (or beyond it, where the leader's log has been compacted). A batch that is cut
+        off at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        first_base = self.end_offset
+        now_ms = self.dir.env.clock.wall_ms()
+        for header in self._checked(_whole(records)):
+            base = header.base_offset
+            if base < self.end_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.name}: the batch at offset {base} does not go on from the end, {self.end_offset}",
+                )
+            view = memoryview(records)[header.position : header.position + header.length]
+            epoch = header.partition_leader_epoch
+            self._write((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
+            if header.producer_id >= 0:
+                self._note_producer(records, header, base)
+        self._flush_by_policy()
+        return AppendInfo(first_base, self.end_offset - 1, NO_TIMESTAMP, self.start_offset)
+
+    def _write(
+        self,
+        buffers: tuple[Buffer, ...],
+        size: int,
+        base: int,
+        last: int,
+        max_timestamp: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Write one batch to the active segment, after a roll where one is due, and move the end."""
+        log_dir = self.dir
+        if log_dir.failed is not None:
+            raise log_dir.storage_error()
+        segment = self.active
+        epochs = self.leader_epochs
+        try:
+            if segment.size:
+                if segment.size + size > self._segment_bytes or self._roll_due(segment, last, max_timestamp, now_ms):
+                    segment = self.roll(base)
+            else:
+                self.created_ms = now_ms
+                if last - segment.base > RELATIVE_OFFSET_MAX:
+                    segment = self.roll(base)
+            if leader_epoch >= 0 and leader_epoch != epochs.latest_epoch:
+                epochs.assign(leader_epoch, base)
+            if epochs.dirty:
+                flushing.write_epochs(self)
+            segment.append(buffers, size, last, max_timestamp)
+        except (OSError, LogDirDamaged) as e:
+            raise log_dir.fail(e) from e
+        self.end_offset = last + 1
+
+    def _roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether the segment is too old, its index full, or `last` too far from its base."""
+        if last - segment.base > RELATIVE_OFFSET_MAX:
+            return True
+        if segment.first_timestamp >= 0 and max_timestamp >= 0:
+            waited = max_timestamp - segment.first_timestamp
+        else:
+            waited = now_ms - self.created_ms
+        if waited > self._segment_ms - self.jitter_ms:
+            return True
+        index_bytes = self.config.segment_index_bytes
+        entries = segment.entries() + 1
+        return entries * ENTRY_SIZE > index_bytes or entries * TIME_ENTRY_SIZE > index_bytes
+
+    def roll(self, base: int) -> Segment:
+        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError."""
+        old = self.active
+        if old.size == 0:
+            old.release()
+            trimming.remove_segment_files(self, old.base)
+            self.active = Segment(self, base)
+            return self.active
+        old.finish()
+        self._bases.append(old.base)
+        self._sizes.append(old.size)
+        self._closed[old.base] = old
+        if len(self._closed) > _CLOSED_KEPT:
+            self._closed.pop(next(iter(self._closed))).release()
+        old.ends.clear()
+        self.take_snapshot(base)
+        self.active = Segment(self, base)
+        self.created_ms = self.dir.env.clock.wall_ms()
+        self.jitter_ms = draw_jitter(self)
+        flushing.schedule(self)
+        return self.active
+
+    # --- producers and transactions ---
+
+    def _marker(self, records: Buffer, header: BatchHeader) -> tuple[ControlType, int]:
+        """Type and coordinator epoch of a control batch of a producer."""
+        try:
+            record = next(iter(iter_records(records, header)))
+            return parse_control_key(record.key), parse_marker(record.value)
+        except (BatchError, StopIteration) as e:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from None
+
+    def _note_producer(self, records: Buffer, header: BatchHeader, base: int) -> None:
+        """Account for a producer's batch that is in the log at `base`. Raises OSError through KAFKA_STORAGE_ERROR."""
+        producers = self.producers
+        if not header.is_control:
+            producers.appended(header, base)
+            return
+        kind, coordinator_epoch = self._marker(records, header)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return
+        try:
+            self.end_transaction(header, base, coordinator_epoch, aborted=kind == ControlType.ABORT)
+        except OSError as e:
+            raise self.dir.fail(e) from e
+
+    def end_transaction(
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
+    ) -> None:
+        """A marker is at `offset`: the transaction ends, an aborted one is put into the index. Raises OSError."""
+        txn = self.producers.end_transaction(header, offset, coordinator_epoch, aborted=aborted)
+        if txn is not None and aborted and not indexed:
+            entry = AbortedTxn(txn.producer_id, txn.first_offset, offset, self.producers.stable_after(txn))
+            segment = self.segment(self.segment_number(offset))
+            txn_index.append(self.dir.env.disk, segment.path(names.TXN_INDEX), entry)
+            if segment.base not in self.txn_bases:
+                self.txn_bases.append(segment.base)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What read_committed readers may see: up to the first open transaction, never beyond the high watermark."""
+        unstable = self.producers.first_unstable(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that touch offsets `start` to `end` (excluded)."""
+        try:
+            return lookup.aborted_transactions(self, start, end)
+        except OSError as e:
+            raise self.dir.fail(e) from e
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write the producers as of `offset`; needs an fsync to last. Raises OSError."""
+        known = self.producers.snapshots
+        if offset in known:
+            return
+        file = self.dir.env.disk.open(f"{self.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(0, [encode_snapshot(self.producers)])
+        finally:
+            file.close()
+        known.append(offset)
+        known.sort()
+
+    # --- reading ---
+
+    def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> FetchSlice:
+        """Records from the batch that holds `offset` on, of batches below `limit_offset` (default: the end).
+
+        At most `max_bytes`, but with `min_one` never less than the first batch. Raises KafkaError
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        end = self.end_offset
+        if offset < self.start_offset or offset > end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: offset {offset} is not within {self.start_offset} to {end}",
+            )
+        limit = end if limit_offset is None or limit_offset > end else limit_offset
+        if offset >= limit:
+            return FetchSlice(offset, b"", None, limit)
+        if self.dir.failed is not None:
+            raise self.dir.storage_error()
+        number = self.segment_number(offset)
+        try:
+            while True:
+                found = self._read_segment(number, offset, max_bytes, limit, min_one=min_one)
+                if found is not None:
+                    return found
+                number += 1  # compaction can leave a segment without the offsets at its end
+                if number > len(self._bases) or self.segment(number).base >= limit:
+                    return FetchSlice(offset, b"", None, limit)
+        except (OSError, LogDirDamaged) as e:
+            raise self.dir.fail(e) from e
+
+    def _read_segment(
+        self, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool
+    ) -> FetchSlice | None:
+        segment = self.segment(number)
+        length = 0
+        position = segment.ends.get(offset, -1)
+        if position < 0:
+            position, length, _ = segment.find(offset)
+        stop = segment.size if limit >= self.segment_end(number) else segment.position_of(limit)
+        available = stop - position
+        if available <= 0:
+            return None
+        file = segment.file()
+        if max_bytes < available:
+            if not length:
+                length = int.from_bytes(file.pread(position + 8, 4), "big") + LOG_OVERHEAD
+            if max_bytes >= length:
+                available = max_bytes
+            elif min_one:
+                available = length
+            else:
+                return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
+        return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record not older than `timestamp` (ms); None when there is none.
+
+        -3 asks for the record with the largest timestamp (KIP-734). Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        self.dir.check()
+        try:
+            return lookup.offset_for_timestamp(self, timestamp)
+        except (OSError, LogDirDamaged, BatchError) as e:
+            raise self.dir.fail(e) from e
+
+    # --- getting shorter ---
+
+    def delete_records(self, before_offset: int) -> None:
+        """Make `before_offset` the start, unless it is there or beyond already; whole segments below it go.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE beyond the high watermark, KAFKA_STORAGE_ERROR.
+        """
+        if before_offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: offset {before_offset} is beyond the high watermark {self.high_watermark}",
+            )
+        if before_offset > self.start_offset:
+            self.start_offset = before_offset
+            self.leader_epochs.truncate_from_start(before_offset)
+            self._guard(lambda: trimming.drop_before_start(self))
+
+    def retain(self, now_ms: int) -> int:
+        """Drop what retention no longer keeps; bytes freed. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        return self._guard(lambda: trimming.retain(self, now_ms))
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove everything from `offset` on (rounded down to a batch); whether there was anything to remove."""
+        return self._guard(lambda: trimming.truncate_to(self, offset))
+
+    def reset_to(self, offset: int) -> None:
+        """Empty the log; it goes on at `offset`."""
+        self._guard(lambda: trimming.reset_to(self, offset))
+
+    def _guard(self, work: Callable[[], T]) -> T:
+        self.dir.check()
+        try:
+            return work()
+        except (OSError, LogDirDamaged) as e:
+            raise self.dir.fail(e) from e
+
+    # --- durability ---
+
+    @property
+    def unflushed(self) -> int:
+        """How many offsets lie beyond the recovery point."""
+        return self.end_offset - self.recovery_point
+
+    def _flush_by_policy(self) -> None:
+        if self.end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def flush(self) -> None:
+        """Fsync everything now, on the caller's thread. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        self._guard(lambda: flushing.flush_now(self))
+
+    def flush_in_background(self, done: Callable[[], None] | None = None) -> None:
+        """Fsync what has been written until now in the directory's thread, then move the recovery point."""
+        flushing.schedule(self, done)
+
+    def release(self) -> None:
+        """Let go of all open files."""
+        self.active.release()
+        for segment in self._closed.values():
+            segment.release()
+
+    def file(self) -> File:
+        """The open .log file of the active segment. Raises OSError."""
+        return self.active.file()
+
+
+def draw_jitter(log: Log) -> int:
+    """By how much the next roll by time comes early (`segment.jitter.ms`)."""
+    bound = min(log.config.segment_jitter_ms, log.config.segment_ms)
+    return log.dir.env.rng.randrange(bound) if bound > 0 else 0
+
+
+def _whole(records: Buffer) -> memoryview:
+    """The whole batches at the start of `records`."""
+    view = memoryview(records)
+    position = 0
+    while position + HEADER_SIZE <= len(view):
+        length = int.from_bytes(view[position + 8 : position + 12], "big", signed=True) + LOG_OVERHEAD
+        if position + length > len(view):
+            return view[:position]
+        if length < HEADER_SIZE:
+            break
+        position += length
+    else:
+        return view[:position]
+    return view
+
+
+__all__ = ["TRANSACTIONAL_BIT", "AppendInfo", "FetchSlice", "Log", "iter_headers"]

@@ -1,0 +1,83 @@
+"""Questions that need more than the end of a log: offsets by timestamp, aborted transactions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.log import names, txn_index
+from kraft_node.log.index import floor_time_entry
+from kraft_node.log.scan import BadBatch, batches
+from kraft_node.records.batch import BatchHeader, Record, iter_records
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_node.log.segment import Segment
+
+MAX_TIMESTAMP: Final = -3
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:
+    """See `Log.offset_for_timestamp`. Raises OSError, LogDirDamaged, BatchError."""
+    if timestamp == MAX_TIMESTAMP:
+        known = log.max_timestamp_cache
+        if known is None or known[0] != log.end_offset:
+            known = log.max_timestamp_cache = (log.end_offset, _largest(log))
+        return known[1]
+    for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
+        segment = log.segment(number)
+        segment.load_index()
+        if segment.max_timestamp >= timestamp:
+            found = _first_at_least(segment, timestamp, log.start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _largest(log: Log) -> tuple[int, int] | None:
+    best: Segment | None = None
+    for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
+        segment = log.segment(number)
+        segment.load_index()
+        if segment.max_timestamp >= 0 and (best is None or segment.max_timestamp > best.max_timestamp):
+            best = segment
+    if best is None:
+        return None
+    return _first_at_least(best, best.max_timestamp, log.start_offset)
+
+
+def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+    entry = floor_time_entry(segment.time_entries(), timestamp)
+    offset = segment.base + entry[1] if entry is not None else segment.base
+    position = segment.lookup(max(offset, start_offset))
+    try:
+        for header in batches(segment.file(), position, segment.size):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                for record in records_of(segment, header):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.timestamp, record.offset
+    except BadBatch as e:
+        raise segment.damaged(e, segment.size) from None
+    return None
+
+
+def records_of(segment: Segment, header: BatchHeader) -> list[Record]:
+    """The records of the batch in a segment that `header` describes. Raises OSError, BatchError."""
+    data = segment.file().pread(header.position, header.length)
+    return list(iter_records(data))
+
+
+def aborted_transactions(log: Log, start: int, end: int) -> list[tuple[int, int]]:
+    """See `Log.aborted_transactions`. Raises OSError."""
+    bases = log.txn_bases
+    if not bases or start >= end:
+        return []
+    found: list[tuple[int, int]] = []
+    first = log.segment_bases[log.segment_number(start)]
+    for base in bases[max(bisect_right(bases, first - 1), 0) :]:
+        for txn in txn_index.read(log.dir.env.disk, f"{log.path}/{base:020d}{names.TXN_INDEX}"):
+            if txn.last_offset >= start and txn.first_offset < end:
+                found.append((txn.producer_id, txn.first_offset))
+            if txn.last_stable_offset >= end:
+                return found
+    return found

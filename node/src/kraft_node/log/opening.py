@@ -1,0 +1,390 @@
+"""Opens a log: what is there, where it ends, and after an unclean stop what of it can be trusted.
+
+After a clean stop nothing is scanned but the few batches behind the last index entry. After an unclean one everything
+beyond the recovery point is walked and its CRCs proven: the first batch that is not sound ends the log, for it and what
+follows had not been made durable. Damage below the recovery point is another matter: those records were durable, may
+have been committed, and the log directory refuses (`LogDirDamaged`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from kraft_node.base.env import read_file
+from kraft_node.log import flushing, names, txn_index
+from kraft_node.log.checkpoints import CheckpointError, parse_epochs
+from kraft_node.log.config import LogConfig
+from kraft_node.log.epochs import LeaderEpochs
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.files import LogDir
+from kraft_node.log.index import floor_entry
+from kraft_node.log.lookup import records_of
+from kraft_node.log.producer_snapshot import SnapshotError, decode_snapshot
+from kraft_node.log.scan import BadBatch, batches
+from kraft_node.records.control import ControlType, parse_control_key, parse_marker
+from kraft_node.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_node.log.segment import Segment
+    from kraft_node.records.batch import BatchHeader
+
+logger = logging.getLogger("kraft_node.log")
+
+
+def open_log(
+    log_dir: LogDir,
+    path: str,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    *,
+    clean: bool = True,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    high_watermark: int = 0,
+) -> Log:
+    """Open the log in directory `path` (which exists). `clean`: it was closed properly, all of it is durable.
+
+    The checkpointed offsets are taken as lower bounds. Raises OSError, LogDirDamaged.
+    """
+    from kraft_node.log.log import Log, draw_jitter  # noqa: PLC0415
+
+    log = Log(log_dir, path, topic, partition, config)
+    bases = _settle_files(log)
+    if not bases:
+        log.set_segments([start_offset], [0])
+        log.end_offset = start_offset
+    else:
+        disk = log_dir.env.disk
+        sizes = [disk.size(f"{path}/{base:020d}{names.LOG}") for base in bases]
+        log.set_segments(bases, sizes)
+    log.start_offset = max(start_offset, log.segment_bases[0])
+    log.recovery_point = recovery_point
+    log.leader_epochs, epochs_known = _read_epochs(log)
+    replay_from: int | None = None
+    if bases and clean:
+        log.end_offset = _find_end(log)
+        log.recovery_point = log.end_offset
+        if not epochs_known:
+            _rebuild_epochs(log)
+    elif bases:
+        replay_from = _recover(log, epochs_known=epochs_known)
+    log.start_offset = min(log.start_offset, log.end_offset)
+    log.recovery_point = min(log.recovery_point, log.end_offset)
+    log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+    log.leader_epochs.truncate_from_end(log.end_offset)
+    log.leader_epochs.truncate_from_start(log.start_offset)
+    if log.producers.snapshots or (log.end_offset > log.start_offset and not clean):
+        load_producers(log, replay_from=replay_from)
+    log.active.load_first_timestamp()
+    now_ms = log_dir.env.clock.wall_ms()
+    log.created_ms = log.last_flush_ms = now_ms
+    log.jitter_ms = draw_jitter(log)
+    return log
+
+
+def _settle_files(log: Log) -> list[int]:
+    """Finish or undo what a crash left half done; the base offsets of the segments, ascending."""
+    disk = log.dir.env.disk
+    found = disk.listdir(log.path)
+    swapped = [name for name in found if name.endswith(names.SWAP)]
+    if swapped or any(name.endswith((names.CLEANED, names.DELETED, ".tmp")) for name in found):
+        found = _finish_swaps(log, found)
+    bases = [base for name in found if name.endswith(names.LOG) and (base := names.parse_offset(name)) is not None]
+    known = set(bases)
+    for name in found:
+        base = names.parse_offset(name)
+        if base is None:
+            continue
+        if name.endswith(names.PRODUCER_SNAPSHOT):
+            log.producers.snapshots.append(base)
+        elif name.endswith((names.INDEX, names.TIME_INDEX, names.TXN_INDEX)):
+            if base not in known:
+                disk.remove(f"{log.path}/{name}")
+            elif name.endswith(names.TXN_INDEX):
+                log.txn_bases.append(base)
+    return bases
+
+
+def _finish_swaps(log: Log, found: list[str]) -> list[str]:
+    """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of what they replace.
+
+    A swap is trusted only when no .cleaned file is left at or below it: the renames to .swap happen in descending
+    order, so a left-over means that not all were made.
+    """
+    disk = log.dir.env.disk
+    path = log.path
+    cleaned = [base for name in found if names.CLEANED in name and (base := names.parse_offset(name)) is not None]
+    first_cleaned = min(cleaned, default=None)
+    for name in found:
+        if name.endswith((names.DELETED, names.CLEANED, ".tmp")):
+            disk.remove(f"{path}/{name}")
+    logs = sorted(base for name in found if name.endswith(names.LOG) and (base := names.parse_offset(name)) is not None)
+    for name in found:
+        if not name.endswith(names.LOG + names.SWAP):
+            continue
+        base = names.parse_offset(name)
+        if base is None:
+            continue
+        if first_cleaned is not None and base >= first_cleaned:
+            for suffix in names.SEGMENT_SUFFIXES:
+                _remove_if_there(log, f"{path}/{base:020d}{suffix}{names.SWAP}")
+            continue
+        end = base
+        file = disk.open(f"{path}/{name}", read_only=True)
+        try:
+            for header in batches(file, 0, file.size()):
+                end = header.last_offset
+        except BadBatch:
+            pass
+        finally:
+            file.close()
+        for other in logs:
+            if base <= other <= end:
+                for suffix in names.SEGMENT_SUFFIXES:
+                    _remove_if_there(log, f"{path}/{other:020d}{suffix}")
+        disk.rename(f"{path}/{name}", f"{path}/{base:020d}{names.LOG}")
+        logger.info("Finished the compaction of %s/%020d.log that a crash interrupted", path, base)
+    for name in found:
+        if name.endswith(names.SWAP):
+            _remove_if_there(log, f"{path}/{name}")
+    return disk.listdir(path)
+
+
+def _remove_if_there(log: Log, path: str) -> None:
+    if log.dir.env.disk.exists(path):
+        log.dir.env.disk.remove(path)
+
+
+def _find_end(log: Log) -> int:
+    """The end of a log that was closed properly: behind the batches after the active segment's last index entry."""
+    segment = log.active
+    if segment.size == 0:
+        segment.index_count = segment.time_count = 0
+        return segment.base
+    segment.load_index()
+    end = segment.base
+    position = segment.lookup(2**62)
+    try:
+        for header in batches(segment.file(), position, segment.size):
+            end = header.next_offset
+    except BadBatch as e:
+        raise segment.damaged(e, segment.size) from None
+    return end
+
+
+def _recover(log: Log, *, epochs_known: bool) -> int:
+    """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
+    epochs = log.leader_epochs
+    if not epochs_known:
+        log.recovery_point = min(log.recovery_point, log.segment_bases[0])
+    number = log.segment_number(log.recovery_point)
+    walked_from = log.segment_bases[number]
+    log.end_offset = walked_from
+    while number < len(log.segment_bases):
+        segment = log.segment(number)
+        durable = segment.base < log.recovery_point
+        start = 0
+        if durable:
+            start, log.end_offset = _durable_part(log, number)
+            walked_from = log.end_offset
+        else:
+            segment.reset_index()
+        txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), walked_from)
+        size = segment.size
+        try:
+            for header in batches(segment.file(), start, size, check=True):
+                if header.base_offset < log.end_offset:
+                    raise BadBatch(header.position, f"offset {header.base_offset} was there before")
+                segment.note(header)
+                if header.partition_leader_epoch >= 0:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+                log.end_offset = header.next_offset
+        except BadBatch as e:
+            _cut(log, number, e, size)
+            break
+        segment.size = size
+        segment.write_indexes() if segment is log.active else segment.finish()
+        number += 1
+    if epochs.dirty:
+        flushing.write_epochs(log)
+    return walked_from
+
+
+def _durable_part(log: Log, number: int) -> tuple[int, int]:
+    """Position and offset at which the segment's part beyond the recovery point begins.
+
+    Only batch headers between the last index entry below the recovery point and that point are read; all of them when
+    the index is missing or misleads.
+    """
+    segment = log.segment(number)
+    point, size = log.recovery_point, segment.size
+    entry = floor_entry(segment.index_bytes(), point - 1 - segment.base)
+    found = None
+    if entry is not None and entry[1] < size:
+        with contextlib.suppress(BadBatch):
+            found = _walk_to(segment, entry[1], point, size)
+    rebuild = found is None
+    if found is None:
+        try:
+            found = _walk_to(segment, 0, point, size)
+        except BadBatch as e:
+            raise segment.damaged(e, size) from None
+    at, end = found
+    if end < point and number == len(log.segment_bases) - 1:
+        raise LogDirDamaged(
+            log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
+        )
+    if rebuild:
+        segment.reset_index()
+        for header in batches(segment.file(), 0, at):
+            segment.note(header)
+    else:
+        segment.truncate_index(at, end)
+    segment.size = size
+    return at, end
+
+
+def _walk_to(segment: Segment, position: int, point: int, size: int) -> tuple[int, int]:
+    """Position and offset of the first batch at or beyond `point`. Raises BadBatch for one that is not sound before."""
+    end = segment.base
+    if position >= size:
+        return size, end
+    file = segment.file()
+    at = position
+    try:
+        for header in batches(file, position, size):
+            if header.base_offset >= point:
+                return header.position, max(end, min(point, header.base_offset))
+            if header.base_offset < segment.base:
+                raise BadBatch(header.position, f"offset {header.base_offset} is below the segment's")
+            end, at = header.next_offset, header.position + header.length
+    except BadBatch:
+        if end < point:
+            raise
+        return at, end
+    return size, end
+
+
+def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
+    """The log ends before the batch that `error` is about: remove it and all that follows."""
+    segment = log.segment(number)
+    bases = log.segment_bases
+    lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
+    logger.warning(
+        "Truncating %s at offset %d (byte %d), which is beyond the recovery point %d: %s; %d bytes go",
+        segment.path(names.LOG),
+        log.end_offset,
+        error.position,
+        log.recovery_point,
+        error.reason,
+        lost,
+    )
+    disk = log.dir.env.disk
+    for base in bases[number + 1 :]:
+        for suffix in names.SEGMENT_SUFFIXES:
+            _remove_if_there(log, f"{log.path}/{base:020d}{suffix}")
+        if base in log.txn_bases:
+            log.txn_bases.remove(base)
+    for offset in [at for at in log.producers.snapshots if at > log.end_offset]:
+        log.producers.snapshots.remove(offset)
+        disk.remove(f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
+    segment.file().truncate(error.position)
+    segment.size = error.position
+    segment.write_indexes()
+    sizes = [*log.segment_sizes()[:number], segment.size]
+    log.set_segments(bases[: number + 1], sizes)
+    log.active = segment
+
+
+def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
+    """The leader epochs on file, and whether the file was whole (an empty log needs none)."""
+    path = f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+    try:
+        data = read_file(log.dir.env.disk, path)
+    except FileNotFoundError:
+        return LeaderEpochs(), log.active.size == 0 and len(log.segment_bases) == 1
+    try:
+        return LeaderEpochs(parse_epochs(data)), True
+    except CheckpointError as e:
+        logger.warning("Finding the leader epochs of %s in its batches: %s: %s", log.name, path, e)
+        return LeaderEpochs(), False
+
+
+def _rebuild_epochs(log: Log) -> None:
+    """Find the leader epochs in the batch headers: the file was lost."""
+    for number in range(len(log.segment_bases)):
+        segment = log.segment(number)
+        try:
+            for header in batches(segment.file(), 0, segment.size):
+                if header.partition_leader_epoch >= 0:
+                    log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        except BadBatch as e:
+            raise segment.damaged(e, segment.size) from None
+    if log.leader_epochs.dirty:
+        flushing.write_epochs(log)
+
+
+# --- producers ---
+
+
+def load_producers(log: Log, *, replay_from: int | None) -> None:
+    """Build the producer state from the newest usable snapshot and the batch headers behind it.
+
+    `replay_from`: from there on the log has been walked anew and the aborted transactions are put into the index
+    again. Raises OSError, LogDirDamaged.
+    """
+    producers = log.producers
+    producers.clear()
+    bound = log.end_offset if replay_from is None else replay_from
+    start = log.start_offset
+    for offset in [at for at in producers.snapshots if at > bound]:
+        _drop_snapshot(log, offset)
+    for offset in reversed(list(producers.snapshots)):
+        path = f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}"
+        try:
+            for producer in decode_snapshot(read_file(log.dir.env.disk, path)):
+                producers.load(producer)
+        except SnapshotError as e:
+            logger.warning("Rebuilding the producers of %s from older data: %s: %s", log.name, path, e)
+            _drop_snapshot(log, offset)
+            continue
+        start = max(offset, start)
+        break
+    _replay(log, start, log.end_offset if replay_from is None else replay_from)
+
+
+def _drop_snapshot(log: Log, offset: int) -> None:
+    log.producers.snapshots.remove(offset)
+    _remove_if_there(log, f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
+
+
+def _replay(log: Log, start: int, indexed_below: int) -> None:
+    if start >= log.end_offset:
+        return
+    for number in range(log.segment_number(start), len(log.segment_bases)):
+        segment = log.segment(number)
+        if segment.base > start and segment.base not in log.producers.snapshots:
+            log.take_snapshot(segment.base)
+        position = segment.lookup(start) if start > segment.base and segment.size else 0
+        try:
+            for header in batches(segment.file(), position, segment.size):
+                if header.producer_id >= 0 and header.base_offset >= start:
+                    if header.is_control:
+                        _replay_marker(log, number, header, indexed=header.base_offset < indexed_below)
+                    else:
+                        log.producers.appended(header, header.base_offset)
+        except (BadBatch, BatchError) as e:
+            bad = e if isinstance(e, BadBatch) else BadBatch(e.position, e.reason)
+            raise segment.damaged(bad, segment.size) from None
+
+
+def _replay_marker(log: Log, number: int, header: BatchHeader, *, indexed: bool) -> None:
+    for record in records_of(log.segment(number), header):
+        kind = parse_control_key(record.key)
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            epoch = parse_marker(record.value)
+            log.end_transaction(header, record.offset, epoch, aborted=kind == ControlType.ABORT, indexed=indexed)

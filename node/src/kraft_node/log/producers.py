@@ -1,0 +1,258 @@
+"""What a partition remembers of its producers: idempotence (KIP-98, KIP-185, KIP-360) and open transactions.
+
+Of each producer the last five batches are kept, so that a batch sent again is recognised. Transactions that are open
+hold the last stable offset back; one that has ended holds it until its marker is below the high watermark.
+
+All state follows from the log: it is rebuilt from a snapshot and the batch headers behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.records.batch import BatchHeader
+
+BATCHES_KEPT: Final = 5
+"""Kafka's clients have at most five batches in flight; one sent again is among the last five."""
+SEQUENCE_MAX: Final = 2**31 - 1
+NONE: Final = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch a producer has written."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that has ended, before it is known to be replicated."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class Producer:
+    """One producer id."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp_ms",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NONE,
+        last_timestamp_ms: int = NONE,
+        coordinator_epoch: int = NONE,
+        current_txn_first_offset: int = NONE,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: list[BatchMetadata] = []
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NONE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NONE
+
+    @property
+    def first_offset(self) -> int:
+        """Of the oldest batch remembered."""
+        return self.batches[0].first_offset if self.batches else NONE
+
+
+class Producers:
+    """The producers of one partition."""
+
+    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "name", "snapshots")
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._by_id: dict[int, Producer] = {}
+        self._ongoing: list[int] = []
+        """First offsets of open transactions, ascending."""
+        self._unreplicated: list[tuple[int, int]] = []
+        """First and marker offset of transactions that have ended, until the high watermark passes the marker."""
+        self.snapshots: list[int] = []
+        """Offsets of the snapshot files, ascending."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def active(self) -> Iterator[Producer]:
+        """All producers remembered."""
+        return iter(self._by_id.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._by_id.get(producer_id)
+
+    def load(self, producer: Producer) -> None:
+        """Take over a producer from a snapshot."""
+        self._by_id[producer.producer_id] = producer
+        if producer.current_txn_first_offset != NONE:
+            insort(self._ongoing, producer.current_txn_first_offset)
+
+    # --- appending ---
+
+    def check(self, header: BatchHeader) -> BatchMetadata | None:
+        """Whether a client's batch may be appended; what it was stored as if it has been already.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
+        is not known may begin anywhere: its records may have been deleted.
+        """
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            return None
+        epoch = header.producer_epoch
+        if epoch == producer.producer_epoch:
+            batches = producer.batches
+            latest = batches[-1].last_sequence if batches else NONE
+            first = header.base_sequence
+            if first != (latest + 1 if latest < SEQUENCE_MAX else 0):
+                last = header.last_sequence
+                for known in batches:
+                    if known.first_sequence == first and known.last_sequence == last:
+                        return known
+                raise self._out_of_order(header, latest)
+        elif epoch < producer.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} in {self.name} is {epoch}, which is smaller than the last "
+                f"seen epoch {producer.producer_epoch}",
+            )
+        elif header.base_sequence != 0 and producer.producer_epoch != NONE:
+            raise self._out_of_order(header, producer.last_sequence, f" of the new epoch {epoch}")
+        if producer.current_txn_first_offset != NONE and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction in {self.name}: its batch must be part of it",
+            )
+        return None
+
+    def _out_of_order(self, header: BatchHeader, last: int, of_what: str = "") -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id} in {self.name}: "
+            f"{header.base_sequence}{of_what} (incoming seq. number), {last} (current end sequence number)",
+        )
+
+    def appended(self, header: BatchHeader, base_offset: int) -> None:
+        """A data batch of a producer is in the log at `base_offset`."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
+        if producer.producer_epoch != header.producer_epoch:
+            producer.producer_epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp_ms = header.max_timestamp
+        batches = producer.batches
+        if len(batches) >= BATCHES_KEPT:
+            del batches[0]
+        batches.append(
+            BatchMetadata(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        if header.is_transactional and producer.current_txn_first_offset == NONE:
+            producer.current_txn_first_offset = base_offset
+            insort(self._ongoing, base_offset)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Whether a transaction marker may be appended.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} in {self.name} is {header.producer_epoch}, which is smaller "
+                f"than the last seen epoch {producer.producer_epoch}",
+            )
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of producer {header.producer_id} in {self.name} is older than "
+                f"{producer.coordinator_epoch}",
+            )
+
+    def end_transaction(
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool
+    ) -> CompletedTxn | None:
+        """A marker is in the log at `offset`; the transaction that it ended, None when none was open."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
+        if producer.producer_epoch != header.producer_epoch:
+            producer.producer_epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp_ms = header.max_timestamp
+        producer.coordinator_epoch = coordinator_epoch
+        first = producer.current_txn_first_offset
+        if first == NONE:
+            return None
+        producer.current_txn_first_offset = NONE
+        self._ongoing.remove(first)
+        self._unreplicated.append((first, offset))
+        return CompletedTxn(producer.producer_id, first, offset, aborted)
+
+    # --- the last stable offset ---
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """The first offset that a read_committed reader may not see yet; None when there is no such."""
+        waiting = self._unreplicated
+        if waiting:
+            waiting = self._unreplicated = [txn for txn in waiting if txn[1] >= high_watermark]
+        first = self._ongoing[0] if self._ongoing else None
+        for start, _ in waiting:
+            if first is None or start < first:
+                first = start
+        return first
+
+    def stable_after(self, txn: CompletedTxn) -> int:
+        """The last stable offset once `txn`, which has just ended, is replicated: what its aborted entry states."""
+        return self._ongoing[0] if self._ongoing else txn.last_offset + 1
+
+    # --- forgetting ---
+
+    def expire(self, now_ms: int, after_ms: int) -> None:
+        """Forget producers that have not written for `after_ms` and have no open transaction."""
+        gone = [
+            producer.producer_id
+            for producer in self._by_id.values()
+            if producer.current_txn_first_offset == NONE and now_ms - producer.last_timestamp_ms >= after_ms
+        ]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+
+    def clear(self) -> None:
+        """Forget everything but the snapshot files."""
+        self._by_id.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()

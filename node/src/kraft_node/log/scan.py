@@ -1,0 +1,95 @@
+"""Walks over the batches of a segment file, reading as little as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from kraft_node.base.env import File
+from kraft_node.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+)
+
+HEADERS_CHUNK: Final = 16 * 1024
+"""Bytes read at once when only headers matter: four index intervals."""
+DATA_CHUNK: Final = 1024 * 1024
+"""Bytes read at once when every byte is checked; stays in the processor's cache."""
+_FIND: Final = Struct(">qi4xb6xi")
+
+
+class BadBatch(ValueError):  # noqa: N818
+    """No sound batch at `position` of the file, though `end` bytes are there."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"{reason} at byte {position}")
+        self.position = position
+        self.reason = reason
+
+
+def batches(file: File, position: int, end: int, *, check: bool = False) -> Iterator[BatchHeader]:
+    """The headers of the batches in bytes `position` to `end`; with `check` their CRCs are proven too.
+
+    Raises BadBatch at the first byte that does not go on as a log does. Offsets must ascend.
+    """
+    chunk = b""
+    start = position  # of chunk in the file
+    size = DATA_CHUNK if check else HEADERS_CHUNK
+    unpack = HEADER.unpack_from
+    lowest = -1
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, start, at = file.pread(position, min(size, end - position)), position, 0
+            if len(chunk) < HEADER_SIZE:
+                raise BadBatch(position, f"{len(chunk)} bytes are no batch header")
+        header = BatchHeader(unpack(chunk, at), position)
+        length = header.length
+        if header.magic != MAGIC or length < HEADER_SIZE:
+            raise BadBatch(position, f"no batch (format {header.magic}, {length} bytes)")
+        if position + length > end:
+            raise BadBatch(position, f"batch of {length} bytes, {end - position} are left")
+        if header.base_offset <= lowest or header.last_offset_delta < 0:
+            raise BadBatch(position, f"offset {header.base_offset} does not follow {lowest}")
+        if check:
+            if at + length > len(chunk):
+                chunk, start, at = file.pread(position, max(length, min(size, end - position))), position, 0
+                if len(chunk) < length:
+                    raise BadBatch(position, f"batch of {length} bytes, {len(chunk)} can be read")
+            if crc32c(memoryview(chunk)[at + ATTRIBUTES_POSITION : at + length]) != header.crc:
+                raise BadBatch(position, "the CRC does not fit")
+        lowest = header.base_offset + header.last_offset_delta
+        yield header
+        position += length
+
+
+def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int]:
+    """Position, length and base offset of the first batch from `position` on that ends at or after `offset`.
+
+    (end, 0, -1) when there is none. Raises BadBatch.
+    """
+    chunk = b""
+    start = position
+    unpack = _FIND.unpack_from
+    need = _FIND.size
+    while position < end:
+        at = position - start
+        if at + need > len(chunk):
+            chunk, start, at = file.pread(position, min(HEADERS_CHUNK, end - position)), position, 0
+            if len(chunk) < need:
+                raise BadBatch(position, f"{len(chunk)} bytes are no batch header")
+        base, length, magic, delta = unpack(chunk, at)
+        length += LOG_OVERHEAD
+        if magic != MAGIC or length < HEADER_SIZE or position + length > end:
+            raise BadBatch(position, f"no batch (format {magic}, {length} bytes)")
+        if base + delta >= offset:
+            return position, length, base
+        position += length
+    return end, 0, -1

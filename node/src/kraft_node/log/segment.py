@@ -1,0 +1,409 @@
+"""One segment of a log: a .log file with batches, and its two sparse indexes.
+
+Index entries of the active segment gather in memory and are written a page at a time; what a crash loses of them is
+rebuilt from the log, whose unflushed part is walked anyway. An index that is missing, cut or wrong is rebuilt when it
+is first needed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from kraft_node.base.env import Buffer, File
+from kraft_node.log import index, names
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.files import Handle, LogDir
+from kraft_node.log.index import ENTRY, ENTRY_SIZE, TIME_ENTRY, TIME_ENTRY_SIZE
+from kraft_node.log.scan import BadBatch, batches, find_offset
+from kraft_node.records.batch import HEADER, HEADER_SIZE, BatchHeader
+
+log = logging.getLogger("kraft_node.log")
+
+ENDS_MAX: Final = 16
+"""Ends of the latest batches kept for readers that follow closely; more would cost memory in every log."""
+PENDING_BYTES_MAX: Final = 4096
+"""Index entries gathered before they are written: 512 of them, some 2 MiB of log."""
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+class Owner(Protocol):
+    """The log as its segments see it."""
+
+    path: str
+    dir: LogDir
+
+    @property
+    def index_interval_bytes(self) -> int: ...
+
+
+class Segment:
+    """A segment. `size` is tracked in memory; `next_offset` is that of the log for the active one."""
+
+    __slots__ = (
+        "_since_index",
+        "base",
+        "ends",
+        "first_timestamp",
+        "handle",
+        "index_count",
+        "index_handle",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "owner",
+        "pending",
+        "pending_time",
+        "size",
+        "time_count",
+        "time_last",
+    )
+
+    def __init__(self, owner: Owner, base: int, size: int = 0) -> None:
+        self.owner = owner
+        self.base = base
+        self.size = size
+        self.handle = Handle()
+        self.index_handle: Handle | None = None
+        self.index_count = -1 if size else 0
+        """Entries in the .index file; -1 when that has not been looked at."""
+        self.time_count = -1 if size else 0
+        self.time_last = -1
+        """Timestamp of the last time index entry."""
+        self.pending = bytearray()
+        self.pending_time = bytearray()
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.first_timestamp = -1
+        """Largest timestamp of the first batch, from which the segment's age counts; -1 when unknown."""
+        self.ends: dict[int, int] = {}
+        self._since_index = 0
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
+
+    def path(self, suffix: str) -> str:
+        return f"{self.owner.path}/{self.base:020d}{suffix}"
+
+    def file(self) -> File:
+        """The .log file, open. Raises OSError."""
+        handle = self.handle
+        if handle.file is not None:
+            handle.used = True
+            return handle.file
+        return self.owner.dir.files.open(handle, self.path(names.LOG), create=True)
+
+    # --- writing ---
+
+    def append(self, buffers: Sequence[Buffer], length: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end. Raises OSError, after which the file's rest is unknown."""
+        handle = self.handle
+        file = handle.file
+        if file is None:
+            file = self.owner.dir.files.open(handle, self.path(names.LOG), create=True)
+        else:
+            handle.used = True
+        position = self.size
+        file.pwrite(position, buffers)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_index > self.owner.index_interval_bytes:
+            self._add_entry(last_offset, position)
+        elif position == 0:
+            self.first_timestamp = max_timestamp
+        self._since_index += length
+        self.size = end = position + length
+        ends = self.ends
+        if len(ends) >= ENDS_MAX:
+            ends.clear()
+        ends[last_offset + 1] = end
+
+    def note(self, header: BatchHeader) -> None:
+        """Account for a batch that is in the file already, at the end of what is known: recovery."""
+        last_offset = header.last_offset
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_index > self.owner.index_interval_bytes:
+            self._add_entry(last_offset, header.position)
+        elif header.position == 0:
+            self.first_timestamp = header.max_timestamp
+        self._since_index += header.length
+        self.size = header.position + header.length
+
+    def _add_entry(self, last_offset: int, position: int) -> None:
+        self.pending += ENTRY.pack(last_offset - self.base, position)
+        self._add_time_entry()
+        self._since_index = 0
+        if len(self.pending) >= PENDING_BYTES_MAX:
+            self.write_indexes()
+
+    def _add_time_entry(self) -> None:
+        if self.max_timestamp > self.time_last:
+            self.time_last = self.max_timestamp
+            self.pending_time += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base)
+
+    def entries(self) -> int:
+        """Offset index entries, written or not."""
+        return max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
+
+    def write_indexes(self) -> None:
+        """Write the entries gathered; the files exist afterwards. Raises OSError."""
+        self.load_index()
+        self._write(names.INDEX, self.index_count * ENTRY_SIZE, self.pending)
+        self._write(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE, self.pending_time)
+        self.index_count += len(self.pending) // ENTRY_SIZE
+        self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
+        self.pending = bytearray()
+        self.pending_time = bytearray()
+
+    def _write(self, suffix: str, position: int, data: bytearray) -> None:
+        file = self.owner.dir.env.disk.open(self.path(suffix), create=True)
+        try:
+            if data:
+                file.pwrite(position, [data])
+        finally:
+            file.close()
+
+    def finish(self) -> None:
+        """No more is appended (or the node stops): the indexes are complete on disk. Raises OSError."""
+        if self.size:
+            self.load_index()
+            self._add_time_entry()
+            self.write_indexes()
+
+    def truncate_to_position(self, position: int, next_offset: int) -> None:
+        """Cut the file, and the index entries that point beyond. Raises OSError."""
+        self.load_index()
+        self.write_indexes()
+        self.file().truncate(position)
+        self.truncate_index(position, next_offset)
+
+    def truncate_index(self, position: int, next_offset: int) -> None:
+        """Keep only the index entries for batches before `position` and `next_offset`, and count from there on.
+
+        Entries that do not ascend, or the unused rest of a preallocated file, end an index. Raises OSError.
+        """
+        relative = next_offset - self.base
+        self.ends.clear()
+        data = self.index_bytes()
+        entries = ENTRY.iter_unpack(data)
+        self.index_count = _first(entries, lambda entry: entry[0] >= relative or entry[1] >= position, len(data) // 8)
+        self._cut(names.INDEX, self.index_count * ENTRY_SIZE)
+        times = self._read(names.TIME_INDEX)
+        times = times[: index.used_time_entries(times) * TIME_ENTRY_SIZE]
+        self.time_count = _first(
+            TIME_ENTRY.iter_unpack(times), lambda entry: entry[1] >= relative, len(times) // TIME_ENTRY_SIZE
+        )
+        self._cut(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE)
+        self.pending = bytearray()
+        self.pending_time = bytearray()
+        self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
+        self.size = position
+        self._load_tail()
+
+    def index_bytes(self) -> bytes:
+        """What is sound of the offset index file, as bytes. Raises OSError."""
+        data = self._read(names.INDEX)
+        return data[: index.used_entries(data) * ENTRY_SIZE]
+
+    def _cut(self, suffix: str, size: int) -> None:
+        file = self.owner.dir.env.disk.open(self.path(suffix), create=True)
+        try:
+            file.truncate(size)
+        finally:
+            file.close()
+        if self.index_handle is not None and suffix == names.INDEX:
+            self.owner.dir.files.drop(self.index_handle)
+
+    def _read(self, suffix: str) -> bytes:
+        try:
+            file = self.owner.dir.env.disk.open(self.path(suffix), read_only=True)
+        except FileNotFoundError:
+            return b""
+        try:
+            return file.pread(0, file.size())
+        finally:
+            file.close()
+
+    # --- reading ---
+
+    def load_index(self) -> None:
+        """Look at the index files once; rebuild them when they are missing or cannot be right. Raises OSError."""
+        if self.index_count >= 0:
+            return
+        disk = self.owner.dir.env.disk
+        try:
+            offset_size = disk.size(self.path(names.INDEX))
+            time_size = disk.size(self.path(names.TIME_INDEX))
+        except FileNotFoundError:
+            self.rebuild_index("an index is missing")
+            return
+        self.index_count, self.time_count = offset_size // ENTRY_SIZE, time_size // TIME_ENTRY_SIZE
+        last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
+        last_time = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
+        wrong = bool(offset_size % ENTRY_SIZE or time_size % TIME_ENTRY_SIZE)
+        if last:
+            relative, position = ENTRY.unpack(last)
+            wrong |= position >= self.size or relative == 0 or relative > RELATIVE_OFFSET_MAX
+        if last_time:
+            timestamp, relative = TIME_ENTRY.unpack(last_time)
+            wrong |= relative > RELATIVE_OFFSET_MAX or timestamp == 0 or timestamp < -1
+        if wrong:
+            self.rebuild_index("an index does not fit the log")
+            return
+        self._load_tail()
+
+    def _last_entry(self, suffix: str, count: int, size: int) -> bytes:
+        if not count:
+            return b""
+        file = self.owner.dir.env.disk.open(self.path(suffix), read_only=True)
+        try:
+            return file.pread((count - 1) * size, size)
+        finally:
+            file.close()
+
+    def _load_tail(self) -> None:
+        """Learn the largest timestamp and how far the last index entry is back from the batches after that entry."""
+        last = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
+        if last:
+            self.time_last, relative = TIME_ENTRY.unpack(last)
+            self.max_timestamp, self.max_timestamp_offset = self.time_last, self.base + relative
+        last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
+        position = ENTRY.unpack(last)[1] if last else 0
+        self._since_index = 0
+        try:
+            for header in batches(self.file(), position, self.size):
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+                self._since_index += header.length
+        except BadBatch as e:
+            self.rebuild_index(str(e))
+
+    def load_first_timestamp(self) -> None:
+        """From the first batch, once."""
+        if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
+            self.first_timestamp = HEADER.unpack(self.file().pread(0, HEADER_SIZE))[8]
+
+    def rebuild_index(self, reason: str) -> None:
+        """Make the indexes anew from the log. Raises LogDirDamaged when the log itself is not sound."""
+        log.warning("Rebuilding the indexes of %s: %s", self.path(names.LOG), reason)
+        size = self.size
+        self.reset_index()
+        try:
+            for header in batches(self.file(), 0, size):
+                self.note(header)
+        except BadBatch as e:
+            at, self.size = self.size, size
+            raise self.damaged(e, at) from None
+        self.size = size
+        self._add_time_entry()
+        self.write_indexes()
+
+    def reset_index(self) -> None:
+        """Forget all index entries, on disk too."""
+        self._cut(names.INDEX, 0)
+        self._cut(names.TIME_INDEX, 0)
+        self.pending = bytearray()
+        self.pending_time = bytearray()
+        self.index_count = self.time_count = self._since_index = 0
+        self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
+
+    def damaged(self, error: BadBatch, position: int) -> LogDirDamaged:
+        """The error for a batch that cannot be read though it was durable."""
+        offset = self.base
+        try:
+            for header in batches(self.file(), 0, min(position, error.position)):
+                offset = header.next_offset
+        except BadBatch:
+            pass
+        return LogDirDamaged(self.owner.dir.path, self.path(names.LOG), offset, str(error))
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`, from the index. Raises OSError, LogDirDamaged."""
+        relative = offset - self.base
+        if self.pending and ENTRY.unpack_from(self.pending)[0] <= relative:
+            found = index.floor_entry(self.pending, relative)
+        else:
+            if self.index_count < 0:
+                self.load_index()
+            if self.index_count == 0:
+                return 0
+            if self.index_handle is None:
+                self.index_handle = Handle()
+            file = self.owner.dir.files.open(self.index_handle, self.path(names.INDEX))
+            found = index.search_file(file, self.index_count, relative)
+        return found[1] if found is not None else 0
+
+    def find(self, offset: int) -> tuple[int, int, int]:
+        """Position, length and base offset of the first batch that ends at or after `offset`; length 0 if none does.
+
+        Raises OSError, LogDirDamaged.
+        """
+        start = self.lookup(offset)
+        try:
+            found = find_offset(self.file(), start, self.size, offset)
+        except BadBatch as e:
+            if start == 0:
+                raise self.damaged(e, self.size) from None
+        else:
+            if start == 0 or found[1] == 0 or found[0] > start or found[2] <= offset:
+                return found
+        # The index led astray: into the middle of a batch, or beyond the offset.
+        self.rebuild_index(f"offset {offset} is not where the index says")
+        try:
+            return find_offset(self.file(), self.lookup(offset), self.size, offset)
+        except BadBatch as e:
+            raise self.damaged(e, self.size) from None
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch begins that holds `offset` or follows it; the size when none does."""
+        position = self.ends.get(offset)
+        return self.find(offset)[0] if position is None else position
+
+    def upper_bound(self, position: int, next_base: int) -> int:
+        """An offset that no batch which begins before `position` reaches, as low as the index tells cheaply."""
+        if position >= self.size:
+            return next_base
+        for data in (self._indexed(), bytes(self.pending)):
+            low, high = 0, len(data) // ENTRY_SIZE
+            while low < high:
+                middle = (low + high) // 2
+                if ENTRY.unpack_from(data, middle * ENTRY_SIZE)[1] < position:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < len(data) // ENTRY_SIZE:
+                relative: int = ENTRY.unpack_from(data, low * ENTRY_SIZE)[0]
+                return self.base + relative
+        return next_base
+
+    def _indexed(self) -> bytes:
+        self.load_index()
+        return self._read(names.INDEX)[: self.index_count * ENTRY_SIZE]
+
+    def time_entries(self) -> bytes:
+        """All time index entries, packed."""
+        self.load_index()
+        return self._read(names.TIME_INDEX)[: self.time_count * TIME_ENTRY_SIZE] + bytes(self.pending_time)
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp in the segment; of a segment without any, when its file was last written."""
+        if self.max_timestamp < 0 and self.index_count < 0:
+            self.load_index()
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1
+
+    def release(self) -> None:
+        """Let go of open files."""
+        files = self.owner.dir.files
+        files.drop(self.handle)
+        if self.index_handle is not None:
+            files.drop(self.index_handle)
+
+
+def _first(entries: Iterable[tuple[int, ...]], beyond: Callable[[tuple[int, ...]], bool], count: int) -> int:
+    """The number of the first entry that is `beyond`, else `count`."""
+    return next((number for number, entry in enumerate(entries) if beyond(entry)), count)
