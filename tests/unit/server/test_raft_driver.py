@@ -207,7 +207,7 @@ def test_a_snapshot_is_served_in_chunks() -> None:
     node = Node().start()
     node.driver.append([topic(n) for n in range(20)])
     node.world.run()
-    node.driver.take_snapshot()
+    node.driver.snapshots.take()
     node.world.run(1000)
     identity = SnapshotId(21, 1)
     data = b""
@@ -287,7 +287,7 @@ def test_voters_in_the_log_are_kept_there_and_in_snapshots() -> None:
     assert first[1:] == said
     node.driver.append([topic(1)])
     node.world.run()
-    node.driver.take_snapshot()
+    node.driver.snapshots.take()
     node.world.run(1000)
     del storage.files[SnapshotId(0, 0)]
     storage.delete_before(4)

@@ -34,7 +34,6 @@ from kraft_node.metadata.log_batches import (
 )
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record
-from kraft_node.metadata.snapshot_writer import SnapshotWriting
 from kraft_node.raft import effects as do
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
@@ -43,11 +42,12 @@ from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
-from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
+from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
 from kraft_node.raft.voter_history import NOT_IN_LOG, VoterHistory
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.server.raft_snapshots import SnapshotKeeper
 from kraft_node.wire.api import ApiKey
 
 LOG_LANE: Final = "metadata-log"
@@ -109,7 +109,6 @@ class RaftDriver:
         self.cluster_id = cluster_id
         self.history = VoterHistory()
         """kraft.version and voters as the log states them; `voters` holds what counts."""
-        self.policy = policy or SnapshotPolicy()
         self.loader = MetadataLoader()
         self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
         """The level that records are written at; the controller sets it to that of its overlay."""
@@ -131,10 +130,7 @@ class RaftDriver:
         self._committed = 0
         self._applied = 0
         self._download: SnapshotWriter | None = None
-        self._snapshot: SnapshotWriting | None = None
-        self._new_bytes = 0
-        self._last_snapshot_ms = 0
-        self._cleaner: Timer | None = None
+        self.snapshots = SnapshotKeeper(self, policy or SnapshotPolicy())
         self._shutdown_done: Callable[[], None] | None = None
 
     # For controller, broker and the composition root.
@@ -201,8 +197,6 @@ class RaftDriver:
         self._scan_control_records()
         self.voters = self.history.voters or self.voters
         log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), [found.id for found in snapshots])
-        self._new_bytes = storage.size_bytes if storage.end_offset > self._applied else 0
-        self._last_snapshot_ms = self.env.clock.monotonic_ms()
         self._node = RaftNode(
             local=self.local,
             voters=self.voters,
@@ -213,8 +207,8 @@ class RaftDriver:
             config=self._config,
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
-        self._cleaner = self.env.scheduler.call_later(RETENTION_CHECK_MS, self._clean_up)
-        self._step(events.Started())
+        self.snapshots.start(storage.size_bytes if storage.end_offset > self._applied else 0)
+        self.step(events.Started())
 
     def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
         """Append as the leader; the last record's offset. Committed when `on_commit` has passed it.
@@ -227,7 +221,7 @@ class RaftDriver:
         for first, end in _chunks(values, atomic=atomic):
             self._proposing = records[first:end]
             # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
-            self._step(events.Propose(self.node.epoch, values[first:end]), deliver=False)
+            self.step(events.Propose(self.node.epoch, values[first:end]), deliver=False)
             last = self.node.next_offset - 1
         if self._news:
             self.env.scheduler.call_soon(self._deliver)
@@ -236,20 +230,16 @@ class RaftDriver:
     def resign(self, epoch: int) -> None:
         """The controller cannot go on in that epoch: let another one lead. Harmless when it is over already."""
         if self.node.epoch == epoch and self.node.leader_id == self.local.id:
-            self._step(events.Resign(epoch))
+            self.step(events.Resign(epoch))
 
     def shutdown(self, done: Callable[[], None]) -> None:
         """Hand over leadership, finish what is being written, then `done()`."""
         self._shutdown_done = done
-        if self._cleaner is not None:
-            self._cleaner.cancel()
-        if self._snapshot is not None:
-            self._snapshot.abandon()
-            self._snapshot = None
+        self.snapshots.stop()
         if self.failed:
             self._finish_shutdown()
         else:
-            self._step(events.Shutdown())
+            self.step(events.Shutdown())
 
     # Requests of other nodes.
 
@@ -269,7 +259,7 @@ class RaftDriver:
             request = wire_form.request_from_wire(message)
         except wire_form.NotAboutMetadata:
             return wire_form.not_about_metadata(message)
-        self._step(events.Asked(ctx, request))
+        self.step(events.Asked(ctx, request))
         return None
 
     def _describe(self, ctx: RequestContext, message: Any) -> Any:  # noqa: ARG002
@@ -278,7 +268,8 @@ class RaftDriver:
 
     # Steps of the core.
 
-    def _step(self, event: events.Event, *, deliver: bool = True) -> None:
+    def step(self, event: events.Event, *, deliver: bool = True) -> None:
+        """Let the core know; carry out what it wants."""
         if self.failed:
             return
         assert not self._stepping, "law: all effects of a step are carried out before the next (contract 1)"
@@ -287,13 +278,13 @@ class RaftDriver:
             for effect in self.node.step(event, self.env.clock.monotonic_ms()):
                 _DO[type(effect)](self, effect)
         except OSError as e:
-            self._fail(e)
+            self.fail(e)
         finally:
             self._stepping = False
         if deliver:
             self._deliver()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Contract 10: what is on disk is unknown from now on."""
         if not self.failed:
             self.failed = True
@@ -306,9 +297,9 @@ class RaftDriver:
 
         def done(result: Any) -> None:
             if isinstance(result, BaseException):
-                self._fail(result)
+                self.fail(result)
             else:
-                self._step(event)
+                self.step(event)
 
         return done
 
@@ -333,11 +324,15 @@ class RaftDriver:
 
     def _append_fetched(self, effect: do.AppendFetched) -> None:
         self._write(effect.offset, [effect.records])
+        for header in iter_headers(effect.records):
+            if header.is_control:
+                for control in iter_control_records(effect.records, header):
+                    self.history.take(control.offset, control.type, control.value)
 
     def _write(self, offset: int, batches: Sequence[Any]) -> None:
         assert offset == self.storage.end_offset, f"law: core and storage agree on the log's end ({offset})"
         self.storage.append(batches)
-        self._new_bytes += sum(len(batch) for batch in batches)
+        self.snapshots.new_bytes += sum(len(batch) for batch in batches)
 
     def _truncate(self, effect: do.Truncate) -> None:
         assert effect.offset >= self._committed, "law: nothing committed is truncated (contract 7)"
@@ -352,7 +347,7 @@ class RaftDriver:
         number = effect.number
         peer = self._peers(effect.node_id)
         if peer is None:
-            self.env.scheduler.call_soon(self._step, events.Answered(number, None))
+            self.env.scheduler.call_soon(self.step, events.Answered(number, None))
             return
 
         def done(response: Any) -> None:
@@ -363,9 +358,9 @@ class RaftDriver:
                 except ValueError:
                     reply = None
             elif isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
-                self._step(events.Unsupported(number))
+                self.step(events.Unsupported(number))
                 return
-            self._step(events.Answered(number, reply))
+            self.step(events.Answered(number, reply))
 
         message = wire_form.request_to_wire(effect.request, self.local, self.voters)
         peer.send(message, None, done, self._config.request_timeout_ms)
@@ -404,12 +399,12 @@ class RaftDriver:
 
         def done(result: Any) -> None:
             if isinstance(result, BaseException):
-                self._fail(result)
+                self.fail(result)
                 return
             self.storage.reset_to(snapshot.end_offset)
             self._own.clear()
             self._load_snapshot(snapshot)
-            self._step(events.SnapshotStored(snapshot))
+            self.step(events.SnapshotStored(snapshot))
 
         self.env.background.submit(SNAPSHOT_LANE, work, done)
 
@@ -422,7 +417,7 @@ class RaftDriver:
         assert effect.high_watermark >= self._committed, "law: the high watermark never goes back (contract 7)"
         self._committed = effect.high_watermark
         entry = (self._apply_committed, (effect.high_watermark,))
-        if len(self._news) > 1 and self._news[-1][0] == self._apply_committed:
+        if self._news and self._news[-1][0] == self._apply_committed:
             self._news[-1] = entry
         else:
             self._news.append(entry)
@@ -443,7 +438,7 @@ class RaftDriver:
             self._timer = None
         if effect.at_ms is not None:
             delay = max(0, effect.at_ms - self.env.clock.monotonic_ms())
-            self._timer = self.env.scheduler.call_later(delay, self._step, events.Tick())
+            self._timer = self.env.scheduler.call_later(delay, self.step, events.Tick())
 
     def _note_shutdown(self, effect: do.ShutdownComplete) -> None:  # noqa: ARG002
         if self._timer is not None:
@@ -479,14 +474,14 @@ class RaftDriver:
         self._delivering = True
         try:
             while self._news and not self.failed:
-                tell, what = self._news[0]
+                tell, what = self._news.popleft()
                 tell(*what)
                 if tell == self._apply_committed and self._applied < what[0]:
+                    self._news.appendleft((tell, what))
                     self.env.scheduler.call_soon(self._deliver)
                     break
-                self._news.popleft()
         except (MetadataError, ValueError, OSError) as e:
-            self._fail(e)
+            self.fail(e)
         finally:
             self._delivering = False
 
@@ -500,7 +495,7 @@ class RaftDriver:
         last = self._applied - 1
         for hook in self.on_commit:
             hook(last)
-        self._maybe_snapshot()
+        self.snapshots.take_if_due()
 
     def _apply_next(self, high_watermark: int) -> None:
         own = self._own
@@ -560,60 +555,8 @@ class RaftDriver:
         self.loader.load(records, snapshot.end_offset - 1, snapshot.epoch, timestamp)
         self._applied = snapshot.end_offset
         self._committed = max(self._committed, snapshot.end_offset)
-        self._new_bytes = 0
+        self.snapshots.new_bytes = 0
         self.loader.publish(is_snapshot=True)
-
-    def _maybe_snapshot(self) -> None:
-        if self._snapshot is not None or self.image.offset < 0 or self._shutdown_done is not None:
-            return
-        if not self.policy.is_due(self._new_bytes, self.env.clock.monotonic_ms() - self._last_snapshot_ms):
-            return
-        self.take_snapshot()
-
-    def take_snapshot(self) -> None:
-        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time."""
-        identity = SnapshotId(self.image.offset + 1, max(self.image.epoch, 0))
-        if self._snapshot is not None or identity.end_offset <= 0:
-            return
-        if any(found.id == identity for found in self.storage.snapshots()):
-            return
-        self._new_bytes = 0
-        self._last_snapshot_ms = self.env.clock.monotonic_ms()
-        self._snapshot = SnapshotWriting(
-            self.env, self.storage, self.image, identity, self._snapshot_written, self.history.records()
-        )
-        self._snapshot.start()
-
-    def _snapshot_written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
-        self._snapshot = None
-        if error is not None:
-            self._fail(error)
-        else:
-            self._step(events.SnapshotStored(snapshot))
-
-    def _clean_up(self) -> None:
-        """Every minute: old snapshots go, and the log before the oldest one kept (contract 9)."""
-        if self.failed:
-            return
-        self._cleaner = self.env.scheduler.call_later(RETENTION_CHECK_MS, self._clean_up)
-        self._maybe_snapshot()
-        found = self.storage.snapshots()
-        first = self.policy.first_to_keep(
-            [(file.id, file.size_bytes, file.mtime_ms) for file in found],
-            self.storage.size_bytes,
-            self.env.clock.wall_ms(),
-        )
-        if first is None:
-            return
-        try:
-            for file in found:
-                if file.id < first:
-                    self.storage.remove_snapshot(file.id)
-            start = self.storage.delete_before(first.end_offset)
-        except OSError as e:
-            self._fail(e)
-            return
-        self._step(events.SnapshotsDropped(first, start))
 
 
 def _chunks(values: Sequence[bytes], *, atomic: bool) -> list[tuple[int, int]]:

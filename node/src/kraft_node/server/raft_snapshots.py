@@ -1,0 +1,111 @@
+"""Takes snapshots of the committed metadata when they are due, and removes old ones with the log before them (KIP-630).
+
+Part of `raft_driver`, which owns it. What is due and what may go is `raft.snapshots.SnapshotPolicy`'s to say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.metadata.snapshot_writer import SnapshotWriting
+from kraft_node.raft import events
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
+    from kraft_node.server.raft_driver import RaftDriver
+
+
+class SnapshotKeeper:
+    """The snapshots of one driver's log."""
+
+    __slots__ = ("_cleaner", "_driver", "_last_ms", "_stopped", "_writing", "new_bytes", "policy")
+
+    def __init__(self, driver: RaftDriver, policy: SnapshotPolicy) -> None:
+        self._driver = driver
+        self.policy = policy
+        self.new_bytes = 0
+        """Written to the log since the last snapshot."""
+        self._last_ms = 0
+        self._writing: SnapshotWriting | None = None
+        self._cleaner: Timer | None = None
+        self._stopped = False
+
+    def start(self, new_bytes: int) -> None:
+        self.new_bytes = new_bytes
+        self._last_ms = self._driver.env.clock.monotonic_ms()
+        self._watch()
+
+    def stop(self) -> None:
+        """The node stops: a half-written file goes."""
+        self._stopped = True
+        if self._cleaner is not None:
+            self._cleaner.cancel()
+        if self._writing is not None:
+            self._writing.abandon()
+            self._writing = None
+
+    def _watch(self) -> None:
+        self._cleaner = self._driver.env.scheduler.call_later(RETENTION_CHECK_MS, self._look)
+
+    def _look(self) -> None:
+        if not self._driver.failed:
+            self._watch()
+            self.take_if_due()
+            self._drop_old()
+
+    def take_if_due(self) -> None:
+        """Called after each commit, and every minute."""
+        driver = self._driver
+        if self._stopped or driver.image.offset < 0:
+            return
+        if self.policy.is_due(self.new_bytes, driver.env.clock.monotonic_ms() - self._last_ms):
+            self.take()
+
+    def take(self) -> None:
+        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time."""
+        driver = self._driver
+        image = driver.image
+        identity = SnapshotId(image.offset + 1, max(image.epoch, 0))
+        if self._writing is not None or identity.end_offset <= 0:
+            return
+        if any(found.id == identity for found in driver.storage.snapshots()):
+            return
+        self.new_bytes = 0
+        self._last_ms = driver.env.clock.monotonic_ms()
+        try:
+            self._writing = SnapshotWriting(
+                driver.env, driver.storage, image, identity, self._written, driver.history.records()
+            )
+            self._writing.start()
+        except OSError as e:
+            driver.fail(e)
+
+    def _written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
+        self._writing = None
+        if error is not None:
+            self._driver.fail(error)
+        else:
+            self._driver.step(events.SnapshotStored(snapshot))
+
+    def _drop_old(self) -> None:
+        """Old snapshots go, and the log before the oldest one kept (contract 9)."""
+        driver = self._driver
+        found = driver.storage.snapshots()
+        first = self.policy.first_to_keep(
+            [(file.id, file.size_bytes, file.mtime_ms) for file in found],
+            driver.storage.size_bytes,
+            driver.env.clock.wall_ms(),
+        )
+        if first is None:
+            return
+        try:
+            for file in found:
+                if file.id < first:
+                    driver.storage.remove_snapshot(file.id)
+            start = driver.storage.delete_before(first.end_offset)
+        except OSError as e:
+            driver.fail(e)
+            return
+        driver.step(events.SnapshotsDropped(first, start))
