@@ -61,6 +61,7 @@ class Connection:
         "_have",
         "_held",
         "_large",
+        "_last_header",
         "_need",
         "_out",
         "_rest",
@@ -92,6 +93,9 @@ class Connection:
         self._large: bytearray | None = None
         self._have = 0
         self._need = 0
+        # Of the last request: key, version, the header's bytes after the correlation id, their end, client id. The next
+        # one mostly has the same.
+        self._last_header: tuple[int, int, bytes, int, str | None] | None = None
         # Unanswered requests in order, once there is one; what is to be sent; whether requests are being
         # handled, whether one that may not pass a waiting Produce is next, whether reading is paused.
         self._waiting: deque[RequestContext] | None = None
@@ -267,13 +271,17 @@ class Connection:
         if api is None or not api.min_version <= version <= api.max_version:
             return self._refuse_api(key, version, correlation_id, now_ms)
         try:
-            header = decode_request_header(frame)
-            request = decode(api.request, frame[header.body_offset :], version)
+            last = self._last_header
+            if last is None or last[0] != key or last[1] != version or frame[8 : last[3]] != last[2]:
+                header = decode_request_header(frame)
+                body = header.body_offset
+                self._last_header = last = (key, version, bytes(frame[8:body]), body, header.client_id)
+            request = decode(api.request, frame[last[3] :], version)
         except DecodeError as e:
             self._log_refusal(f"request does not decode: api={api.name} version={version}: {e}")
             return None
         ctx = RequestContext(
-            key, version, correlation_id, header.client_id, self.peer_host, server.name, self.principal, self,
+            key, version, correlation_id, last[4], self.peer_host, server.name, self.principal, self,
             now_ms, self.reply,
         )  # fmt: skip
         metric = api.metrics

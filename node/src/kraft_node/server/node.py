@@ -1,0 +1,391 @@
+"""The composition root: one node with the roles that its configuration names, from its directories to its listeners.
+
+Order of the start, as Kafka's: directories (locks, identity), controller listeners, Raft, then the broker registers
+with the active controller, catches up with the metadata, is unfenced, and only then serves its listeners: their sockets
+are bound from the beginning, connections wait. The stop is the reverse: the controller moves leadership away,
+connections close, logs are flushed and closed with their clean-shutdown mark, Raft hands over.
+
+Only sans-IO parts meet here; `cli.server_start` gives the `Env`, simulations another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.config.effects import refusals
+from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.ids import METADATA_TOPIC_NAME
+from kraft_node.broker.broker import Broker
+from kraft_node.broker.lifecycle import BrokerState
+from kraft_node.controller.controller import Controller
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.api_versions import with_connection_apis
+from kraft_node.server.buffers import BufferPool
+from kraft_node.server.http import HttpServer
+from kraft_node.server.listener import Gate, Limits, ServerListener
+from kraft_node.server.local_channel import LocalChannel
+from kraft_node.server.metrics import Registry, RequestMetrics
+from kraft_node.server.node_metrics import NodeMetrics
+from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.base.config.listeners import Endpoint
+    from kraft_node.base.env import Env, Timer
+    from kraft_node.base.request import Handler
+
+log = logging.getLogger("kraft_node.server.node")
+
+CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
+"""How long a stop waits for the controller to move leadership away before it goes on without: stops take seconds."""
+
+RAFT_SHUTDOWN_MAX_MS: Final = 5_000
+"""How long a stop waits for the other voters to hear that this one leaves."""
+
+HTTP_KEY: Final = "http.listener"
+"""`host:port` of /metrics, /livez and /readyz; nothing is served without it. Kafka leaves this to the JVM's agents."""
+
+
+class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
+    """Why the node does not start, for people: what, and in which directory or under which key."""
+
+
+class Node:
+    """One node. `start`, then `shutdown`; `on_fatal(reason)` when it must not go on."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        *,
+        host_name: str = "localhost",
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.host_name = host_name
+        self.on_fatal = on_fatal or _raise
+        self.storage: NodeStorage | None = None
+        self.raft: RaftDriver | None = None
+        self.controller: Controller | None = None
+        self.broker: Broker | None = None
+        self.listeners: list[ServerListener] = []
+        self.ports: dict[str, int] = {}
+        """The port bound, by listener name."""
+        self.metrics = RequestMetrics()
+        self.registry = Registry()
+        self.http: HttpServer | None = None
+        self.serving = False
+        """Whether clients are served."""
+        self._broker_listeners: list[ServerListener] = []
+        self._pool = BufferPool()
+        self._gate = Gate(_limits(config))
+        self._started_ms = env.clock.monotonic_ms()
+        self._stopping: Callable[[], None] | None = None
+        self._stop_timer: Timer | None = None
+
+    # Start
+
+    def start(self) -> None:
+        """Begin; what follows happens on the loop. Raises StartRefused, or OSError for a port that is taken."""
+        config = self.config
+        self._refuse_what_is_not_served()
+        self._started_ms = self.env.clock.monotonic_ms()
+        try:
+            self.storage = storage = open_storage(self.env, config, self._directory_failed)
+        except StorageRefused as e:
+            raise StartRefused(str(e)) from None
+        log.info(
+            "node starts id=%d roles=%s cluster=%s dirs=%s",
+            config.node_id, ",".join(sorted(config.roles)), storage.cluster_id, ",".join(config.all_dirs),
+        )  # fmt: skip
+        try:
+            self.raft = raft = self._make_raft(storage)
+            if config.is_controller:
+                self.controller = self._make_controller(raft, storage)
+                self._open_controller_listeners(raft, self.controller)
+            if config.is_broker:
+                self.broker = self._make_broker(raft, storage)
+                self._open_broker_listeners(self.broker)
+            self._open_http()
+            raft.start()
+        except (OSError, ValueError, ArithmeticError, LookupError) as e:
+            self._close_everything()
+            raise StartRefused(str(e)) from e
+
+    def _refuse_what_is_not_served(self) -> None:
+        config = self.config
+        for refusal in refusals(config):
+            raise StartRefused(refusal)
+        for endpoint in config.listeners:
+            if endpoint.security_protocol != "PLAINTEXT":
+                raise StartRefused(
+                    f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release serves PLAINTEXT only"
+                )
+        if not config.is_controller:
+            raise StartRefused("process.roles: a node without the controller role cannot run in this release")
+        voters = config.voters
+        if len(voters) > 1 or (voters and voters[0].node_id != config.node_id):
+            raise StartRefused("controller.quorum.voters: this release runs quorums of one voter, this node itself")
+
+    def _make_raft(self, storage: NodeStorage) -> RaftDriver:
+        config = self.config
+        local = ReplicaKey(config.node_id, storage.metadata_directory_id)
+        addresses = {e.name: (e.host or self.host_name, e.port) for e in config.advertised_controller_listeners}
+        static = [
+            Voter(ReplicaKey(v.node_id), {config.controller_listener_names[0]: (v.host, v.port)}) for v in config.voters
+        ]
+        driver = RaftDriver(
+            self.env,
+            storage.metadata,
+            local=local,
+            voters=VoterSet(static or [Voter(local, addresses)]),
+            cluster_id=storage.cluster_id,
+            config=_raft_config(config),
+            policy=_snapshot_policy(config),
+        )
+        driver.on_fatal = lambda error: self.on_fatal(f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}: {error}")
+        return driver
+
+    def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
+        bootstrap = raft.bootstrap_records()
+        controller = Controller(self.env, self.config, storage.cluster_id, raft.image, raft, bootstrap)
+        controller.in_transaction = lambda: raft.loader.in_transaction
+        raft.metadata_level = controller.metadata_level
+        raft.on_leader.append(controller.on_leader)
+        raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
+        raft.on_commit.append(controller.on_commit)
+        raft.on_leader_changed.append(self._leader_changed)
+        return controller
+
+    def _leader_changed(self, leader_id: int, epoch: int) -> None:
+        log.info("quorum leader=%d epoch=%d", leader_id, epoch)
+        if self.controller is not None and not self.controller.is_active:
+            self.controller.leader_id = leader_id
+
+    def _make_broker(self, raft: RaftDriver, storage: NodeStorage) -> Broker:
+        assert self.controller is not None
+        handlers = {**self.controller.handlers, **raft.handlers()}
+        link = LocalChannel(
+            self.env, self.config.controller_listener_names[0], f"broker-{self.config.node_id}", handlers
+        )
+        broker = Broker(
+            self.env,
+            self.config,
+            cluster_id=storage.cluster_id,
+            image=raft.image,
+            logs=storage.logs,
+            controller=link,
+            controller_apis=frozenset(handlers),
+        )
+        raft.loader.publishers.append(broker.apply)
+        raft.on_leader.append(lambda _epoch: self._register_broker())
+        return broker
+
+    def _register_broker(self) -> None:
+        """The first leader is known: have the broker registered (once; it goes on by itself)."""
+        broker, storage = self.broker, self.storage
+        if broker is None or broker.lifecycle is not None or self._stopping is not None:
+            return
+        assert storage is not None
+        endpoints = [
+            (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id)
+            for e in self.config.advertised_broker_listeners
+        ]
+        broker.start(
+            endpoints,
+            previous_epoch=storage.previous_broker_epoch,
+            on_state=self._broker_state,
+            on_failure=self.on_fatal,
+        )
+
+    def _broker_state(self, state: BrokerState) -> None:
+        if state == BrokerState.RUNNING and not self.serving and self._stopping is None:
+            self.serving = True
+            for listener in self._broker_listeners:
+                listener.open_gates()
+            log.info(
+                "broker serves id=%d listeners=%s after_ms=%d",
+                self.config.node_id,
+                ",".join(f"{name}:{port}" for name, port in self.ports.items()),
+                self.env.clock.monotonic_ms() - self._started_ms,
+            )
+
+    # Listeners
+
+    def _open_controller_listeners(self, raft: RaftDriver, controller: Controller) -> None:
+        handlers: dict[ApiKey, Handler] = {**controller.handlers, **raft.handlers()}
+        for endpoint in self.config.controller_listeners:
+            self._listen(endpoint, handlers, is_broker=False)
+
+    def _open_broker_listeners(self, broker: Broker) -> None:
+        for endpoint in self.config.broker_listeners:
+            listener = self._listen(endpoint, broker.handlers, is_broker=True)
+            self._broker_listeners.append(listener)
+
+    def _listen(self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, is_broker: bool) -> ServerListener:
+        assert self.raft is not None
+        table, fallback = with_connection_apis(handlers, self.raft.image, is_broker=is_broker)
+        listener = ServerListener(
+            self.env,
+            endpoint.name,
+            table,
+            gate=self._gate,
+            pool=self._pool,
+            metrics=self.metrics,
+            versions_fallback=fallback,
+            held=is_broker,
+        )
+        self.listeners.append(listener)
+        self.ports[endpoint.name] = listener.listen(endpoint.host, endpoint.port)
+        log.info("listening name=%s host=%s port=%d", endpoint.name, endpoint.host or "*", self.ports[endpoint.name])
+        return listener
+
+    def _open_http(self) -> None:
+        NodeMetrics(self).register(self.registry)
+        address = self.config.texts.get(HTTP_KEY)
+        if not address:
+            return
+        host, _, port = address.strip().rpartition(":")
+        if not port.isdigit():
+            raise ValueError(f"{HTTP_KEY} wants host:port, not {address!r}")
+        self.http = HttpServer(self.env, self.registry, self.not_ready)
+        self.ports["http"] = self.http.listen(host.strip("[]"), int(port))
+        log.info("listening name=http host=%s port=%d", host or "*", self.ports["http"])
+
+    def not_ready(self) -> str | None:
+        """Why clients are not served; None when they are."""
+        if self._stopping is not None:
+            return "stopping"
+        if self.broker is not None:
+            if not self.serving:
+                return f"broker is {self.broker.state.name}"
+            return None if self.broker.ready else "broker is fenced"
+        return (
+            None if self.controller is not None and self.raft is not None and self.raft.leader_id >= 0 else "no leader"
+        )
+
+    # Failure
+
+    def _directory_failed(self, directory: str, partitions: list[tuple[str, int]], error: BaseException) -> None:
+        """A log directory is dead (KIP-112): the broker goes on without it, as long as another one is left."""
+        log.error("log directory failed dir=%s error=%s", directory, error)
+        assert self.storage is not None
+        if directory == self.config.metadata_log_dir:
+            self.on_fatal(f"metadata directory {directory}: {error}")
+        elif not self.storage.online_directories():
+            self.on_fatal(f"all log directories have failed, the last one {directory}: {error}")
+        elif self.broker is not None:
+            self.broker.directory_failed(partitions)
+
+    # Stop
+
+    def shutdown(self, done: Callable[[], None]) -> None:
+        """Stop cleanly, then call `done`; a second call is ignored."""
+        if self._stopping is not None:
+            return
+        self._stopping = done
+        if self.broker is None or self.broker.lifecycle is None:
+            self._close_broker()
+            return
+        self._stop_timer = self.env.scheduler.call_later(CONTROLLED_SHUTDOWN_MAX_MS, self._leave_overdue)
+        self.broker.begin_shutdown(self._close_broker)
+
+    def _leave_overdue(self) -> None:
+        log.warning("the controller has not let the broker go within %d ms", CONTROLLED_SHUTDOWN_MAX_MS)
+        self._close_broker()
+
+    def _close_broker(self) -> None:
+        broker, self.broker = self.broker, None
+        self._cancel_stop_timer()
+        for listener in self._broker_listeners:
+            listener.close()
+        epoch = -1
+        if broker is not None:
+            if broker.lifecycle is not None:
+                epoch = broker.lifecycle.broker_epoch
+            broker.close()
+        if self.storage is not None:
+            self.storage.close_logs(epoch, self._close_raft)
+        else:
+            self._close_raft()
+
+    def _close_raft(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        if self.raft is None:
+            self._stopped()
+            return
+        self._stop_timer = self.env.scheduler.call_later(RAFT_SHUTDOWN_MAX_MS, self._stopped)
+        self.raft.shutdown(self._stopped)
+
+    def _stopped(self) -> None:
+        self._cancel_stop_timer()
+        done, self._stopping = self._stopping, lambda: None
+        if self.http is not None:
+            self.http.close()
+        if self.storage is not None:
+            self.storage.release()
+            self.storage = None
+            assert done is not None
+            done()
+
+    def _cancel_stop_timer(self) -> None:
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
+            self._stop_timer = None
+
+    def _close_everything(self) -> None:
+        """A start that failed half way."""
+        for listener in self.listeners:
+            listener.close()
+        if self.http is not None:
+            self.http.close()
+        if self.storage is not None:
+            self.storage.release()
+
+
+def _limits(config: NodeConfig) -> Limits:
+    overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
+    return Limits(
+        request_bytes_max=config.int("socket.request.max.bytes"),
+        connections_max=config.int("max.connections"),
+        connections_max_per_ip=config.int("max.connections.per.ip"),
+        per_ip_overrides={host: int(count) for host, count in overrides.items()},
+        idle_ms=config.int("connections.max.idle.ms"),
+    )
+
+
+def _raft_config(config: NodeConfig) -> RaftConfig:
+    return RaftConfig(
+        election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+        append_linger_ms=config.int("controller.quorum.append.linger.ms"),
+        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+    )
+
+
+def _snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
+    return SnapshotPolicy(
+        max_new_record_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
+        max_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+        retention_bytes=config.int("metadata.max.retention.bytes"),
+        retention_ms=config.int("metadata.max.retention.ms"),
+    )
+
+
+def _raise(reason: str) -> None:
+    raise RuntimeError(reason)
+
+
+__all__ = ["HTTP_KEY", "Node", "StartRefused"]
