@@ -134,7 +134,7 @@ class Written:
         if kind in {"NoOpRecord", "ProducerIdsRecord"}:
             return ""
         fields = {}
-        for field in record.__slots__:
+        for field in record._fields:
             value = getattr(record, field)
             if field == "topic_id":
                 value = self.names.get(value, "unknown")
@@ -385,9 +385,8 @@ STORY: list[tuple[Any, tuple[int, ...]]] = [
 
 def canonical(value: Any, name: str = "") -> Any:
     """A response as plain data, without what is random or a matter of order that clients cannot rely on."""
-    schema = getattr(value, "SCHEMA", None)
-    fields = getattr(value, "__slots__", None)
-    if (schema is None and fields is None) or isinstance(value, bytes):
+    fields = getattr(value, "_fields", None)
+    if fields is None:
         if isinstance(value, list):
             return sorted((canonical(item) for item in value), key=repr)
         if name == "topic_id":
@@ -453,7 +452,7 @@ def test_the_same_answers(both: tuple[Quorum, KafkaController, Apache]) -> None:
     ours_written.take(ours.written(since=ours_before))
     # Kafka goes through the configs of a resource, and through the users of a request, in the order of a hash map.
     assert sorted(ours_written.lines) == sorted(theirs_written.lines)
-    assert len(ours_written.lines) > 50, "the story has written something to compare"
+    assert len(ours_written.lines) > 40, "the story has written something to compare"
     in_order = ("TopicRecord", "RemoveTopicRecord")
     assert [line for line in ours_written.lines if line.startswith(in_order)] == [
         line for line in theirs_written.lines if line.startswith(in_order)
