@@ -168,24 +168,24 @@ def _specs() -> dict[int, ApiSpec]:
 API: Final[dict[int, ApiSpec]] = _specs()
 """Key -> API."""
 
-_FLEXIBLE_FROM: Final[dict[int, int]] = {key: spec.flexible_from for key, spec in API.items()}
-_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+FLEXIBLE_REQUESTS_FROM: Final[dict[int, int]] = {key: spec.flexible_from for key, spec in API.items()}
+"""Key -> first version whose request header is 2."""
+
+FLEXIBLE_RESPONSES_FROM: Final[dict[int, int]] = {**FLEXIBLE_REQUESTS_FROM, int(ApiKey.API_VERSIONS): 1 << 15}
+"""Key -> first version whose response header is 1; never for ApiVersions (KIP-511)."""
 
 
 def request_header_version(key: int, version: int) -> int:
     """1, or 2 (with tagged fields) for flexible versions."""
-    return 2 if version >= _FLEXIBLE_FROM[key] else 1
+    return 2 if version >= FLEXIBLE_REQUESTS_FROM[key] else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """0, or 1 (with tagged fields) for flexible versions; always 0 for ApiVersions (KIP-511)."""
-    return 1 if version >= _FLEXIBLE_FROM[key] and key != _API_VERSIONS else 0
+    """0, or 1 (with tagged fields) for flexible versions; always 0 for ApiVersions."""
+    return 1 if version >= FLEXIBLE_RESPONSES_FROM[key] else 0
 
 
 def name_of(key: int) -> str:
     """The API's name, for people."""
     spec = API.get(key)
     return spec.name if spec is not None else f"api {key}"
-
-
-__all__ = ["API", "ApiKey", "ApiSpec", "name_of", "request_header_version", "response_header_version"]

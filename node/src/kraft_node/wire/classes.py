@@ -20,13 +20,15 @@ class Message:
     __slots__ = ()
     SCHEMA: ClassVar[MessageSchema]
     _fields: ClassVar[tuple[str, ...]] = ()
+    bare: ClassVar[type[Any]]
+    """A subclass without a constructor, under the same name: decoded objects are of it."""
     _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
     _from_bytes: ClassVar[bool]
     """Whether the decoders want bytes; those of messages with records take any buffer."""
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
+        if getattr(other, "_fields", None) is not self._fields:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self._fields)
 
@@ -103,7 +105,10 @@ def _make(struct: Struct, module: str, qualified: str, made: dict[str, type[Mess
         "__qualname__": qualified,
         "_fields": names,
     }
-    return type(struct.name, (Message,), attributes)
+    cls: type[Message] = type(struct.name, (Message,), attributes)
+    shared = {"__slots__": (), "__init__": object.__init__, "__module__": module, "__qualname__": qualified}
+    cls.bare = type(struct.name, (cls,), shared)
+    return cls
 
 
 def _needs_fresh(field: Field) -> bool:

@@ -7,6 +7,7 @@ constructor call.
 
 from __future__ import annotations
 
+from struct import Struct as _Layout
 from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +51,14 @@ def default_text(field: Field) -> str:
 class _Compiler:
     """State of one function being written."""
 
-    def __init__(self, schema: MessageSchema, version: int, classes: Mapping[str, type]) -> None:
+    def __init__(self, schema: MessageSchema, version: int, classes: Mapping[str, Any]) -> None:
         self.schema = schema
         self.version = version
         self.classes = classes
         self.flexible = version in schema.flexible
         self.src = Source()
         names = self.src.names
-        names.update(ZERO_UUID=ZERO_UUID, new=object.__new__, DecodeError=DecodeError)
+        names.update(ZERO_UUID=ZERO_UUID, DecodeError=DecodeError)
         for helper in ("uvarint_rest", "uvarint", "put_uvarint", "put_tags", "short", "null", "lacks"):
             names[helper] = getattr(runtime, helper)
         names.update(records_parts=runtime.records_parts, put_records=runtime.put_records)
@@ -73,6 +74,10 @@ class _Compiler:
 
     def cls(self, struct: Struct) -> str:
         return self.src.constant("C", self.classes[struct.name])
+
+    def bare(self, struct: Struct) -> str:
+        """The class without a constructor: calling it is the cheapest way to an object with empty slots."""
+        return self.src.constant("B", self.classes[struct.name].bare)
 
     def untagged(self, struct: Struct) -> list[Field]:
         return [f for f in struct.fields if self.present(f) and not self.is_tagged(f)]
@@ -125,8 +130,12 @@ class _Decoder(_Compiler):
             unknown = self.read_tags(struct, values)
         else:
             src.read_run()
-        cls = self.cls(struct)
-        src.line(f"{target} = new({cls})")
+        self.make(struct, values, target, unknown)
+
+    def make(self, struct: Struct, values: Mapping[str, str], target: str, unknown: str) -> None:
+        """Fill an object: `values` by field name, defaults for what the version lacks."""
+        src = self.src
+        src.line(f"{target} = {self.bare(struct)}()")
         for field in struct.fields:
             value = values.get(field.name) or self.default(field)
             src.line(f"{target}.{field.name} = {value}")
@@ -207,8 +216,24 @@ class _Decoder(_Compiler):
                 src.line(f"{count} -= 1")
             least = self.least_size(field)
             needed = count if least == 1 else f"{count} * {least}"
-            src.line(f"if {needed} > end - pos: raise short({what}, pos, {count}, end)")
-            self.read_elements(field, value, count, what)
+            refused = f"if {needed} > end - pos: raise short({what}, pos, {count}, end)"
+            fixed = INTEGERS.get(field.type)
+            if fixed and fixed != "16s":
+                self.read_numbers(fixed, value, count, refused)
+            else:
+                src.line(refused)
+                self.read_elements(field, value, count, what)
+
+    def read_numbers(self, code: str, value: str, count: str, refused: str) -> None:
+        src = self.src
+        few = src.constant("F", runtime.few_unpackers(code))
+        src.names["unpack_from"] = unpack_from
+        with src.block(f"if {count} < {runtime.FEW}:"):
+            src.line(f"{value} = [*{few}[{count}](buf, pos)]")
+        with src.block("else:"):
+            src.line(refused)
+            src.line(f"{value} = [*unpack_from(f'>{{{count}}}{code}', buf, pos)]")
+        src.line(f"pos += {count} * {SIZES[code]}")
 
     def read_elements(self, field: Field, value: str, count: str, what: str) -> None:
         src = self.src
@@ -218,21 +243,59 @@ class _Decoder(_Compiler):
                 f"{value} = [bytes(buf[i:i + 16]) for i in range(pos, pos + {count} * 16, 16)]; pos += {count} * 16"
             )
             return
-        if fixed:
-            few = src.constant("F", runtime.few_unpackers(fixed))
-            many = f"unpack_from(f'>{{{count}}}{fixed}', buf, pos)"
-            src.names["unpack_from"] = unpack_from
-            src.line(f"{value} = [*({few}[{count}](buf, pos) if {count} < {runtime.FEW} else {many})]")
-            src.line(f"pos += {count} * {SIZES[fixed]}")
+        if field.struct is not None and self.is_fixed(field.struct):
+            self.read_fixed_structs(field.struct, value, count)
+            return
+        self.read_one_by_one(field, value, count, what)
+
+    def is_fixed(self, struct: Struct) -> bool:
+        """Whether every struct of this version without tagged fields has the same size."""
+        return all(not f.array and f.type in INTEGERS for f in self.untagged(struct))
+
+    def read_fixed_structs(self, struct: Struct, value: str, count: str) -> None:
+        """All at once by iter_unpack, unless one of them has tagged fields."""
+        src = self.src
+        fields = self.untagged(struct)
+        names = [src.unique("v") for _ in fields]
+        codes = "".join(INTEGERS[f.type] for f in fields) + ("B" if self.flexible else "")
+        layout = _Layout(">" + codes)
+        end = src.unique("q")
+        src.line(f"{end} = pos + {count} * {layout.size}")
+        whole = f"{end} <= end"
+        if self.flexible:
+            whole += f" and not any(buf[pos + {layout.size - 1}:{end}:{layout.size}])"
+        with src.block(f"if {whole}:"):
+            add, element = src.unique("a"), src.unique("e")
+            src.line(f"{value} = []; {add} = {value}.append")
+            unpack = src.constant("I", layout.iter_unpack)
+            targets = ", ".join([*names, "_"] if self.flexible else names) + ("," if len(codes) == 1 else "")
+            with src.block(f"for {targets} in {unpack}(buf[pos:{end}]):"):
+                values = dict(zip([f.name for f in fields], names, strict=True))
+                values.update({f.name: self.default(f) for f in self.tagged(struct)})
+                self.make(struct, values, element, "None")
+                src.line(f"{add}({element})")
+            src.line(f"pos = {end}")
+        with src.block("else:"):
+            self.read_each(struct, value, count)
+
+    def read_each(self, struct: Struct, value: str, count: str) -> None:
+        src = self.src
+        element, add = src.unique("e"), src.unique("a")
+        src.line(f"{value} = []; {add} = {value}.append")
+        with src.block(f"for _ in range({count}):"):
+            self.read_struct(struct, element)
+            src.line(f"{add}({element})")
+
+    def read_one_by_one(self, field: Field, value: str, count: str, what: str) -> None:
+        src = self.src
+        if field.struct is not None:
+            self.read_each(field.struct, value, count)
             return
         element = src.unique("e")
         add = src.unique("a")
         src.line(f"{value} = []; {add} = {value}.append")
         with src.block(f"for _ in range({count}):"):
-            if field.struct is not None:
-                self.read_struct(field.struct, element)
-            else:
-                self.read_bytes(field, element, what, False, self.is_flexible(field))
+            self.read_bytes(field, element, what, False, self.is_flexible(field))
             src.line(f"{add}({element})")
 
     def read_tags(self, struct: Struct, values: dict[str, str]) -> str:
@@ -443,7 +506,7 @@ class _Encoder(_Compiler):
 
 
 def compile_decoder(
-    schema: MessageSchema, version: int, classes: Mapping[str, type]
+    schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Buffer, int, int], tuple[Any, int]]:
     """The function `decode(buf, pos, end) -> (message, next position)` of one version.
 
@@ -453,7 +516,7 @@ def compile_decoder(
 
 
 def compile_encoder(
-    schema: MessageSchema, version: int, classes: Mapping[str, type]
+    schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Any, bytearray, list[Any]], bytearray]:
     """The function `encode(message, out, sent) -> out` of one version."""
     return _Encoder(schema, version, classes).compile()

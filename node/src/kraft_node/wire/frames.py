@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import FileSlice
 from kraft_node.wire import codec
-from kraft_node.wire.api import API, request_header_version, response_header_version
+from kraft_node.wire.api import (
+    API,
+    FLEXIBLE_REQUESTS_FROM,
+    FLEXIBLE_RESPONSES_FROM,
+    request_header_version,
+    response_header_version,
+)
 from kraft_node.wire.errors import DecodeError
 from kraft_node.wire.runtime import uvarint
 
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
 LENGTH_SIZE: Final = 4
 _FIXED: Final = struct.Struct(">hhih")
+_NEVER: Final = 1 << 15
 _CORRELATION: Final = struct.Struct(">i")
 _PLAIN_HEAD: Final = struct.Struct(">ii")
 _FLEXIBLE_HEAD: Final = struct.Struct(">iib")
@@ -53,9 +60,8 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
                 raise DecodeError(f"client id of {size} bytes in a frame of {len(frame)}")
             client_id = str(frame[position:end], "utf-8")
             position = end
-        spec = API.get(api_key)
-        if spec is not None and spec.flexible_from <= api_version <= spec.versions.high:
-            position = _skip_tags(frame, position)
+        if api_version >= FLEXIBLE_REQUESTS_FROM.get(api_key, _NEVER) and api_version in API[api_key].versions:
+            position = position + 1 if frame[position] == 0 else _skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"request header: {e}") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
@@ -88,7 +94,7 @@ def _with_length(parts: list[Buffer | FileSlice]) -> list[Buffer | FileSlice]:
 
 def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
     """A whole frame in parts to be sent one after the other. Raises EncodeError."""
-    if response_header_version(api_key, version):
+    if version >= FLEXIBLE_RESPONSES_FROM[api_key]:
         return _with_length(codec.encode_parts(message, version, _FLEXIBLE_HEAD.pack(0, correlation_id, 0)))
     return _with_length(codec.encode_parts(message, version, _PLAIN_HEAD.pack(0, correlation_id)))
 
