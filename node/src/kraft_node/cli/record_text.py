@@ -41,14 +41,19 @@ def _struct(value: Any, layout: Struct, schema: MessageSchema, version: int) -> 
         if version not in field.versions:
             continue
         content = getattr(value, field.name)
-        if field.tag >= 0 and version in field.tagged and _is_default(content, getattr(type(value)(), field.name)):
+        if field.tag >= 0 and version in field.tagged and content == _defaults(schema.name, layout.name)[field.name]:
             continue
         out[names[field.name]] = _value(content, field, schema, version)
     return out
 
 
-def _is_default(content: Any, default: Any) -> bool:
-    return bool(content == default)
+@cache
+def _defaults(message: str, struct_name: str) -> dict[str, Any]:
+    """The defaults of the fields of a struct in a stored message, or of the message itself."""
+    made = getattr(stored, message)
+    fresh = made() if struct_name == message else getattr(made, struct_name)()
+    layout = made.SCHEMA.top if struct_name == message else made.SCHEMA.structs[struct_name]
+    return {field.name: getattr(fresh, field.name) for field in layout.fields}
 
 
 def _value(content: Any, field: Field, schema: MessageSchema, version: int) -> Any:
