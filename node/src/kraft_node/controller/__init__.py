@@ -20,6 +20,7 @@ knows.
 | `reassignments` | replicas move (KIP-455, KIP-860) |
 | `index` | which partitions concern a broker: fencing costs its partitions only |
 | `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
+| `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `describe` | what a controller says of itself and its quorum (KIP-919) |
 
 Who calls it: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node, and

@@ -21,6 +21,7 @@ from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.configs import Configs
 from kraft_node.controller.deferred import Deferred
 from kraft_node.controller.describe import describe_configs, describe_controllers
+from kraft_node.controller.envelope import Envelopes
 from kraft_node.controller.features import Features, default_bootstrap_records
 from kraft_node.controller.isr import Isr
 from kraft_node.controller.leaders import Leaders
@@ -198,6 +199,7 @@ class Controller:
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ):
             handlers[key] = _refuse_tokens
+        handlers[ApiKey.ENVELOPE] = Envelopes(handlers, lambda: self.is_active).handle
         return handlers
 
     def _planned(self, planner: Callable[[RequestContext, Any], Plan]) -> Handler:
