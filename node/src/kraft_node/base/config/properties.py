@@ -1,7 +1,7 @@
 """The text form of java.util.Properties: `server.properties`, `meta.properties`, `--override` files.
 
 Comments begin with `#` or `!`; a line that ends in an odd number of backslashes goes on in the next one; `=`, `:` or
-blanks end a key; `\\t \\n \\r \\f \\uXXXX` are escapes, any other escaped character is itself.
+blanks end a key; `\\t \\n \\r \\f \\uHHHH` are escapes, any other escaped character is itself.
 """
 
 from __future__ import annotations
