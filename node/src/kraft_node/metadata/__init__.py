@@ -18,6 +18,7 @@ leadership throws the overlay away, and the image below was never wrong.
 | `image`, `overlay`, `delta` | the three things described above |
 | `loader` | applies committed records, holds back open metadata transactions (KIP-868), tells the publishers |
 | `snapshot` | an image as records again, in slices, while the image goes on changing (KIP-630) |
+| `snapshot_writer`, `log_batches` | the same into a file beside other work; records in and out of batches |
 | `records` | the frame around each record in the log |
 
 Who calls it: the raft driver feeds `loader`; controller and broker read. It must not do I/O, look at a clock, or know
