@@ -342,3 +342,11 @@ def test_idle_connections_are_closed_but_not_while_they_wait() -> None:
     later.waiting[0].respond(HeartbeatResponse())
     world.scheduler.run()
     assert waiting_transport.correlation_ids() == [1]
+
+
+def test_bytes_behind_a_request_are_ignored_as_kafka_ignores_them() -> None:
+    world = World({ApiKey.HEARTBEAT: echo})
+    connection, transport = world.connect()
+    frame = heartbeat(1) + b"\x00\x01\x02"
+    feed(connection, struct.pack(">i", len(frame) - 4) + frame[4:] + heartbeat(2))
+    assert transport.correlation_ids() == [1, 2]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.server.buffers import LARGE
-from kraft_node.wire.codec import decode
+from kraft_node.wire.codec import decode_from
 from kraft_node.wire.error_response import error_response
 from kraft_node.wire.errors import DecodeError, WireError
 from kraft_node.wire.frames import decode_request_header, encode_response
@@ -276,7 +276,8 @@ class Connection:
                 header = decode_request_header(frame)
                 body = header.body_offset
                 self._last_header = last = (key, version, bytes(frame[8:body]), body, header.client_id)
-            request = decode(api.request, frame[last[3] :], version)
+            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata 13 has three of them.
+            request, _ = decode_from(api.request, frame, last[3], version)
         except DecodeError as e:
             self._log_refusal(f"request does not decode: api={api.name} version={version}: {e}")
             return None
