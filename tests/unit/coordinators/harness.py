@@ -222,42 +222,19 @@ class Call:
         return ErrorCode(self.response.error_code)
 
 
-class Node:
-    """A coordinator that leads all partitions of `__consumer_offsets`, and clients of it."""
+class Clients:
+    """What clients ask of a coordinator, as plain calls; `send` says how a request gets there."""
 
-    def __init__(self, topics: Topics | None = None, logs: Logs | None = None, **config: int) -> None:
-        self.time = Time()
-        self.numbers = Numbers()
-        self.logs = logs or Logs()
-        self.topics = topics or Topics(t=4, u=4)
-        self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 10, **config})
-        self.coordinator = self.start()
+    topics: Topics
+    config: GroupConfig
 
-    def start(self) -> GroupCoordinator:
-        """A new coordinator on the same logs."""
-        self.coordinator = GroupCoordinator(
-            clock=self.time,
-            scheduler=self.time,
-            rng=self.numbers,
-            store=self.logs,
-            cluster=self.topics,
-            config=self.config,
-        )
-        for partition in range(self.topics.counts.get(OFFSETS, 0)):
-            self.coordinator.on_leader(partition, 1)
-        for _ in range(1_000):
-            self.time.advance()
-        return self.coordinator
+    def send(self, request: Any, version: int, client_id: str = "c") -> Any:
+        """Hand over the request; what comes back has `response`, `answered` and `error`."""
+        raise NotImplementedError
 
-    def send(self, request: Any, version: int, client_id: str = "c") -> Call:
-        """Give the request to its handler."""
-        key = KEYS[type(request)]
-        call = Call(key, version, client_id)
-        request = codec.decode(type(request), codec.encode(request, version), version)
-        response = self.coordinator.handlers[key](call, request)  # type: ignore[arg-type]
-        if response is not None:
-            call.respond(response)
-        return call
+    def wait(self, ms: int) -> None:
+        """Let time pass."""
+        raise NotImplementedError
 
     # -- members
 
@@ -297,12 +274,15 @@ class Node:
         group: str = "g",
         instance: str | None = None,
         version: int = 5,
+        kind: str = "consumer",
     ) -> Call:
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
             member_id=member,
             group_instance_id=instance,
+            protocol_type=kind,
+            protocol_name="range",
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(member_id=m, assignment=a)
                 for m, a in (assignments or {}).items()
@@ -311,10 +291,13 @@ class Node:
         return self.send(request, version)
 
     def heartbeat(self, member: str, generation: int, group: str = "g", instance: str | None = None) -> ErrorCode:
+        return ErrorCode(self.heartbeat_call(member, generation, group, instance).error)
+
+    def heartbeat_call(self, member: str, generation: int, group: str, instance: str | None) -> Any:
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member, group_instance_id=instance
         )
-        return self.send(request, 4).error
+        return self.send(request, 4)
 
     def leave(self, *members: tuple[str, str | None], group: str = "g", version: int = 5) -> Call:
         identities = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
@@ -331,12 +314,13 @@ class Node:
         """A group with `count` members that all have their assignment; the members (leader first) and generation."""
         ids = [self.join(group, **options).response.member_id for _ in range(count)]
         calls = [self.join(group, member, **options) for member in ids]
-        self.time.advance(self.config.initial_rebalance_delay_ms)
+        self.wait(self.config.initial_rebalance_delay_ms)
         assert all(c.error is ErrorCode.NONE for c in calls)
         generation = calls[0].response.generation_id
         leader = calls[0].response.leader
         ids.sort(key=lambda m: m != leader)
-        syncs = [self.sync(m, generation, {x: x.encode() for x in ids}, group=group) for m in ids]
+        kind = options.get("kind", "consumer")
+        syncs = [self.sync(m, generation, {x: x.encode() for x in ids}, group=group, kind=kind) for m in ids]
         assert all(s.error is ErrorCode.NONE for s in syncs)
         return ids, generation
 
@@ -412,12 +396,68 @@ class Node:
         return {g.group_id: (g.group_state, g.group_type, g.protocol_type) for g in response.groups}
 
     def described(self, group: str = "g", version: int = 6) -> Any:
-        (found,) = self.send(DescribeGroupsRequest(groups=[group]), version).response.groups
+        (found,) = self.describe_call(group, version).response.groups
         return found
 
+    def describe_call(self, group: str, version: int) -> Any:
+        return self.send(DescribeGroupsRequest(groups=[group], include_authorized_operations=version > 3), version)
+
+    def delete_call(self, *groups: str) -> Any:
+        return self.send(DeleteGroupsRequest(groups_names=list(groups)), 2)
+
+    def offset_delete_call(self, group: str, topic: str, *partitions: int) -> Any:
+        topics = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=p) for p in partitions],
+            )
+        ]
+        return self.send(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+
     def delete(self, *groups: str) -> dict[str, ErrorCode]:
-        call = self.send(DeleteGroupsRequest(groups_names=list(groups)), 2)
+        call = self.delete_call(*groups)
         return {r.group_id: ErrorCode(r.error_code) for r in call.response.results}
+
+
+class Node(Clients):
+    """A coordinator that leads all partitions of `__consumer_offsets`, and clients of it."""
+
+    def __init__(self, topics: Topics | None = None, logs: Logs | None = None, **config: int) -> None:
+        self.time = Time()
+        self.numbers = Numbers()
+        self.logs = logs or Logs()
+        self.topics = topics or Topics(t=4, u=4)
+        self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, "min_session_timeout_ms": 10, **config})
+        self.coordinator = self.start()
+
+    def start(self) -> GroupCoordinator:
+        """A new coordinator on the same logs."""
+        self.coordinator = GroupCoordinator(
+            clock=self.time,
+            scheduler=self.time,
+            rng=self.numbers,
+            store=self.logs,
+            cluster=self.topics,
+            config=self.config,
+        )
+        for partition in range(self.topics.counts.get(OFFSETS, 0)):
+            self.coordinator.on_leader(partition, 1)
+        for _ in range(1_000):
+            self.time.advance()
+        return self.coordinator
+
+    def send(self, request: Any, version: int, client_id: str = "c") -> Call:
+        """Give the request to its handler."""
+        key = KEYS[type(request)]
+        call = Call(key, version, client_id)
+        request = codec.decode(type(request), codec.encode(request, version), version)
+        response = self.coordinator.handlers[key](call, request)  # type: ignore[arg-type]
+        if response is not None:
+            call.respond(response)
+        return call
+
+    def wait(self, ms: int) -> None:
+        self.time.advance(ms)
 
 
 def subscription(*topics: str) -> bytes:

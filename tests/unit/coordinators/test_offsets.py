@@ -3,7 +3,7 @@
 import pytest
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
-from kraft_node.wire.messages import OffsetDeleteRequest, OffsetFetchRequest
+from kraft_node.wire.messages import OffsetFetchRequest
 
 from tests.unit.coordinators.harness import Node, Topics, subscription
 
@@ -155,13 +155,7 @@ def test_several_groups_at_once():
 
 
 def delete(node, topic, *partitions, group="g"):
-    topics = [
-        OffsetDeleteRequest.OffsetDeleteRequestTopic(
-            name=topic,
-            partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=p) for p in partitions],
-        )
-    ]
-    return node.send(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    return node.offset_delete_call(group, topic, *partitions)
 
 
 def test_offsets_of_topics_that_are_not_consumed_can_be_deleted():

@@ -217,6 +217,9 @@ def test_sync_group_checks_the_protocol():
         group_id="g", generation_id=generation, member_id=a, protocol_type="consumer", protocol_name="sticky"
     )
     assert node.send(request, 5).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    request.protocol_name = None
+    assert node.send(request, 5).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "from version 5 it must be named"
+    assert node.send(request, 4).error is ErrorCode.NONE
 
 
 def test_bounds_of_what_may_join():

@@ -16,6 +16,8 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.subscription import subscribed_topics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kraft_node.base.env import Timer
     from kraft_node.broker.coordinators.group.member import Member, Protocols
 
@@ -150,7 +152,7 @@ class ClassicGroup:
                 member.timer.cancel()
                 member.timer = None
         if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+            self.leader = next((m.member_id for m in self.succession()), None)
         self._forget_pending(member_id)
         self.pending_syncs.discard(member_id)
 
@@ -231,13 +233,17 @@ class ClassicGroup:
         self.move_to(State.COMPLETING if self.members else State.EMPTY, now_ms)
         self.pending_syncs.clear()
 
+    def succession(self) -> Iterable[Member]:
+        """The members in the order in which they inherit the leadership: the oldest first."""
+        return self.members.values()
+
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader has joined, passing the leadership on if not; False when nobody has joined."""
         if self.leader is None:
             return False
         if self.members[self.leader].join is not None:
             return True
-        for member in self.members.values():
+        for member in self.succession():
             if member.join is not None:
                 self.leader = member.member_id
                 return True

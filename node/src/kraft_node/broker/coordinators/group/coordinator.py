@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_LEAVE_VERSION_WITH_MEMBERS: Final = 3
+FIRST_SYNC_VERSION_WITH_PROTOCOL: Final = 5
 
 
 class GroupCoordinator:
@@ -209,7 +210,12 @@ class GroupCoordinator:
             return join_error(ctx.api_version, client_error(error), request.member_id)
 
     def sync_group(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
-        """SyncGroup 0-5."""
+        """SyncGroup 0-5; from 5 the protocol must be named (KIP-559)."""
+        if ctx.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in {
+            request.protocol_type,
+            request.protocol_name,
+        }:
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         try:
             return self.members_of(request.group_id).sync(ctx, request)
         except KafkaError as error:
