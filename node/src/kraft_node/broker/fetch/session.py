@@ -6,12 +6,12 @@ request. Nothing here reads a log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import Rng
 from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.partition.manager import PartitionKey
 
 if TYPE_CHECKING:
@@ -223,16 +223,7 @@ def _worth(session: FetchSession) -> tuple[bool, int]:
     return session.privileged, len(session.partitions)
 
 
-def topic_fields(key: PartitionKey) -> tuple[str, bytes]:
+def topic_fields(key: PartitionKey) -> tuple[str, Uuid]:
     """The name and the id under which a response names the topic of `key`: one of the two is empty."""
     topic = key[0]
-    return (topic, ZERO_UUID) if isinstance(topic, str) else ("", topic)
-
-
-def keys_of(topics: Sequence[Any], *, by_topic_id: bool) -> list[PartitionKey]:
-    """Every (topic, number) that a FetchRequest's topics name, in order."""
-    return [
-        ((topic.topic_id if by_topic_id else topic.topic), wanted.partition)
-        for topic in topics
-        for wanted in topic.partitions
-    ]
+    return (topic, ZERO_UUID) if isinstance(topic, str) else ("", Uuid(topic))

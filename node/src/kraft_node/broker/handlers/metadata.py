@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.broker.authorized import ALL_OPERATIONS_OF_CLUSTER, ALL_OPERATIONS_OF_TOPIC
 from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
 from kraft_node.wire.messages import MetadataResponse
@@ -133,7 +133,7 @@ class MetadataHandler:
         )
 
 
-def _unknown(code: ErrorCode, name: str | None, topic_id: bytes) -> Any:
+def _unknown(code: ErrorCode, name: str | None, topic_id: Uuid) -> Any:
     return MetadataResponse.MetadataResponseTopic(
         error_code=code, name=name, topic_id=topic_id, is_internal=name is not None and is_internal(name)
     )
