@@ -65,6 +65,8 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "bytes_in",
+        "bytes_out",
         "follower_ends",
         "index",
         "is_leader",
@@ -73,6 +75,7 @@ class Partition:
         "leader_id",
         "leader_start_offset",
         "log",
+        "messages_in",
         "node_id",
         "partition_epoch",
         "replicas",
@@ -99,6 +102,11 @@ class Partition:
         """Log end offset of each follower by broker id, as learnt from its fetches; None until one has fetched."""
         self.watchers: list[Watcher] | None = None
         self._acks: list[tuple[int, Callable[[ErrorCode], None]]] | None = None
+        self.messages_in = 0
+        self.bytes_in = 0
+        """Records and bytes that producers have appended since this replica was opened; for metrics."""
+        self.bytes_out = 0
+        """Bytes read for consumers."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader {self.leader_id} epoch {self.leader_epoch})"
@@ -178,6 +186,8 @@ class Partition:
             )
         log = self.log
         info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal)
+        self.messages_in += info.last_offset - info.base_offset + 1
+        self.bytes_in += len(records)
         if len(isr) == 1:
             log.high_watermark = log.end_offset
             if self.watchers is not None:

@@ -88,6 +88,7 @@ class Node:
         self._gate = Gate(_limits(config))
         self._started_ms = env.clock.monotonic_ms()
         self._stopping: Callable[[], None] | None = None
+        self._stopped_already = False
         self._stop_timer: Timer | None = None
 
     # Start
@@ -327,14 +328,15 @@ class Node:
 
     def _stopped(self) -> None:
         self._cancel_stop_timer()
-        done, self._stopping = self._stopping, lambda: None
+        if self._stopped_already:
+            return
+        self._stopped_already = True
         if self.http is not None:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
-            self.storage = None
-            assert done is not None
-            done()
+        assert self._stopping is not None
+        self._stopping()
 
     def _cancel_stop_timer(self) -> None:
         if self._stop_timer is not None:

@@ -32,7 +32,9 @@ class NodeMetrics:
         """Have everything printed by `registry`."""
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
-        for collect in (self._server, self._sockets, self._raft, self._controller, self._broker, self._logs):
+        for collect in (self._server, self._sockets, self._raft, self._controller):
+            registry.register(collect)
+        for collect in (self._broker, self._topics, self._logs):
             registry.register(collect)
 
     def _server(self) -> Iterable[Family]:
@@ -89,6 +91,21 @@ class NodeMetrics:
         yield _one("kafka_server_replicamanager_leadercount", leaders)
         small = sum(1 for p in broker.replicas.opened() if p.is_leader and len(p.isr) < len(p.replicas))
         yield _one("kafka_server_replicamanager_underreplicatedpartitions", small)
+
+    def _topics(self) -> Iterable[Family]:
+        """kafka.server:type=BrokerTopicMetrics, of the replicas opened since the start."""
+        broker = self._node.broker
+        if broker is None:
+            return
+        sums: dict[str, list[int]] = {}
+        for partition in broker.replicas.opened():
+            row = sums.setdefault(partition.topic, [0, 0, 0])
+            row[0] += partition.messages_in
+            row[1] += partition.bytes_in
+            row[2] += partition.bytes_out
+        for place, what in enumerate(("messagesin", "bytesin", "bytesout")):
+            samples = [((("topic", topic),), float(row[place])) for topic, row in sums.items()]
+            yield f"kafka_server_brokertopicmetrics_{what}_total", "counter", samples
 
     def _logs(self) -> Iterable[Family]:
         broker = self._node.broker

@@ -94,7 +94,9 @@ def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolatio
     if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
         return row
     found = partition.read(offset, max_bytes, isolation, min_one=min_one)
-    if _length(found.records):
+    size = _length(found.records)
+    if size:
+        partition.bytes_out += size
         row.records = found.records
         if isolation == READ_COMMITTED:
             transaction = FetchResponse.AbortedTransaction
