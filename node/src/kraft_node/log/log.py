@@ -125,6 +125,7 @@ class Log:
         "dir",
         "end_offset",
         "flush_scheduled",
+        "held",
         "high_watermark",
         "jitter_ms",
         "last_flush_ms",
@@ -165,6 +166,8 @@ class Log:
         """When the active segment was begun, for segments whose records have no timestamps."""
         self.jitter_ms = 0
         self.closed = False
+        self.held = False
+        """Whether somebody outside the manager has the log."""
         self.flush_scheduled = False
         self.last_flush_ms = 0
         self.max_timestamp_cache: tuple[int, tuple[int, int] | None] | None = None

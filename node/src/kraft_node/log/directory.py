@@ -1,0 +1,217 @@
+"""One of the node's log directories: lock, identity, clean-shutdown mark, checkpoints, and the names in it.
+
+Opening a directory reads one listing and four small files, however many partitions it holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kraft_node.base.env import Disk, DiskLock, Env, read_file, write_atomic
+from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
+from kraft_node.log import meta_properties, names
+from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
+from kraft_node.log.errors import LogDirInvalid
+from kraft_node.log.files import FileCache, LogDir
+
+log = logging.getLogger("kraft_node.log")
+
+NO_BROKER_EPOCH: Final = -1
+
+
+def lock_directory(disk: Disk, path: str) -> DiskLock:
+    """The lock of a log directory. Raises LogDirInvalid when another process (also Apache Kafka's) holds it."""
+    try:
+        return disk.lock(f"{path}/{names.LOCK}")
+    except BlockingIOError:
+        raise LogDirInvalid(path, "another process is using it (it holds .lock)") from None
+
+
+class Directory(LogDir):
+    """A log directory and what its files say of the logs in it."""
+
+    __slots__ = (
+        "_dir_sync_waiting",
+        "_disk_lock",
+        "broker_epoch",
+        "clean",
+        "count",
+        "high_watermarks",
+        "offsets_dirty",
+        "recovery_points",
+        "start_offsets",
+        "unrecovered",
+    )
+
+    def __init__(self, env: Env, path: str, files: FileCache) -> None:
+        super().__init__(env, path, files)
+        self._disk_lock: DiskLock | None = None
+        self._dir_sync_waiting = False
+        self.broker_epoch = NO_BROKER_EPOCH
+        """Of the incarnation that stopped cleanly last, -1 after an unclean stop."""
+        self.clean = False
+        self.count = 0
+        """Logs in the directory."""
+        self.recovery_points: OffsetMap = {}
+        self.start_offsets: OffsetMap = {}
+        self.high_watermarks: OffsetMap = {}
+        self.unrecovered: set[tuple[str, int]] = set()
+        """Logs that were open at an unclean stop and have not been looked at since."""
+        self.offsets_dirty = False
+
+    @property
+    def online(self) -> bool:
+        return self.failed is None
+
+    def volume_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of the file system. Raises OSError."""
+        disk = self.env.disk
+        return disk.total_bytes(self.path), disk.free_bytes(self.path)
+
+    # --- start ---
+
+    def take(self, cluster_id: str | None, node_id: int, *, locked: bool = False) -> str:
+        """Lock the directory and see that it is this node's; its cluster id. Raises OSError, LogDirInvalid."""
+        disk = self.env.disk
+        if not disk.is_dir(self.path):
+            raise LogDirInvalid(self.path, "there is no such directory")
+        if not locked:
+            self._disk_lock = lock_directory(disk, self.path)
+        found = meta_properties.check(self.path, meta_properties.read(disk, self.path), cluster_id, node_id)
+        directory_id = found.directory_id
+        if found.version == 0 or directory_id is None:
+            directory_id = random_uuid(self.env.rng) if directory_id is None else directory_id
+            meta_properties.write(disk, self.path, found._replace(version=1, directory_id=directory_id))
+        self.id = directory_id
+        assert found.cluster_id is not None, "law: a checked file names its cluster"
+        return found.cluster_id
+
+    def load(self) -> Iterator[tuple[str, int]]:
+        """Read mark, checkpoints and names; the partitions here. Directories on their way out are removed later.
+
+        Raises OSError, LogDirInvalid.
+        """
+        disk = self.env.disk
+        listed = disk.listdir(self.path)
+        self._read_mark()
+        self.recovery_points = self._read_offsets(names.RECOVERY_POINT_CHECKPOINT)
+        self.start_offsets = self._read_offsets(names.LOG_START_CHECKPOINT)
+        self.high_watermarks = self._read_offsets(names.REPLICATION_CHECKPOINT)
+        for name in listed:
+            if name.endswith(names.DELETE_DIR) and names.parse_suffixed_dir(name, names.DELETE_DIR) is not None:
+                self.remove_later(f"{self.path}/{name}", 0)
+                continue
+            if "-" not in name or name.endswith((names.STRAY_DIR, names.FUTURE_DIR)):
+                continue
+            found = names.parse_partition_dir(name)
+            if found is None or found[0] == METADATA_TOPIC_NAME:
+                continue
+            self.count += 1
+            if not self.clean:
+                self.unrecovered.add(found)
+            yield found
+
+    def _read_mark(self) -> None:
+        disk = self.env.disk
+        path = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        try:
+            data = read_file(disk, path)
+        except FileNotFoundError:
+            return
+        self.clean = True
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            self.broker_epoch = int(json.loads(data).get("brokerEpoch", NO_BROKER_EPOCH)) if data else NO_BROKER_EPOCH
+        disk.remove(path)
+        disk.fsync_dir(self.path)
+
+    def _read_offsets(self, name: str) -> OffsetMap:
+        try:
+            return read_offsets(self.env.disk, f"{self.path}/{name}")
+        except CheckpointError as e:
+            # Low values are always safe: recovery looks at more, the high watermark is learnt again.
+            log.warning("Starting without a damaged checkpoint: %s", e)
+            return {}
+
+    # --- while running ---
+
+    def write_offsets(self) -> Callable[[], None]:
+        """Work for any thread that writes the three checkpoints as they are now."""
+        disk = self.env.disk
+        files = [
+            (f"{self.path}/{names.RECOVERY_POINT_CHECKPOINT}", format_offsets(self.recovery_points)),
+            (f"{self.path}/{names.LOG_START_CHECKPOINT}", format_offsets(_positive(self.start_offsets))),
+            (f"{self.path}/{names.REPLICATION_CHECKPOINT}", format_offsets(self.high_watermarks)),
+        ]
+
+        def work() -> None:
+            for path, data in files:
+                write_atomic(disk, path, data)
+
+        return work
+
+    def write_mark(self, broker_epoch: int) -> None:
+        """State that every log here was closed and is durable. Raises OSError."""
+        mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())
+
+    def rename_partition(self, topic: str, partition: int, suffix: str) -> str:
+        """Move a partition's directory out of the way under a unique name; its new path. Raises OSError."""
+        unique = self.env.rng.random_bytes(16).hex()
+        name = names.suffixed_dir(topic, partition, unique, suffix)
+        path = f"{self.path}/{name}"
+        self.env.disk.rename(f"{self.path}/{names.partition_dir(topic, partition)}", path)
+        self.sync_names()
+        return path
+
+    def sync_names(self) -> None:
+        """Make renamed and new partition directories durable soon; many changes share one fsync."""
+        if self._dir_sync_waiting:
+            return
+        self._dir_sync_waiting = True
+
+        def work() -> None:
+            self.env.disk.fsync_dir(self.path)
+
+        def done(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                self.fail(result)
+
+        def start() -> None:
+            self._dir_sync_waiting = False
+            if self.failed is None:
+                self.env.background.submit(self.lane, work, done)
+
+        self.env.scheduler.call_soon(start)
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Remove a directory in the background after `delay_ms`; one that cannot be removed is left for next time."""
+        env = self.env
+
+        def work() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                env.disk.rmtree(path)
+
+        def done(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                log.warning("Cannot remove %s: %s", path, result)
+
+        env.scheduler.call_later(delay_ms, lambda: env.background.submit(self.lane, work, done))
+
+    def release(self) -> None:
+        """Give up the lock."""
+        if self._disk_lock is not None:
+            self._disk_lock.release()
+            self._disk_lock = None
+
+    @property
+    def directory_id(self) -> Uuid:
+        return Uuid(self.id) if self.id else ZERO_UUID
+
+
+def _positive(offsets: OffsetMap) -> OffsetMap:
+    """As Kafka writes log start offsets: only those that are not the beginning."""
+    return {topic: kept for topic, found in offsets.items() if (kept := {p: at for p, at in found.items() if at > 0})}

@@ -1,0 +1,578 @@
+"""All logs of a broker in its log directories (Kafka's LogManager): found by name, opened when first used.
+
+Starting costs a listing and four small files a directory. A partition nobody has asked for is one entry in a
+dictionary; after an unclean stop it is recovered when first used, or by a walk in small steps while the node serves.
+The clean-shutdown mark is written only when every log has been looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from kraft_node.base.config.view import ConfigView
+from kraft_node.base.env import Env, Timer
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.log import flushing, names, partition_metadata
+from kraft_node.log.config import LONG_MAX, LogConfig, make_config
+from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
+from kraft_node.log.errors import LogDirDamaged, LogDirError
+from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
+from kraft_node.log.log import Log
+from kraft_node.log.opening import open_log
+
+logger = logging.getLogger("kraft_node.log")
+
+Entry: TypeAlias = Log | Directory
+"""An open log, or the directory of one that is not open."""
+OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
+"""Hears of a dead directory: path, the partitions in it, why."""
+
+WALK_PAUSE_MS: Final = 10
+"""Between the steps of a walk over all logs: requests go first."""
+WALK_STEP: Final = 8
+"""Logs looked at in a step: a few milliseconds when each has to be listed."""
+FLUSH_TICK_MS: Final = 1000
+"""How often logs with a `flush.ms` are looked at."""
+INITIAL_DELAY_MS: Final = 30_000
+
+
+class Timing:
+    """How often the manager does what, in milliseconds; Kafka's defaults."""
+
+    __slots__ = (
+        "checkpoint_ms",
+        "high_watermark_checkpoint_ms",
+        "initial_delay_ms",
+        "producer_check_ms",
+        "producer_expiration_ms",
+        "retention_check_ms",
+    )
+
+    def __init__(self, config: ConfigView | None = None) -> None:
+        self.retention_check_ms = 300_000
+        self.checkpoint_ms = 60_000
+        self.high_watermark_checkpoint_ms = 5_000
+        self.producer_expiration_ms = 86_400_000
+        self.producer_check_ms = 600_000
+        self.initial_delay_ms = INITIAL_DELAY_MS
+        if config is not None:
+            self.retention_check_ms = config.int("log.retention.check.interval.ms")
+            self.checkpoint_ms = config.int("log.flush.offset.checkpoint.interval.ms")
+            self.high_watermark_checkpoint_ms = config.int("replica.high.watermark.checkpoint.interval.ms")
+            self.producer_expiration_ms = config.int("producer.id.expiration.ms")
+            self.producer_check_ms = config.int("producer.id.expiration.check.interval.ms")
+            self.initial_delay_ms = config.int("log.initial.task.delay.ms")
+
+
+class LogManager:
+    """The logs of one broker. Make it, `start`, use it, `shutdown`."""
+
+    def __init__(
+        self,
+        env: Env,
+        dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        topic_config: Callable[[str], LogConfig] | None = None,
+        timing: Timing | None = None,
+        on_failure: OnFailure | None = None,
+        open_files_max: int = OPEN_FILES_MAX,
+        locked: Sequence[str] = (),
+    ) -> None:
+        """`topic_config` gives a topic's configuration; `locked` are directories whose lock somebody else holds."""
+        self.env = env
+        self.files = FileCache(env.disk, open_files_max)
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.topic_config = topic_config or (lambda _: make_config())
+        self.timing = timing or Timing()
+        self.on_failure = on_failure
+        self.directories = [Directory(env, path, self.files) for path in dirs]
+        self._locked = frozenset(locked)
+        self._logs: dict[str, dict[int, Entry]] = {}
+        self._timers: dict[str, Timer] = {}
+        self._last_producer_check_ms = 0
+        self._stopping = False
+
+    # --- start ---
+
+    def start(self) -> None:
+        """Take the directories and learn which logs are there.
+
+        A directory that cannot be read is dead from the start, as long as there is another one. Raises LogDirInvalid
+        for one that is not this node's, LogDirFailure when none is left.
+        """
+        for directory in self.directories:
+            directory.on_failure = self._failed
+            try:
+                self.cluster_id = directory.take(self.cluster_id, self.node_id, locked=directory.path in self._locked)
+                self._load(directory)
+            except OSError as e:
+                directory.fail(e)
+        if not any(directory.online for directory in self.directories):
+            failed = self.directories[0].failed
+            assert failed is not None, "law: a directory is dead for a reason"
+            raise failed
+        timing = self.timing
+        delay = timing.initial_delay_ms
+        self._every("retention", timing.retention_check_ms, self._check_retention, delay)
+        self._every("checkpoints", timing.checkpoint_ms, self.checkpoint_all, delay)
+        self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint_changed)
+        self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
+        if any(directory.unrecovered for directory in self.directories):
+            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+
+    def _load(self, directory: Directory) -> None:
+        for topic, partition in directory.load():
+            entries = self._logs.setdefault(topic, {})
+            other = entries.get(partition)
+            if other is not None:
+                raise LogDirError(
+                    directory.path, f"{names.partition_dir(topic, partition)} is also in {_dir_of(other).path}"
+                )
+            entries[partition] = directory
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch under which the broker stopped cleanly, -1 when any directory was not closed so."""
+        epochs = {directory.broker_epoch for directory in self.directories if directory.online}
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+    def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
+        if period_ms >= LONG_MAX:
+            return
+
+        def run() -> None:
+            self._later(name, period_ms, run)
+            work()
+
+        self._later(name, period_ms if first_ms is None else first_ms, run)
+
+    def _later(self, name: str, delay_ms: int, work: Callable[[], None]) -> None:
+        if not self._stopping:
+            self._timers[name] = self.env.scheduler.call_later(delay_ms, work)
+
+    # --- logs ---
+
+    def __len__(self) -> int:
+        return sum(map(len, self._logs.values()))
+
+    def partitions(self) -> Iterator[tuple[str, int]]:
+        """All logs on live directories, open or not."""
+        for topic, entries in list(self._logs.items()):
+            for partition in list(entries):
+                yield topic, partition
+
+    def open_logs(self) -> Iterator[Log]:
+        """Those that are open."""
+        for entries in list(self._logs.values()):
+            for entry in list(entries.values()):
+                if isinstance(entry, Log):
+                    yield entry
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log, opened (and recovered) if need be; None when there is none.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead or cannot be trusted.
+        """
+        entry = self._logs.get(topic, {}).get(partition)
+        if entry is None:
+            return None
+        log = entry if isinstance(entry, Log) else self._open(entry, topic, partition)
+        log.held = True
+        return log
+
+    def _open(self, directory: Directory, topic: str, partition: int) -> Log:
+        directory.check()
+        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
+        key = (topic, partition)
+        try:
+            log = open_log(
+                directory,
+                path,
+                topic,
+                partition,
+                self.topic_config(topic),
+                clean=key not in directory.unrecovered,
+                recovery_point=directory.recovery_points.get(topic, {}).get(partition, 0),
+                start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
+                high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
+            )
+            log.topic_id = partition_metadata.read(self.env.disk, path)
+        except (OSError, LogDirDamaged) as e:
+            raise directory.fail(e) from e
+        directory.unrecovered.discard(key)
+        self._logs[topic][partition] = log
+        return log
+
+    def topic_id(self, topic: str, partition: int) -> Uuid | None:
+        """The topic id of a log without opening it; ZERO_UUID when the log carries none, None when there is no log.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        entry = self._logs.get(topic, {}).get(partition)
+        if entry is None:
+            return None
+        if isinstance(entry, Log):
+            return Uuid(entry.topic_id) if entry.topic_id is not None else ZERO_UUID
+        entry.check()
+        try:
+            return partition_metadata.read(self.env.disk, self._path(entry, topic, partition)) or ZERO_UUID
+        except OSError as e:
+            raise entry.fail(e) from e
+
+    def _path(self, directory: LogDir, topic: str, partition: int) -> str:
+        return f"{directory.path}/{names.partition_dir(topic, partition)}"
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig | None = None,
+        *,
+        directory_id: Uuid | None = None,
+    ) -> Log:
+        """Make an empty log, in the directory with that id or else in the one with the fewest logs.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST when it is there already.
+        """
+        entries = self._logs.setdefault(topic, {})
+        if partition in entries:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the log of {topic}-{partition} exists already")
+        directory = self._choose(directory_id)
+        path = self._path(directory, topic, partition)
+        disk = self.env.disk
+        try:
+            disk.mkdir(path)
+            log = open_log(directory, path, topic, partition, config or self.topic_config(topic))
+            if topic_id is not None:
+                log.topic_id = topic_id
+                partition_metadata.write(disk, path, topic_id)
+        except (OSError, LogDirDamaged) as e:
+            raise directory.fail(e) from e
+        log.held = True
+        directory.count += 1
+        directory.sync_names()
+        entries[partition] = log
+        return log
+
+    def _choose(self, directory_id: Uuid | None) -> Directory:
+        alive = [directory for directory in self.directories if directory.online]
+        if not alive:
+            raise self.directories[0].storage_error()
+        for directory in alive:
+            if directory.id == directory_id:
+                return directory
+        return min(alive, key=lambda directory: directory.count)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Delete a log: gone from here at once, its files after `file.delete.delay.ms`. Fine when there is none.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        config = self.topic_config(topic)
+        found = self._remove(topic, partition, names.DELETE_DIR)
+        if found is not None:
+            found[0].remove_later(found[1], config.file_delete_delay_ms)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Rename a log that nobody owns to `-stray` and forget it; an operator decides about it. Raises KafkaError."""
+        found = self._remove(topic, partition, names.STRAY_DIR)
+        if found is not None:
+            logger.warning("%s-%d is no partition of this broker: set aside as %s", topic, partition, found[1])
+
+    def _remove(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
+        entries = self._logs.get(topic)
+        entry = None if entries is None else entries.get(partition)
+        if entry is None or entries is None:
+            return None
+        directory = _dir_of(entry)
+        directory.check()
+        if isinstance(entry, Log):
+            entry.closed = True
+            entry.release()
+        try:
+            path = directory.rename_partition(topic, partition, suffix)
+        except OSError as e:
+            raise directory.fail(e) from e
+        if isinstance(entry, Log):
+            entry.path = path
+        del entries[partition]
+        if not entries:
+            del self._logs[topic]
+        directory.count -= 1
+        directory.unrecovered.discard((topic, partition))
+        for offsets in (directory.recovery_points, directory.start_offsets, directory.high_watermarks):
+            if topic in offsets:
+                offsets[topic].pop(partition, None)
+        directory.offsets_dirty = True
+        return directory, path
+
+    def configure(self, topic: str, config: LogConfig) -> None:
+        """A topic's configuration has changed: its open logs use it from now on."""
+        for entry in self._logs.get(topic, {}).values():
+            if isinstance(entry, Log):
+                entry.set_config(config)
+
+    def directory_of(self, topic: str, partition: int) -> Directory | None:
+        """Where the log is."""
+        entry = self._logs.get(topic, {}).get(partition)
+        return None if entry is None else _dir_of(entry)
+
+    def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
+        """(topic, partition, bytes) of the logs in a directory; logs that are not open are measured by their files.
+
+        Raises OSError.
+        """
+        disk = self.env.disk
+        for topic, entries in list(self._logs.items()):
+            for partition, entry in list(entries.items()):
+                if _dir_of(entry) is not directory:
+                    continue
+                if isinstance(entry, Log):
+                    yield topic, partition, entry.size_bytes
+                else:
+                    path = self._path(entry, topic, partition)
+                    files = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
+                    yield topic, partition, sum(disk.size(f"{path}/{name}") for name in files)
+
+    # --- failure ---
+
+    def _failed(self, failed: LogDir) -> None:
+        """A directory is dead: forget its logs, tell who must know."""
+        lost: list[tuple[str, int]] = []
+        for topic, entries in list(self._logs.items()):
+            for partition, entry in list(entries.items()):
+                if (entry.dir if isinstance(entry, Log) else entry) is failed:
+                    lost.append((topic, partition))
+                    if isinstance(entry, Log):
+                        entry.release()
+                        entries[partition] = _dir_of(entry)
+        assert failed.failed is not None, "law: a directory is dead for a reason"
+        logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)
+        if self.on_failure is not None:
+            self.env.scheduler.call_soon(self.on_failure, failed.path, lost, failed.failed)
+
+    # --- what is done from time to time ---
+
+    def _recover_some(self) -> None:
+        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again."""
+        for directory in self.directories:
+            for topic, partition in list(_some(directory.unrecovered, WALK_STEP)):
+                if directory.failed is not None:
+                    break
+                self._visit(directory, topic, partition)
+        if any(directory.unrecovered and directory.online for directory in self.directories):
+            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+        else:
+            logger.info("All logs have been recovered")
+
+    def _visit(self, directory: Directory, topic: str, partition: int) -> None:
+        """Recover a log, make it durable and forget it again unless somebody has asked for it meanwhile."""
+        try:
+            log = self._open(directory, topic, partition)
+        except KafkaError:
+            return  # the directory is dead, which has been said
+        if log.recovery_point >= log.end_offset:
+            self._close_again(log)
+        elif not self._stopping:
+            flushing.schedule(log, lambda: self._close_again(log))
+
+    def _close_again(self, log: Log) -> None:
+        """Forget an open log that nobody else holds and that is durable."""
+        directory = _dir_of(log)
+        if log.held or log.closed or self._logs.get(log.topic, {}).get(log.partition) is not log:
+            return
+        log.release()
+        self._note_offsets(directory, log)
+        self._logs[log.topic][log.partition] = directory
+
+    def _check_retention(self) -> None:
+        now = self.env.clock.wall_ms()
+        expire = now - self._last_producer_check_ms >= self.timing.producer_check_ms
+        if expire:
+            self._last_producer_check_ms = now
+        self._walk_retention(self.partitions(), expire=expire)
+
+    def _walk_retention(self, todo: Iterator[tuple[str, int]], *, expire: bool) -> None:
+        now = self.env.clock.wall_ms()
+        for _ in range(WALK_STEP):
+            found = next(todo, None)
+            if found is None:
+                return
+            try:
+                self._retain(*found, now, expire=expire)
+            except KafkaError:
+                continue  # the directory is dead, which has been said
+            except OSError as e:
+                directory = self.directory_of(*found)
+                if directory is not None:
+                    directory.fail(e)
+        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo, expire=expire))
+
+    def _retain(self, topic: str, partition: int, now: int, *, expire: bool) -> None:
+        entry = self._logs.get(topic, {}).get(partition)
+        if entry is None or not _dir_of(entry).online:
+            return
+        if isinstance(entry, Log):
+            entry.retain(now)
+            if expire:
+                entry.producers.expire(now, self.timing.producer_expiration_ms)
+        elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
+            log = self._open(entry, topic, partition)
+            log.retain(now)
+            if log.unflushed == 0:
+                self._close_again(log)
+
+    def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
+        """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""
+        config = self.topic_config(topic)
+        if not config.delete or (config.retention_ms < 0 and config.retention_bytes < 0):
+            return False
+        disk, path = self.env.disk, self._path(directory, topic, partition)
+        logs = [f"{path}/{name}" for name in disk.listdir(path) if name.endswith(names.LOG)]
+        if not logs:
+            return False
+        if 0 <= config.retention_bytes < sum(map(disk.size, logs)):
+            return True
+        return (
+            config.retention_ms >= 0 and disk.size(logs[0]) > 0 and now - disk.mtime_ms(logs[0]) > config.retention_ms
+        )
+
+    def _flush_by_time(self) -> None:
+        """flush.ms of the topics that have one."""
+        now = self.env.clock.wall_ms()
+        for log in self.open_logs():
+            every = log.config.flush_ms
+            if every < LONG_MAX and log.unflushed and now - log.last_flush_ms >= every and log.dir.failed is None:
+                flushing.schedule(log, _nothing)
+
+    def _note_offsets(self, directory: Directory, log: Log) -> None:
+        changed = False
+        for offsets, value in (
+            (directory.recovery_points, log.recovery_point),
+            (directory.start_offsets, log.start_offset),
+            (directory.high_watermarks, log.high_watermark),
+        ):
+            of_topic = offsets.get(log.topic)
+            if of_topic is None:
+                of_topic = offsets[log.topic] = {}
+            if of_topic.get(log.partition) != value:
+                of_topic[log.partition] = value
+                changed = True
+        if changed:
+            directory.offsets_dirty = True
+
+    def _note_all(self) -> None:
+        for log in self.open_logs():
+            self._note_offsets(_dir_of(log), log)
+
+    def _checkpoint_changed(self) -> None:
+        self.checkpoint_all()
+
+    def checkpoint_all(self) -> None:
+        """Write the offset checkpoints of the directories where one has changed, in the background."""
+        self._note_all()
+        for directory in self.directories:
+            if directory.online and directory.offsets_dirty:
+                directory.offsets_dirty = False
+                self._submit(directory, directory.write_offsets(), _nothing)
+
+    def _submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
+        def finished(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                directory.fail(result)
+            done()
+
+        self.env.background.submit(directory.lane, work, finished)
+
+    # --- stop ---
+
+    def shutdown(self, done: Callable[[], None], *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Close all logs: everything durable, snapshots and checkpoints written, the clean mark last; then `done()`.
+
+        A directory with a log that cannot be closed gets no mark.
+        """
+        self._stopping = True
+        for timer in self._timers.values():
+            timer.cancel()
+        waiting = [directory for directory in self.directories if directory.online]
+        left = len(waiting)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        if not waiting:
+            done()
+        for directory in waiting:
+            self._close_directory(directory, broker_epoch, one_done)
+
+    def _close_directory(self, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
+        try:
+            for topic, partition in list(directory.unrecovered):
+                self._visit(directory, topic, partition)
+            work = [
+                job for log in self.open_logs() if log.dir is directory and (job := self._close_log(log)) is not None
+            ]
+        except (OSError, LogDirError, KafkaError) as e:
+            if directory.failed is None:
+                directory.fail(e)
+            done()
+            return
+        if directory.failed is not None:
+            done()
+            return
+        self._note_all()
+        write_offsets = directory.write_offsets()
+
+        def close() -> None:
+            for job in work:
+                job()
+            write_offsets()
+            directory.write_mark(broker_epoch)
+
+        self._submit(directory, close, done)
+
+    def _close_log(self, log: Log) -> Callable[[], None] | None:
+        """Complete a log's files; the fsyncs that are left, None when nothing has changed. Raises OSError."""
+        log.closed = True
+        if log.unflushed == 0 and not log.leader_epochs.dirty:
+            log.release()
+            return None
+        log.active.finish()
+        if log.producers.snapshots or len(log.producers):
+            log.take_snapshot(log.end_offset)
+        work = flushing.begin(log, log.end_offset)
+        log.recovery_point = log.end_offset
+        log.release()
+        return work
+
+    def release(self) -> None:
+        """Give up the locks. Call last."""
+        for directory in self.directories:
+            directory.release()
+
+
+def _dir_of(entry: Entry) -> Directory:
+    directory = entry.dir if isinstance(entry, Log) else entry
+    assert isinstance(directory, Directory), "law: the manager's logs lie in its directories"
+    return directory
+
+
+def _some(found: set[tuple[str, int]], count: int) -> Iterator[tuple[str, int]]:
+    for number, key in enumerate(found):
+        if number >= count:
+            return
+        yield key
+
+
+def _nothing() -> None:
+    """Nobody waits."""
