@@ -1,7 +1,7 @@
 """Makes a log durable: which files an fsync up to an offset needs, and when the recovery point may move.
 
-The index entries and the leader epochs below the recovery point are as durable as the batches: recovery begins there
-and relies on them.
+The leader epochs and the aborted transactions below the recovery point are as durable as the batches: recovery relies
+on them. Of the indexes only those of closed segments are fsynced.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def write_epochs(log: Log) -> None:
         file.close()
     disk.rename(path + ".tmp", path)
     log.leader_epochs.dirty = False
+    log.unsynced_names = True
 
 
 def begin(log: Log, up_to: int) -> Callable[[], None]:
@@ -45,26 +46,29 @@ def begin(log: Log, up_to: int) -> Callable[[], None]:
     last = log.segment_number(up_to - 1) if up_to > log.start_offset else number
     for place in range(number, last + 1):
         segment = log.segment(place)
-        if segment is log.active:
-            if segment.size == 0:
-                continue
-            segment.write_indexes()
-        paths.append(segment.path(names.LOG))
-        paths.append(segment.path(names.INDEX))
-        paths.append(segment.path(names.TIME_INDEX))
+        if segment.size:
+            paths.append(segment.path(names.LOG))
+        # The active segment's indexes can wait: recovery goes on from whatever entries it finds sound.
+        if segment is not log.active:
+            paths.append(segment.path(names.INDEX))
+            paths.append(segment.path(names.TIME_INDEX))
         if segment.base in log.txn_bases:
             paths.append(segment.path(names.TXN_INDEX))
-    low = log.recovery_point
-    paths += [f"{log.path}/{at:020d}{names.PRODUCER_SNAPSHOT}" for at in log.producers.snapshots if at >= low]
-    if log.leader_epochs.latest_epoch >= 0:
-        paths.append(f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}")
-    if log.topic_id is not None:
-        paths.append(f"{log.path}/{names.PARTITION_METADATA}")
+    with_names, log.unsynced_names = log.unsynced_names, False
+    if with_names:
+        low = log.recovery_point
+        paths += [f"{log.path}/{at:020d}{names.PRODUCER_SNAPSHOT}" for at in log.producers.snapshots if at >= low]
+        if log.leader_epochs.latest_epoch >= 0:
+            paths.append(f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}")
+        if log.topic_id is not None:
+            paths.append(f"{log.path}/{names.PARTITION_METADATA}")
     directory = log.path
 
     def work() -> None:
         for path in paths:
             fsync_path(disk, path)
+        if not with_names:
+            return
         try:
             disk.fsync_dir(directory)
         except FileNotFoundError:

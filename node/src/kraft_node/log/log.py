@@ -38,10 +38,8 @@ from kraft_node.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     check_batch,
-    iter_headers,
     iter_records,
 )
 from kraft_node.records.control import ControlType, parse_control_key, parse_marker
@@ -141,6 +139,7 @@ class Log:
         "topic_id",
         "truncations",
         "txn_bases",
+        "unsynced_names",
     )
 
     def __init__(self, log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> None:
@@ -174,6 +173,8 @@ class Log:
         """(end offset, answer) of the last look-up of the largest timestamp."""
         self.truncations = 0
         """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
+        self.unsynced_names = True
+        """Whether files have appeared since the last fsync of the directory."""
         self.txn_bases: list[int] = []
         """Base offsets of the segments that have a .txnindex, ascending."""
         self.set_config(config)
@@ -421,7 +422,7 @@ class Log:
         """
         first_base = self.end_offset
         now_ms = self.dir.env.clock.wall_ms()
-        for header in self._checked(_whole(records)):
+        for header in self._checked(whole_batches(records)):
             base = header.base_offset
             if base < self.end_offset:
                 raise KafkaError(
@@ -567,6 +568,7 @@ class Log:
             file.close()
         known.append(offset)
         known.sort()
+        self.unsynced_names = True
 
     # --- reading ---
 
@@ -706,20 +708,18 @@ def draw_jitter(log: Log) -> int:
     return log.dir.env.rng.randrange(bound) if bound > 0 else 0
 
 
-def _whole(records: Buffer) -> memoryview:
-    """The whole batches at the start of `records`."""
+def whole_batches(records: Buffer) -> memoryview:
+    """The whole batches at the start of `records`: what a follower appends of a fetch that ends inside a batch.
+
+    Bytes that are no batch at all are left in, for the check that follows.
+    """
     view = memoryview(records)
     position = 0
-    while position + HEADER_SIZE <= len(view):
-        length = int.from_bytes(view[position + 8 : position + 12], "big", signed=True) + LOG_OVERHEAD
-        if position + length > len(view):
-            return view[:position]
+    while position + LOG_OVERHEAD <= len(view):
+        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         if length < HEADER_SIZE:
+            return view
+        if position + length > len(view):
             break
         position += length
-    else:
-        return view[:position]
-    return view
-
-
-__all__ = ["TRANSACTIONAL_BIT", "AppendInfo", "FetchSlice", "Log", "iter_headers"]
+    return view[:position]

@@ -1,0 +1,43 @@
+"""bootstrap.checkpoint: the records with which the first controller of a cluster begins (KIP-778), snapshot format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kraft_node.base.env import Buffer, Disk, read_file
+from kraft_node.records.batch import check_batch, iter_records
+from kraft_node.records.errors import BatchError
+
+FILE: Final = "bootstrap.checkpoint"
+
+
+class SnapshotDamaged(ValueError):  # noqa: N818
+    """A file of batches that was durable is not sound; the message names file and position."""
+
+
+def checked_batches(data: Buffer, path: str) -> Iterator[memoryview]:
+    """The batches that fill `data`, each proven by its CRC. Raises SnapshotDamaged."""
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        try:
+            header = check_batch(view, position)
+        except BatchError as e:
+            raise SnapshotDamaged(f"{path} is damaged: {e}") from None
+        yield view[position : position + header.length]
+        position += header.length
+
+
+def read_records(disk: Disk, directory: str) -> list[bytes]:
+    """The record values of the file in a metadata directory; none when it is missing. Raises OSError, ValueError."""
+    path = f"{directory}/{FILE}"
+    try:
+        data = read_file(disk, path)
+    except FileNotFoundError:
+        return []
+    values: list[bytes] = []
+    for batch in checked_batches(data, path):
+        if not check_batch(batch).is_control:
+            values += [record.value for record in iter_records(batch) if record.value is not None]
+    return values

@@ -1,0 +1,345 @@
+"""The storage of `__cluster_metadata-0` as the raft driver wants it (`raft.storage.MetadataStorage`).
+
+Log, snapshots and quorum-state of one voter or observer, in Kafka's files. A commit costs one fsync of the log file. A
+small file of our own, `flushed-offset` (offset i64, CRC-32C u32; Kafka ignores it), says up to where that has happened:
+it tells a torn tail, which is cut off, from damage to records that may have been acknowledged, at which opening fails.
+
+Failures of the disk come out as OSError, which ends the voter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import Final, TypeVar
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from kraft_node.base.env import Buffer, DiskLock, Env, File, FileSlice, read_file, write_atomic
+from kraft_node.base.errors import KafkaError
+from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, trimming
+from kraft_node.log.config import LogConfig, make_config
+from kraft_node.log.directory import lock_directory
+from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.log import Log, whole_batches
+from kraft_node.log.opening import open_log
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.storage import SnapshotFile, Work
+
+T = TypeVar("T")
+
+CHECKPOINT: Final = ".checkpoint"
+PART: Final = ".part"
+FLUSHED: Final = "flushed-offset"
+OPEN_FILES: Final = 16
+"""The metadata log has few segments and one reader at a time."""
+SNAPSHOT_DELETE_DELAY_MS: Final = 60_000
+_MARK: Final = Struct(">qI")
+
+
+def snapshot_name(snapshot: SnapshotId) -> str:
+    return f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}{CHECKPOINT}"
+
+
+def parse_snapshot_name(name: str) -> SnapshotId | None:
+    """The id of a complete snapshot's file name; None for every other name."""
+    if not name.endswith(CHECKPOINT):
+        return None
+    offset, dash, epoch = name[: -len(CHECKPOINT)].partition("-")
+    if not dash or not (offset.isascii() and offset.isdigit() and epoch.isascii() and epoch.isdigit()):
+        return None
+    return SnapshotId(int(offset), int(epoch))
+
+
+class SnapshotFileWriter:
+    """A snapshot being written, under its `.part` name."""
+
+    __slots__ = ("_env", "_file", "_path", "_size")
+
+    def __init__(self, env: Env, path: str) -> None:
+        self._env = env
+        self._path = path
+        self._size = 0
+        self._file: File | None = env.disk.open(path + PART, create=True)
+        self._file.truncate(0)
+
+    def append(self, data: Buffer) -> None:
+        """Add bytes at the end. Raises OSError."""
+        assert self._file is not None, "law: a finished snapshot never changes"
+        self._file.pwrite(self._size, [data])
+        self._size += len(data)
+
+    def begin_finish(self) -> Work:
+        """The work that makes the snapshot durable and gives it its name."""
+        file, self._file = self._file, None
+        assert file is not None, "law: a snapshot is finished once"
+        disk, path = self._env.disk, self._path
+
+        def work() -> None:
+            file.fsync()
+            file.close()
+            disk.rename(path + PART, path)
+            disk.fsync_dir(path.rpartition("/")[0])
+
+        return work
+
+    def abandon(self) -> None:
+        """Remove what was written. Raises OSError."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._env.disk.remove(self._path + PART)
+
+
+class MetadataLog:
+    """The metadata log of this node. Make it (which opens and recovers), use it, `close`."""
+
+    def __init__(
+        self,
+        env: Env,
+        directory: str,
+        *,
+        config: LogConfig | None = None,
+        kraft_version: int = 0,
+        lock: bool = True,
+    ) -> None:
+        """`directory` is the metadata log directory; `lock`: nobody else of this process holds its lock.
+
+        Raises OSError, LogDirInvalid (in use), LogDirDamaged, ValueError (quorum-state).
+        """
+        self._env = env
+        self._directory = directory
+        self._path = f"{directory}/{METADATA_TOPIC_NAME}-0"
+        self._kraft_version = kraft_version
+        self._lock: DiskLock | None = lock_directory(env.disk, directory) if lock else None
+        self._flushed: tuple[int, int] | None = None
+        """(truncations then, offset) of the last finished flush, until it is noted; set by the background thread."""
+        try:
+            self._log = self._open(config or make_config({"cleanup.policy": "delete", "retention.ms": "-1"}))
+        except BaseException:
+            self._release_lock()
+            raise
+
+    def _open(self, config: LogConfig) -> Log:
+        disk = self._env.disk
+        is_new = not disk.is_dir(self._path)
+        disk.mkdir(self._path)
+        if is_new:
+            disk.fsync_dir(self._directory)
+        for name in disk.listdir(self._path):
+            if name.endswith((CHECKPOINT + PART, CHECKPOINT + names.DELETED)):
+                disk.remove(f"{self._path}/{name}")
+        self._log_dir = LogDir(self._env, self._directory, FileCache(disk, OPEN_FILES))
+        log = open_log(
+            self._log_dir,
+            self._path,
+            METADATA_TOPIC_NAME,
+            0,
+            config,
+            clean=False,
+            recovery_point=self._read_mark(),
+        )
+        if partition_metadata.read(disk, self._path) is None:
+            partition_metadata.write(disk, self._path, METADATA_TOPIC_ID)
+        log.topic_id = METADATA_TOPIC_ID
+        self._log = log
+        found = [file.id for file in self.snapshots() if not file.id.is_bootstrap]
+        if found and found[-1].end_offset > log.end_offset:
+            # The records that the log lacks are in the snapshot, which was downloaded or outlived them.
+            self._lower_mark(found[-1].end_offset)
+            log.reset_to(found[-1].end_offset)
+        elif found and found[0].end_offset > log.start_offset:
+            log.start_offset = found[0].end_offset
+            log.leader_epochs.truncate_from_start(log.start_offset)
+        # What was found beyond the mark is only in the page cache: durable before anybody counts on it (contract 1).
+        flushing.begin(log, log.end_offset)()
+        log.recovery_point = log.end_offset
+        self._write_mark(log.end_offset)
+        return log
+
+    def _io(self, work: Callable[[], T]) -> T:
+        """The log speaks to clients of partitions; a voter wants to hear that its disk failed."""
+        try:
+            return work()
+        except KafkaError as e:
+            failed = self._log_dir.failed
+            raise OSError(str(failed if failed is not None else e)) from e
+
+    # --- the log ---
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments."""
+        return self._log.size_bytes
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, first offset) pairs, ascending."""
+        return self._log.leader_epochs.entries()
+
+    def append(self, batches: Sequence[Buffer]) -> None:
+        """Write batches, numbered to go on from the end, into the page cache. Raises OSError."""
+        for batch in batches:
+            self._io(lambda data=batch: self._log.append_as_follower(data))  # type: ignore[misc]
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """Whole batches from the one that holds `offset` on: at least one, then as many as fit. Raises OSError."""
+        found = self._io(lambda: self._log.read(offset, max_bytes, min_one=True)).records
+        return whole_batches(found.read() if isinstance(found, FileSlice) else found)
+
+    def truncate(self, offset: int) -> None:
+        """Remove everything from `offset` on. Raises OSError."""
+        if offset < self._log.end_offset:
+            self._lower_mark(offset)
+            self._io(lambda: self._log.truncate_to(offset))
+
+    def begin_flush(self) -> Work:
+        """The work that fsyncs what has been written until now."""
+        log = self._log
+        self._note_flushed()
+        up_to = log.end_offset
+        fsync = flushing.begin(log, up_to)
+        truncations = log.truncations
+
+        def work() -> None:
+            fsync()
+            self._flushed = (truncations, up_to)
+
+        return work
+
+    def _note_flushed(self) -> None:
+        """Move the recovery point to where the last flush has brought it, on the loop's side."""
+        flushed, self._flushed = self._flushed, None
+        log = self._log
+        if flushed is not None and flushed[0] == log.truncations and flushed[1] > log.recovery_point:
+            log.recovery_point = flushed[1]
+            self._write_mark(flushed[1])
+
+    def delete_before(self, offset: int) -> int:
+        """Raise the start to `offset`, removing whole segments below it; the new start. Raises OSError."""
+        log = self._log
+        log.high_watermark = max(log.high_watermark, min(offset, log.end_offset))
+        self._io(lambda: log.delete_records(min(offset, log.end_offset)))
+        return log.start_offset
+
+    def reset_to(self, offset: int) -> None:
+        """Empty the log; it goes on at `offset`. Raises OSError."""
+        self._lower_mark(min(offset, self._log.recovery_point))
+        self._io(lambda: self._log.reset_to(offset))
+
+    # --- the mark ---
+
+    def _read_mark(self) -> int:
+        try:
+            data = read_file(self._env.disk, f"{self._path}/{FLUSHED}")
+        except FileNotFoundError:
+            return 0
+        if len(data) != _MARK.size:
+            return 0
+        offset, crc = _MARK.unpack(data)
+        return offset if crc == crc32c(data[:8]) and offset >= 0 else 0
+
+    def _write_mark(self, offset: int, *, durable: bool = False) -> None:
+        head = offset.to_bytes(8, "big")
+        file = self._env.disk.open(f"{self._path}/{FLUSHED}", create=True)
+        try:
+            file.pwrite(0, [head, crc32c(head).to_bytes(4, "big")])
+            if durable:
+                file.fsync()
+        finally:
+            file.close()
+
+    def _lower_mark(self, offset: int) -> None:
+        """Durably promise less before the log holds less."""
+        if offset < self._read_mark() or offset < self._log.recovery_point:
+            self._write_mark(offset, durable=True)
+
+    # --- quorum state ---
+
+    def load_quorum_state(self) -> QuorumState:
+        """Raises OSError, ValueError."""
+        return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
+
+    def begin_save_quorum_state(self, state: QuorumState) -> Work:
+        """The work that makes `state` durable."""
+        disk, path = self._env.disk, f"{self._path}/{quorum_state.FILE}"
+        data = quorum_state.render(state, version=min(self._kraft_version, 1))
+        return lambda: write_atomic(disk, path, data)
+
+    # --- snapshots ---
+
+    def _snapshot_path(self, snapshot: SnapshotId) -> str:
+        return f"{self._path}/{snapshot_name(snapshot)}"
+
+    def snapshots(self) -> list[SnapshotFile]:
+        """Complete ones, oldest first. Raises OSError."""
+        disk = self._env.disk
+        found = []
+        for name in disk.listdir(self._path):
+            snapshot = parse_snapshot_name(name)
+            if snapshot is not None:
+                path = f"{self._path}/{name}"
+                found.append(SnapshotFile(snapshot, disk.size(path), disk.mtime_ms(path)))
+        return sorted(found)
+
+    def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
+        """The batches of a snapshot, each proven by its CRC. Raises OSError, ValueError naming file and place."""
+        path = self._snapshot_path(snapshot)
+        yield from bootstrap.checked_batches(read_file(self._env.disk, path), path)
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> FileSlice:
+        """Up to `max_bytes` of a snapshot from `position` on. Raises OSError."""
+        file = self._env.disk.open(self._snapshot_path(snapshot), read_only=True)
+        return FileSlice(file, position, max(0, min(max_bytes, file.size() - position)))
+
+    def create_snapshot(self, snapshot: SnapshotId) -> SnapshotFileWriter:
+        """Begin a snapshot, replacing a `.part` that was left. Raises OSError."""
+        return SnapshotFileWriter(self._env, self._snapshot_path(snapshot))
+
+    def remove_snapshot(self, snapshot: SnapshotId) -> None:
+        """Set a snapshot aside; its file goes a minute later, when nobody reads it any more. Raises OSError."""
+        path = self._snapshot_path(snapshot)
+        env = self._env
+        env.disk.rename(path, path + names.DELETED)
+        doomed = [path + names.DELETED]
+        lane = self._log_dir.lane
+        env.scheduler.call_later(
+            SNAPSHOT_DELETE_DELAY_MS,
+            lambda: env.background.submit(lane, lambda: trimming.remove_files(env.disk, doomed), lambda _: None),
+        )
+
+    def bootstrap_records(self) -> list[bytes]:
+        """The record values in bootstrap.checkpoint; empty when the file is missing. Raises OSError, ValueError."""
+        return bootstrap.read_records(self._env.disk, self._directory)
+
+    # --- stop ---
+
+    def close(self) -> None:
+        """Complete the files, fsync, give up the lock. Raises OSError."""
+        log = self._log
+        try:
+            if self._log_dir.failed is None and not log.closed:
+                log.closed = True
+                log.active.finish()
+                log.unsynced_names = True
+                flushing.begin(log, log.end_offset)()
+                self._write_mark(log.end_offset)
+        finally:
+            log.release()
+            self._release_lock()
+
+    def _release_lock(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._lock is not None:
+                self._lock.release()
+        self._lock = None
