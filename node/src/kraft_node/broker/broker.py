@@ -108,10 +108,10 @@ class Broker:
         self.config = BrokerConfig(config)
         self.topic_configs = TopicConfigs(self.config)
         self.metadata = MetadataCache(image)
-        self.storage = Storage(logs, self.node_id, self.topic_config)
+        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
+        self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note)
         self.replicas = ReplicaManager(env, self.node_id, image, self.storage.open, self.storage.delete)
         self.auto_topics = AutoTopics(self.config, controller)
-        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
         self.lifecycle: Lifecycle | None = None
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
         self.fetch_max_bytes = self.config.int("fetch.max.bytes")
@@ -214,6 +214,7 @@ class Broker:
 
     def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
         """A log directory is dead: its partitions answer KAFKA_STORAGE_ERROR, the controller is told."""
+        self.storage.lost(partitions)
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
             self.lifecycle.directories_changed()
@@ -251,12 +252,11 @@ class Broker:
             self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
         if changed or delta.is_snapshot:
-            touched = None
+            topics = {partition.topic for partition in self.replicas.opened()}
         else:
-            touched = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
-        for partition in self.replicas.opened():
-            if touched is None or partition.topic in touched:
-                self.storage.configure(partition.log, self.topic_config(partition.topic))
+            topics = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
+        for topic in topics:
+            self.storage.configure(topic)
 
     # --- the group coordinator's partitions ---
 

@@ -8,52 +8,148 @@ only a log with the id that was asked for is ever deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
+from kraft_node.log import partition_metadata
 
 if TYPE_CHECKING:
     from kraft_node.base.config.topic import TopicConfig
+    from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
     from kraft_node.log.manager import LogManager
     from kraft_node.metadata.partitions import PartitionState
 
 log = logging.getLogger(__name__)
 
+Assign = Callable[[Uuid, int, Uuid], None]
+"""Told (topic id, number, directory id) when a log is elsewhere than the metadata says."""
+
 
 class Storage:
     """The broker's log directories as partitions need them."""
 
-    def __init__(self, logs: LogManager, node_id: int, topic_config: Callable[[str], TopicConfig]) -> None:
+    def __init__(
+        self, logs: LogManager, node_id: int, topic_config: Callable[[str], TopicConfig], assign: Assign
+    ) -> None:
         self._logs = logs
         self._node_id = node_id
         self._topic_config = topic_config
+        self._assign = assign
+        self._lost: set[tuple[str, int]] = set()
+        """Partitions whose log was in a directory that has died since the start."""
+        logs.topic_config = topic_config
 
     def open(self, topic: str, index: int, topic_id: Uuid, state: PartitionState) -> Log:
         """The log of a partition, created when there is none, with the topic's configuration in force.
 
         Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead.
         """
-        config = self._topic_config(topic)
-        found = self._logs.get(topic, index)
+        logs = self._logs
+        wanted = state.directory(self._node_id)
+        found = logs.get(topic, index)
         if found is not None and found.topic_id not in (None, ZERO_UUID, topic_id):
             log.warning(
-                "The log of %s-%d belongs to an older topic of that name (%s): set aside",
+                "The log of %s-%d is that of an older topic of this name (%s): set aside",
                 topic,
                 index,
                 uuid_text(Uuid(found.topic_id)),
             )
-            self._logs.set_aside(topic, index)
+            logs.set_aside(topic, index)
             found = None
         if found is None:
-            return self._logs.create(topic, index, topic_id, config, directory_id=state.directory(self._node_id))
+            self._check_may_create(topic, index, wanted, state)
+            found = logs.create(topic, index, topic_id, self._topic_config(topic), directory_id=wanted)
+        elif found.topic_id != topic_id:
+            self._adopt(found, topic_id)
+        self._tell_directory(found, topic_id, index, wanted)
         return found
 
-    def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
-        """Delete a partition's log, unless it is another topic's by now; fine when there is none."""
-        found: Any = self._logs.topic_id(topic, index)
-        if found is None:
+    def _check_may_create(self, topic: str, index: int, wanted: Uuid, state: PartitionState) -> None:
+        """An empty log must not take the place of one that lies in a dead directory: its records would be forgotten.
+
+        Raises KAFKA_STORAGE_ERROR when it may be so: the metadata names a directory that is not online, or it names
+        none, one is dead and the partition is not new.
+        """
+        online = self.directory_ids()
+        assigned = int.from_bytes(wanted, "big") >= RESERVED_DIRECTORY_IDS
+        some_dead = len(online) < len(self._logs.directories)
+        if wanted in online or not (assigned or some_dead):
             return
-        if found == topic_id:
-            self._logs.delete(topic, index)
+        is_new = not assigned and state.partition_epoch == 0 and (topic, index) not in self._lost
+        if not is_new:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log directory of {topic}-{index} is not online ({uuid_text(wanted)})",
+            )
+
+    def lost(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """A directory has died with the logs of these partitions."""
+        self._lost.update(partitions)
+
+    def _adopt(self, found: Log, topic_id: Uuid) -> None:
+        """A log from before topic ids belongs to the topic of its name."""
+        try:
+            partition_metadata.write(found.dir.env.disk, found.path, topic_id)
+        except OSError as e:
+            raise found.dir.fail(e) from e
+        found.topic_id = topic_id
+
+    def _tell_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
+        actual = Uuid(found.dir.id)
+        if len(self._logs.directories) > 1 and wanted not in (actual, DIRECTORY_LOST):
+            self._assign(topic_id, index, actual)
+
+    def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
+        """Delete a partition's log, unless it is another topic's by now; fine when there is none.
+
+        One in a dead directory is left for the next start, when it is a stray.
+        """
+        try:
+            if self._logs.topic_id(topic, index) == topic_id:
+                self._logs.delete(topic, index)
+        except KafkaError as e:
+            log.warning("The log of %s-%d is not deleted: %s", topic, index, e)
+
+    def remove_strays(self, is_hosted: Callable[[str, int], bool]) -> None:
+        """Set aside the logs of partitions that are not this broker's (deleted or moved while it was down).
+
+        Logs of an older topic with the name of a present one are found when that one is opened.
+        """
+        for topic, index in list(self._logs.partitions()):
+            if not is_hosted(topic, index):
+                try:
+                    self._logs.set_aside(topic, index)
+                except KafkaError as e:
+                    log.warning("The stray log of %s-%d stays where it is: %s", topic, index, e)
+
+    def configure(self, topic: str) -> None:
+        """The configuration of a topic has changed."""
+        self._logs.configure(topic, self._topic_config(topic))
+
+    # --- directories ---
+
+    def directories(self) -> list[Directory]:
+        return self._logs.directories
+
+    def directory_of(self, topic: str, index: int) -> Directory | None:
+        """Where the log of a partition is; None when it has none yet."""
+        return self._logs.directory_of(topic, index)
+
+    def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
+        """(topic, number, bytes) of the logs in a directory. Raises OSError."""
+        return self._logs.sizes(directory)
+
+    def directory_ids(self) -> list[Uuid]:
+        """Those of the directories that can be used."""
+        return [Uuid(directory.id) for directory in self._logs.directories if directory.online]
+
+    def offline_directory_ids(self) -> list[Uuid]:
+        """Those of dead directories whose id is known."""
+        return [
+            Uuid(directory.id)
+            for directory in self._logs.directories
+            if not directory.online and Uuid(directory.id) != ZERO_UUID
+        ]

@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import Uuid
 from kraft_node.wire.messages import DescribeLogDirsResponse as Response
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
 
-UNKNOWN_SIZE = -1
-
 
 def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """Every directory; of the topics those asked for (None: all)."""
     wanted = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
+    unused = _unused(broker, wanted)
     results = []
     for directory in broker.storage.directories():
         result = Response.DescribeLogDirsResult(log_dir=directory.path, topics=[])
@@ -28,11 +28,35 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
         if not directory.online:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             continue
-        result.total_bytes, result.usable_bytes = directory.volume_bytes()
+        try:
+            result.total_bytes, result.usable_bytes = directory.volume_bytes()
+            sizes = [*broker.storage.sizes(directory), *unused.pop(Uuid(directory.id), ())]
+        except OSError as e:
+            directory.fail(e)
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
         topics: dict[str, list[Any]] = {}
-        for topic, index, size in broker.storage.sizes(directory):
+        for topic, index, size in sizes:
             if wanted is None or (topic, index) in wanted:
                 row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=0)
                 topics.setdefault(topic, []).append(row)
         result.topics = [Response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
     return Response(results=results)
+
+
+def _unused(broker: Broker, wanted: set[tuple[str, int]] | None) -> dict[Uuid, list[tuple[str, int, int]]]:
+    """Partitions of this broker that have no log yet, by the directory that they are assigned to.
+
+    One that is not assigned to any yet will choose when its log is made; the first live directory stands for it.
+    """
+    online = broker.storage.directory_ids()
+    found: dict[Uuid, list[tuple[str, int, int]]] = {}
+    for topic in broker.image.topics:
+        for index, state in topic.partitions():
+            if broker.node_id not in state.replicas or (wanted is not None and (topic.name, index) not in wanted):
+                continue
+            if broker.storage.directory_of(topic.name, index) is None and online:
+                assigned = state.directory(broker.node_id)
+                directory = assigned if assigned in online else online[0]
+                found.setdefault(directory, []).append((topic.name, index, 0))
+    return found

@@ -1,0 +1,424 @@
+"""A whole broker over real logs: what committed metadata does to it, through its handler table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.errors import ErrorCode
+from kraft_node.broker.broker import Broker
+from kraft_node.broker.lifecycle import BrokerState
+from kraft_node.log import meta_properties
+from kraft_node.log.manager import LogManager
+from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.records.batch import build_batch, iter_all_records
+from kraft_node.wire import messages as m
+from kraft_node.wire import stored
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.codec import decode, encode
+
+from tests.unit.broker.test_fetching import CONFIG
+from tests.unit.broker.world import (
+    CLUSTER_ID,
+    Client,
+    Controller,
+    Loop,
+    broker_records,
+    make_env,
+    replay,
+    topic_id,
+    topic_records,
+)
+
+ENDPOINTS = [("PLAINTEXT", "host1", 9092, 0)]
+
+
+class Rig:
+    """Broker 1 with its logs under `path`."""
+
+    def __init__(self, path: Path, dirs: int = 1, image: MetadataImage | None = None, **config: str) -> None:
+        self.loop = Loop()
+        self.client = Client()
+        self.controller = Controller()
+        self.image = image or MetadataImage()
+        env = make_env(self.loop)
+        self.dirs = [str(path / f"d{number}") for number in range(dirs)]
+        for number, directory in enumerate(self.dirs):
+            env.disk.mkdir(directory)
+            if not env.disk.exists(f"{directory}/meta.properties"):
+                meta_properties.write(env.disk, directory, MetaProperties(1, CLUSTER_ID, 1, topic_id(800 + number)))  # type: ignore[arg-type]
+        self.logs = LogManager(env, self.dirs, node_id=1, cluster_id=CLUSTER_ID)
+        self.logs.start()
+        self.broker = Broker(
+            env,
+            NodeConfig.parse(CONFIG, config),
+            cluster_id=CLUSTER_ID,
+            image=self.image,
+            logs=self.logs,
+            controller=self.controller,
+        )
+        if image is None:
+            self.commit(broker_records(1))
+
+    def commit(self, records: list[Any]) -> None:
+        self.broker.apply(replay(self.image, records), self.image)
+
+    def call(self, key: ApiKey, version: int, request: Any) -> Any:
+        """As a client sees it: request and response go through their codecs."""
+        request = decode(type(request), encode(request, version), version)
+        response = self.broker.handlers[key](self.client.context(key, version), request)
+        if response is None:
+            return None
+        return decode(type(response), encode(response, version), version)
+
+    def produce(self, topic: str, index: int = 0, **fields: Any) -> Any:
+        batch = build_batch([(b"k", b"v")], timestamp=self.loop.wall_ms(), **fields)
+        data = m.ProduceRequest.TopicProduceData(
+            name=topic, partition_data=[m.ProduceRequest.PartitionProduceData(index, batch)]
+        )
+        response = self.call(ApiKey.PRODUCE, 9, m.ProduceRequest(acks=-1, timeout_ms=100, topic_data=[data]))
+        return response.responses[0].partition_responses[0]
+
+    def consume(self, topic: str, index: int = 0, offset: int = 0) -> list[int]:
+        row = m.FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = m.FetchRequest(max_wait_ms=0, topics=[m.FetchRequest.FetchTopic(topic=topic, partitions=[row])])
+        row = self.call(ApiKey.FETCH, 12, request).responses[0].partitions[0]
+        assert row.error_code == 0, ErrorCode(row.error_code)
+        return [record.offset for record in iter_all_records(bytes(row.records))]
+
+    def names(self, number: int = 0) -> list[str]:
+        return [p.name for p in Path(self.dirs[number]).iterdir() if p.is_dir()]
+
+    def stop(self) -> None:
+        done: list[int] = []
+        self.broker.close()
+        self.logs.shutdown(lambda: done.append(1))
+        self.loop.run()
+        assert done
+        self.logs.release()
+
+    def run_up(self) -> None:
+        """Register and be unfenced."""
+        self.broker.start(ENDPOINTS)
+        self.controller.take(m.BrokerRegistrationRequest).answer(m.BrokerRegistrationResponse(broker_epoch=0))
+        self.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(is_fenced=False))
+        self.loop.run()
+
+
+def config(kind: int, name: str, key: str, value: str | None) -> Any:
+    return stored.ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+
+
+def test_topics_come_and_go(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1, 2))
+    assert rig.names() == []  # nothing is made before it is asked for
+    assert [rig.produce("a", 1).base_offset for _ in range(3)] == [0, 1, 2]
+    assert rig.consume("a", 1) == [0, 1, 2]
+    assert rig.names() == ["a-1"]
+    rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1))])
+    assert rig.produce("a", 1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(rig.names()) == 1
+    assert rig.names()[0].endswith("-delete")
+    rig.commit(topic_records("a", 2))
+    assert rig.produce("a").base_offset == 0
+
+
+def test_a_topic_deleted_and_created_again_in_one_go_is_empty(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    rig.produce("a")
+    rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1)), *topic_records("a", 2)])
+    assert rig.consume("a") == []
+    assert rig.produce("a").base_offset == 0
+
+
+def test_data_is_there_after_a_restart(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    for _ in range(5):
+        rig.produce("a")
+    rig.stop()
+    again = Rig(tmp_path, image=rig.image)
+    assert again.consume("a") == [0, 1, 2, 3, 4]
+    assert again.produce("a").base_offset == 5
+
+
+def test_replaying_an_old_deletion_spares_the_new_topic_of_that_name(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    history = [*topic_records("a", 1), stored.RemoveTopicRecord(topic_id=topic_id(1)), *topic_records("a", 2)]
+    rig.commit(history)
+    rig.produce("a")
+    rig.stop()
+    again = Rig(tmp_path)
+    for record in history:  # one record a delta: the deletion is seen by itself
+        again.commit([record])
+    assert again.consume("a") == [0]
+
+
+def test_a_log_of_an_older_topic_is_set_aside_when_its_name_is_opened(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    rig.produce("a")
+    rig.stop()
+    again = Rig(tmp_path)
+    again.commit(topic_records("a", 2))
+    assert again.consume("a") == []
+    assert sorted(name.rpartition("-")[2] for name in again.names()) == ["0", "stray"]
+
+
+def test_strays_are_set_aside_once_the_broker_runs(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("gone", 1) + topic_records("here", 2))
+    rig.produce("gone")
+    rig.produce("here")
+    rig.stop()
+    again = Rig(tmp_path)
+    again.commit(topic_records("here", 2))
+    assert sorted(again.names()) == ["gone-0", "here-0"]
+    again.run_up()
+    assert again.broker.ready
+    assert [name for name in again.names() if not name.endswith("-stray")] == ["here-0"]
+    assert len(again.names()) == 2
+
+
+def test_topic_configurations_reach_open_logs_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    assert rig.produce("a").error_code == 0
+    rig.commit([config(2, "a", "max.message.bytes", "10")])
+    assert rig.produce("a").error_code == ErrorCode.MESSAGE_TOO_LARGE
+    rig.commit([config(2, "a", "max.message.bytes", None)])
+    assert rig.produce("a").error_code == 0
+    rig.commit([config(2, "a", "message.timestamp.type", "LogAppendTime")])
+    assert rig.produce("a").log_append_time_ms == rig.loop.wall_ms()
+
+
+def test_broker_configurations_reach_logs_and_handlers(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    rig.produce("a")
+    rig.commit([config(4, "", "message.max.bytes", "10")])
+    assert rig.produce("a").error_code == ErrorCode.MESSAGE_TOO_LARGE
+    rig.commit([config(4, "1", "message.max.bytes", "100000")])
+    assert rig.produce("a").error_code == 0
+    rig.commit([config(4, "2", "message.max.bytes", "10")])
+    assert rig.produce("a").error_code == 0
+
+
+def test_an_older_log_without_an_id_is_adopted(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    rig.produce("a")
+    rig.stop()
+    mark = Path(rig.dirs[0]) / "a-0" / "partition.metadata"
+    before = mark.read_text()
+    mark.unlink()
+    again = Rig(tmp_path, image=rig.image)
+    assert again.consume("a") == [0]
+    assert mark.read_text() == before
+
+
+def test_the_directory_of_a_new_log_is_told_when_there_are_several(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, dirs=2)
+    rig.run_up()
+    rig.commit(topic_records("a", 1, 4))
+    for index in range(4):
+        rig.produce("a", index)
+    assert sorted(len(rig.names(number)) for number in (0, 1)) == [2, 2]
+    rig.loop.run(100)
+    request = rig.controller.take(m.AssignReplicasToDirsRequest).request
+    told = {
+        (directory.id, partition.partition_index)
+        for directory in request.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    }
+    assert told == {
+        (topic_id(800 + number), int(name.rpartition("-")[2])) for number in (0, 1) for name in rig.names(number)
+    }
+
+
+def test_log_directories_are_described(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1, 2))
+    rig.produce("a", 1)
+    everything = rig.call(ApiKey.DESCRIBE_LOG_DIRS, 4, m.DescribeLogDirsRequest(topics=None)).results[0]
+    assert (everything.error_code, everything.log_dir) == (0, rig.dirs[0])
+    assert everything.total_bytes >= everything.usable_bytes > 0
+    sizes = {p.partition_index: p.partition_size for t in everything.topics for p in t.partitions}
+    assert sizes[0] == 0
+    assert sizes[1] == (Path(rig.dirs[0]) / "a-1" / f"{0:020d}.log").stat().st_size > 0
+    asked = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic="a", partitions=[1])
+    some = rig.call(ApiKey.DESCRIBE_LOG_DIRS, 4, m.DescribeLogDirsRequest(topics=[asked])).results[0]
+    assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("a", [1])]
+
+
+def test_offsets_epochs_producers_and_deletion_through_the_table(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    rig.produce("a", producer_id=9, producer_epoch=2, base_sequence=0)
+    rig.produce("a")
+
+    def offset(timestamp: int, version: int = 7) -> Any:
+        row = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topic = m.ListOffsetsRequest.ListOffsetsTopic(name="a", partitions=[row])
+        return (
+            rig.call(ApiKey.LIST_OFFSETS, version, m.ListOffsetsRequest(replica_id=-1, topics=[topic]))
+            .topics[0]
+            .partitions[0]
+        )
+
+    assert (offset(-1).offset, offset(-2).offset, offset(-3).offset, offset(-1).leader_epoch) == (2, 0, 0, 0)
+    assert offset(-3, version=6).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert offset(-9).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert offset(rig.loop.wall_ms() + 1).offset == -1
+
+    epoch = m.OffsetForLeaderEpochRequest
+    asked = epoch.OffsetForLeaderTopic(
+        topic="a", partitions=[epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+    )
+    row = rig.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epoch(topics=[asked])).topics[0].partitions[0]
+    assert (row.error_code, row.leader_epoch, row.end_offset) == (0, 0, 2)
+
+    describe = m.DescribeProducersRequest
+    got = rig.call(
+        ApiKey.DESCRIBE_PRODUCERS, 0, describe(topics=[describe.TopicRequest(name="a", partition_indexes=[0])])
+    )
+    producer = got.topics[0].partitions[0].active_producers[0]
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (9, 2, 0)
+
+    delete = m.DeleteRecordsRequest
+
+    def trim(topic: str, before: int) -> Any:
+        part = delete.DeleteRecordsPartition(partition_index=0, offset=before)
+        request = delete(topics=[delete.DeleteRecordsTopic(name=topic, partitions=[part])])
+        return rig.call(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0]
+
+    assert (trim("a", 1).error_code, trim("a", 1).low_watermark) == (0, 1)
+    assert offset(-2).offset == 1
+    assert (trim("a", 9).error_code, trim("a", 9).low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert trim("__consumer_offsets", 0).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_sequences_are_checked_and_duplicates_answered_as_before(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1))
+    for sequence in range(3):
+        assert rig.produce("a", producer_id=9, producer_epoch=0, base_sequence=sequence).base_offset == sequence
+    again = rig.produce("a", producer_id=9, producer_epoch=0, base_sequence=1)
+    assert (again.error_code, again.base_offset) == (0, 1)
+    gap = rig.produce("a", producer_id=9, producer_epoch=0, base_sequence=7)
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert rig.consume("a") == [0, 1, 2]
+
+
+def test_groups_follow_their_partitions(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("__consumer_offsets", 7, 3))
+    rig.loop.run()
+    assert sorted(rig.broker.groups.shards) == [0, 1, 2]
+    rig.commit([stored.PartitionChangeRecord(partition_id=1, topic_id=topic_id(7), leader=-1)])
+    assert sorted(rig.broker.groups.shards) == [0, 2]
+    delta = replay(rig.image, [])
+    delta.is_snapshot = True
+    rig.broker.apply(delta, rig.image)
+    assert sorted(rig.broker.groups.shards) == [0, 2]
+    rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(7))])
+    assert rig.broker.groups.shards == {}
+
+
+def test_a_group_survives_a_restart(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("__consumer_offsets", 7) + topic_records("a", 1))
+    rig.loop.run()
+    commit = m.OffsetCommitRequest
+    row = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=42, committed_metadata="")
+    request = commit(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[commit.OffsetCommitRequestTopic(name="a", partitions=[row])],
+    )
+    answer = rig.call(ApiKey.OFFSET_COMMIT, 8, request) or rig.client.answers[-1]
+    assert answer.topics[0].partitions[0].error_code == 0
+    rig.stop()
+    again = Rig(tmp_path, image=rig.image)
+    delta = replay(again.image, [])
+    delta.is_snapshot = True
+    again.broker.apply(delta, again.image)
+    again.loop.run()
+    fetch = m.OffsetFetchRequest
+    asked = fetch.OffsetFetchRequestGroup(
+        group_id="g", topics=[fetch.OffsetFetchRequestTopics(name="a", partition_indexes=[0])]
+    )
+    got = again.call(ApiKey.OFFSET_FETCH, 8, fetch(groups=[asked])) or again.client.answers[-1]
+    assert got.groups[0].topics[0].partitions[0].committed_offset == 42
+
+
+def test_ten_thousand_idle_partitions_cost_no_logs(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    records = topic_records("wide", 3, 10_000)
+    for record in records:
+        rig.image.replay(record)
+    rig.image.moved_to(rig.image.offset + len(records), 1, 0)
+    delta = rig.image.take_delta()
+    begun = time.process_time()
+    rig.broker.apply(delta, rig.image)
+    assert time.process_time() - begun < 1
+    assert len(rig.broker.replicas) == 0
+    assert rig.produce("wide", 9_999).error_code == 0
+    assert len(rig.broker.replicas) == 1
+
+
+def test_a_dead_directory_answers_storage_errors_and_is_reported(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, dirs=2)
+    rig.run_up()
+    rig.commit(topic_records("a", 1, 2))
+    rig.produce("a", 0)
+    rig.produce("a", 1)
+    rig.logs.on_failure = lambda _path, partitions, _error: rig.broker.directory_failed(partitions)
+    directory = rig.logs.directory_of("a", 0)
+    assert directory is not None
+    directory.fail(OSError("gone"))
+    codes = [rig.produce("a", index).error_code for index in (0, 1)]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]  # never an empty log in place of the lost one
+    rig.loop.run()
+    beats = [sent for sent in rig.controller.sent if isinstance(sent.request, m.BrokerHeartbeatRequest)]
+    assert beats[0].request.offline_log_dirs == [directory.id]
+
+
+@pytest.mark.parametrize(
+    "key", [ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.END_TXN]
+)
+def test_what_is_not_served_is_not_offered(tmp_path: Path, key: ApiKey) -> None:
+    assert key not in Rig(tmp_path).broker.handlers
+
+
+def test_the_life_of_a_broker(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    states: list[BrokerState] = []
+    rig.broker.start(ENDPOINTS, previous_epoch=3, on_state=states.append)
+    request = rig.controller.take(m.BrokerRegistrationRequest)
+    assert (request.request.previous_broker_epoch, request.request.log_dirs) == (3, [topic_id(800)])
+    request.answer(m.BrokerRegistrationResponse(broker_epoch=0))
+    rig.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(is_fenced=False))
+    assert states == [BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING]
+    assert rig.broker.ready
+    done: list[int] = []
+    rig.broker.begin_shutdown(lambda: done.append(1))
+    rig.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(should_shut_down=True))
+    assert done == [1]
+    rig.stop()
+
+
+def test_no_empty_log_takes_the_place_of_one_in_a_directory_that_is_missing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    records = topic_records("a", 1)
+    records[1].directories = [topic_id(999)]
+    rig.commit(records)
+    assert rig.produce("a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert rig.names() == []
