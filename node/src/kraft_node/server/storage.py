@@ -1,0 +1,113 @@
+"""The node's directories as one thing: locks and identity checked, the broker's logs, the metadata log.
+
+Called by `node` only. A directory that is another node's, another cluster's, unformatted or in use refuses the start; a
+log directory that cannot be read is left out as long as another one can be (KIP-112), the metadata directory never.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid
+from kraft_node.log import meta_properties
+from kraft_node.log.config import LogConfig, make_config
+from kraft_node.log.directory import lock_directory
+from kraft_node.log.errors import LogDirError
+from kraft_node.log.manager import LogManager, OnFailure, Timing
+from kraft_node.log.metadata_log import MetadataLog
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.base.env import DiskLock, Env
+
+log = logging.getLogger("kraft_node.server.storage")
+
+
+class StorageRefused(Exception):  # noqa: N818 - a fact, not a fault
+    """Why the directories do not let the node start; names the directory."""
+
+
+class NodeStorage:
+    """Everything of the node that is on disk."""
+
+    __slots__ = ("_locks", "cluster_id", "logs", "metadata", "metadata_directory_id", "previous_broker_epoch")
+
+    def __init__(
+        self,
+        logs: LogManager,
+        metadata: MetadataLog,
+        cluster_id: str,
+        metadata_directory_id: Uuid,
+        locks: list[DiskLock],
+    ) -> None:
+        self.logs = logs
+        self.metadata = metadata
+        self.cluster_id = cluster_id
+        self.metadata_directory_id = metadata_directory_id
+        self.previous_broker_epoch = logs.previous_broker_epoch
+        """Of the last clean stop, -1 when that was not clean."""
+        self._locks = locks
+
+    def online_directories(self) -> list[str]:
+        """The log directories that still work."""
+        return [directory.path for directory in self.logs.directories if directory.online]
+
+    def close_logs(self, broker_epoch: int, done: Callable[[], None]) -> None:
+        """Make all logs durable and mark their directories as cleanly stopped, then `done`."""
+        self.logs.shutdown(done, broker_epoch=broker_epoch)
+
+    def release(self) -> None:
+        """Give the locks up; last of all."""
+        self.logs.release()
+        for lock in self._locks:
+            lock.release()
+
+
+def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure) -> NodeStorage:
+    """Take all directories. `on_failure` hears of those that die later. Raises StorageRefused."""
+    locks: list[DiskLock] = []
+    logs = LogManager(env, config.log_dirs, node_id=config.node_id, timing=Timing(config), on_failure=on_failure)
+    try:
+        logs.start()
+        cluster_id, directory_id = _metadata_directory(env, config, logs, locks)
+        metadata = MetadataLog(env, config.metadata_log_dir, config=_metadata_log_config(config), lock=False)
+    except (LogDirError, OSError, ValueError) as e:
+        logs.release()
+        for lock in locks:
+            lock.release()
+        raise StorageRefused(str(e)) from None
+    return NodeStorage(logs, metadata, cluster_id, directory_id, locks)
+
+
+def _metadata_log_config(config: NodeConfig) -> LogConfig:
+    """Retention is the raft driver's (it follows snapshots), rolling the log's."""
+    return make_config(
+        {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "segment.bytes": str(config.int("metadata.log.segment.bytes")),
+            "segment.ms": str(config.int("metadata.log.segment.ms")),
+        }
+    )
+
+
+def _metadata_directory(env: Env, config: NodeConfig, logs: LogManager, locks: list[DiskLock]) -> tuple[str, Uuid]:
+    """Cluster id and directory id of the metadata directory, which may be one of the log directories."""
+    path = config.metadata_log_dir
+    for directory in logs.directories:
+        if directory.path == path:
+            if directory.failed is not None:
+                raise directory.failed
+            assert logs.cluster_id is not None, "law: a started manager knows its cluster"
+            return logs.cluster_id, directory.directory_id
+    if not env.disk.is_dir(path):
+        raise LogDirError(path, f"there is no such directory, and {METADATA_TOPIC_NAME} is to be in it")
+    locks.append(lock_directory(env.disk, path))
+    found = meta_properties.check(path, meta_properties.read(env.disk, path), logs.cluster_id, config.node_id)
+    assert found.cluster_id is not None, "law: a checked file names its cluster"
+    if found.directory_id is None:
+        raise LogDirError(path, "meta.properties has no directory.id")
+    return found.cluster_id, found.directory_id
