@@ -78,7 +78,7 @@ class Directory(LogDir):
         """Lock the directory and see that it is this node's; its cluster id. Raises OSError, LogDirInvalid."""
         disk = self.env.disk
         if not disk.is_dir(self.path):
-            raise LogDirInvalid(self.path, "there is no such directory")
+            raise LogDirInvalid(self.path, "there is no such directory (see kafka-storage format)")
         if not locked:
             self._disk_lock = lock_directory(disk, self.path)
         found = meta_properties.check(self.path, meta_properties.read(disk, self.path), cluster_id, node_id)
