@@ -334,7 +334,7 @@ class RaftNode:
             self.become_unattached(self.log.last_epoch)
         elif self.is_voter and self._has_led(state):
             self._become(Resigned(self, state.epoch, ()))
-        elif self.is_voter and not self.is_amnesiac and state.voted == self.local and state.leader_id == NOBODY:
+        elif self.is_voter and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY:
             self._become(Candidate(self, state.epoch))
         elif state.leader_id != NOBODY and state.leader_id in self.voters and state.leader_id != self.local.id:
             self.become_follower(state.epoch, state.leader_id)
@@ -345,7 +345,7 @@ class RaftNode:
 
     def _has_led(self, state: QuorumState) -> bool:
         """Whether this node was leader of the stored epoch: leading it again could write other records in its place."""
-        elected_itself = state.voted == self.local and self.log.last_epoch == state.epoch
+        elected_itself = state.voted.matches(self.local) and self.log.last_epoch == state.epoch
         return state.leader_id == self.local.id or (elected_itself and state.epoch > 0)
 
     def _tick(self, event: events.Tick) -> None:

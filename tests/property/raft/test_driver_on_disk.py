@@ -1,0 +1,112 @@
+"""One voter with its real files on a disk that loses power: what was called committed is there ever after."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kraft_node.base.ids import Uuid
+from kraft_node.log.metadata_log import MetadataLog
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.world import SimHost, World
+from kraft_node.wire import stored
+
+from tests.property.metadata.naive import Naive, Stories, dump
+
+DIRECTORY = Uuid(b"D" * 16)
+LEVEL = stored.FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+class Life:
+    """One process: from opening the directory to the loss of power."""
+
+    def __init__(self, host: SimHost) -> None:
+        self.fatal: list[BaseException] = []
+        self.epochs: list[int] = []
+        self.committed = -1
+        env = host.env(None)  # type: ignore[arg-type]
+        self.storage = MetadataLog(env, "data")
+        self.driver = RaftDriver(
+            env,
+            self.storage,
+            local=ReplicaKey(1, DIRECTORY),
+            voters=VoterSet([Voter(ReplicaKey(1))]),
+            cluster_id="c",
+            policy=SnapshotPolicy(max_new_record_bytes=3000, retention_bytes=6000),
+        )
+        self.driver.on_fatal = self.fatal.append
+        self.driver.on_leader.append(self.epochs.append)
+        self.driver.on_commit.append(self._commit)
+        self.driver.metadata_level = lambda: 30
+
+    @property
+    def found_offset(self) -> int:
+        """The last offset of what the disk held: before the record that opened this life's epoch."""
+        return self.driver.node.leader.progress.epoch_start_offset - 1
+
+    def _commit(self, offset: int) -> None:
+        assert offset >= self.committed
+        self.committed = offset
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
+    world = World(seed)
+    rng = Random(seed)
+    disk = SimDisk(world.rng, lambda: int(world.now_ms))
+    disk.mkdir("data")
+    disk.fsync_dir("data")
+    disk.fsync_dir(".")
+    host = SimHost(world, "one", disk)
+    stories = Stories(seed)
+    # What was appended, by offset, and the model after each of these offsets.
+    models: dict[int, Naive] = {}
+    highest_epoch = 0
+    committed = -1
+    for _ in range(rng.randint(2, 6)):
+        life = Life(host)
+        driver = life.driver
+        driver.start()
+        assert world.run(lambda: bool(life.epochs), 60_000), "a lone voter leads"  # noqa: B023
+        assert life.epochs[0] > highest_epoch, "every life has an epoch of its own"
+        highest_epoch = life.epochs[0]
+        assert life.committed >= committed, "what was committed is still there"
+        stories.model = _model_at(models, life.found_offset)
+        assert dump(driver.image) == stories.model.dump()
+        if not models:
+            driver.append([LEVEL])
+            stories.model.replay(LEVEL)
+            models[driver.next_offset - 1] = stories.model.copy()
+        for _ in range(rng.randint(1, 40)):
+            last = driver.append(stories.records(rng.randint(1, 8)))
+            models[last] = stories.model.copy()
+            world.rest(rng.random() * 40)
+        assert not life.fatal
+        committed = life.committed
+        models = {offset: model for offset, model in models.items() if offset < driver.next_offset}
+        host.end_life()
+        disk.kill_process()
+        if rng.random() < 0.7:
+            disk.lose_power()
+        else:
+            # The page cache outlives the process: all that was written is still there.
+            committed = max(committed, life.storage.end_offset - 1)
+    final = Life(host)
+    final.driver.start()
+    assert world.run(lambda: bool(final.epochs), 60_000)
+    assert final.committed >= committed
+    assert dump(final.driver.image) == _model_at(models, final.found_offset).dump()
+
+
+def _model_at(models: dict[int, Any], offset: int) -> Naive:
+    """What held when everything up to `offset` was committed; appends count whole."""
+    below = [known for known in models if known <= offset]
+    for known in [known for known in models if known > offset]:
+        del models[known]
+    return models[max(below)].copy() if below else Naive()
