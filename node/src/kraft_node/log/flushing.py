@@ -30,17 +30,49 @@ def write_epochs(log: Log) -> None:
         file.close()
     disk.rename(path + ".tmp", path)
     log.leader_epochs.dirty = False
-    log.unsynced_names = True
+    log.names_changed += 1
 
 
-def begin(log: Log, up_to: int) -> Callable[[], None]:
-    """Prepare what makes everything below `up_to` durable; the result is the work itself, for any thread.
+class Flush:
+    """One fsync of a log up to an offset: made on the loop, `work` in any thread, then `done` on the loop."""
 
-    Raises OSError.
-    """
-    if log.leader_epochs.dirty:
-        write_epochs(log)
-    disk = log.dir.env.disk
+    __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "up_to")
+
+    def __init__(self, log: Log, up_to: int) -> None:
+        """Prepare to make everything below `up_to` durable. Raises OSError."""
+        if log.leader_epochs.dirty:
+            write_epochs(log)
+        self._log = log
+        self._disk = log.dir.env.disk
+        self._truncations = log.truncations
+        self._names = log.names_changed
+        self.up_to = up_to
+        with_names = log.names_changed != log.names_synced
+        # The log directory too: the partition's own directory may be new.
+        self._directories = (log.path, log.dir.path) if with_names else ()
+        self._paths = _paths(log, up_to, with_names=with_names)
+
+    def work(self) -> None:
+        """Fsync. Raises OSError."""
+        for path in self._paths:
+            fsync_path(self._disk, path)
+        for directory in self._directories:
+            try:
+                self._disk.fsync_dir(directory)
+            except FileNotFoundError:
+                if self._disk.exists(directory):
+                    raise
+
+    def done(self) -> None:
+        """Note that it is durable now, unless the log has been cut since."""
+        log = self._log
+        log.names_synced = max(log.names_synced, self._names)
+        if log.truncations == self._truncations:
+            log.recovery_point = max(log.recovery_point, self.up_to)
+        log.last_flush_ms = log.dir.env.clock.wall_ms()
+
+
+def _paths(log: Log, up_to: int, *, with_names: bool) -> list[str]:
     paths: list[str] = []
     number = log.segment_number(log.recovery_point)
     last = log.segment_number(up_to - 1) if up_to > log.start_offset else number
@@ -54,7 +86,6 @@ def begin(log: Log, up_to: int) -> Callable[[], None]:
             paths.append(segment.path(names.TIME_INDEX))
         if segment.base in log.txn_bases:
             paths.append(segment.path(names.TXN_INDEX))
-    with_names, log.unsynced_names = log.unsynced_names, False
     if with_names:
         low = log.recovery_point
         paths += [f"{log.path}/{at:020d}{names.PRODUCER_SNAPSHOT}" for at in log.producers.snapshots if at >= low]
@@ -62,20 +93,7 @@ def begin(log: Log, up_to: int) -> Callable[[], None]:
             paths.append(f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}")
         if log.topic_id is not None:
             paths.append(f"{log.path}/{names.PARTITION_METADATA}")
-    directory = log.path
-
-    def work() -> None:
-        for path in paths:
-            fsync_path(disk, path)
-        if not with_names:
-            return
-        try:
-            disk.fsync_dir(directory)
-        except FileNotFoundError:
-            if disk.exists(directory):
-                raise
-
-    return work
+    return paths
 
 
 def fsync_path(disk: Disk, path: str) -> None:
@@ -92,29 +110,25 @@ def fsync_path(disk: Disk, path: str) -> None:
 
 def flush_now(log: Log) -> None:
     """Fsync everything on this thread. Raises OSError."""
-    up_to = log.end_offset
-    if up_to > log.recovery_point or log.leader_epochs.dirty:
-        begin(log, up_to)()
-        log.recovery_point = up_to
-    log.last_flush_ms = log.dir.env.clock.wall_ms()
+    if log.end_offset > log.recovery_point or log.leader_epochs.dirty:
+        flush = Flush(log, log.end_offset)
+        flush.work()
+        flush.done()
 
 
 def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
     """Fsync what is written now in the directory's thread; then move the recovery point and call `done`.
 
-    A second request while one is waiting is one more job only when somebody wants to hear of its end.
+    Without `done` only what lies before the active segment, as a roll asks for it; one such job at a time.
     """
     if log.flush_scheduled and done is None:
         return
     try:
-        # Everything but the active segment when nobody waits: that is what a roll asks for, and what Kafka flushes.
-        up_to = log.end_offset if done is not None else log.active.base
-        work = begin(log, up_to)
+        flush = Flush(log, log.end_offset if done is not None else log.active.base)
     except OSError as e:
         log.dir.fail(e)
         return
     log.flush_scheduled = True
-    truncations = log.truncations
 
     def finished(result: BaseException | None) -> None:
         log.flush_scheduled = False
@@ -122,10 +136,8 @@ def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
             if not log.closed:
                 log.dir.fail(result)
             return
-        if log.truncations == truncations:
-            log.recovery_point = max(log.recovery_point, up_to)
-        log.last_flush_ms = log.dir.env.clock.wall_ms()
+        flush.done()
         if done is not None:
             done()
 
-    log.dir.env.background.submit(log.dir.lane, work, finished)
+    log.dir.env.background.submit(log.dir.lane, flush.work, finished)

@@ -130,6 +130,8 @@ class Log:
         "leader_epochs",
         "max_timestamp_cache",
         "name",
+        "names_changed",
+        "names_synced",
         "partition",
         "path",
         "producers",
@@ -139,7 +141,6 @@ class Log:
         "topic_id",
         "truncations",
         "txn_bases",
-        "unsynced_names",
     )
 
     def __init__(self, log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> None:
@@ -173,8 +174,9 @@ class Log:
         """(end offset, answer) of the last look-up of the largest timestamp."""
         self.truncations = 0
         """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
-        self.unsynced_names = True
-        """Whether files have appeared since the last fsync of the directory."""
+        self.names_changed = 1
+        self.names_synced = 0
+        """Counts of changes to the directory's names: made, and durable."""
         self.txn_bases: list[int] = []
         """Base offsets of the segments that have a .txnindex, ascending."""
         self.set_config(config)
@@ -459,6 +461,7 @@ class Log:
                     segment = self.roll(base)
             else:
                 self.created_ms = now_ms
+                self.names_changed += 1
                 if last - segment.base > RELATIVE_OFFSET_MAX:
                     segment = self.roll(base)
             if leader_epoch >= 0 and leader_epoch != epochs.latest_epoch:
@@ -541,6 +544,7 @@ class Log:
             txn_index.append(self.dir.env.disk, segment.path(names.TXN_INDEX), entry)
             if segment.base not in self.txn_bases:
                 self.txn_bases.append(segment.base)
+                self.names_changed += 1
 
     @property
     def last_stable_offset(self) -> int:
@@ -568,7 +572,7 @@ class Log:
             file.close()
         known.append(offset)
         known.sort()
-        self.unsynced_names = True
+        self.names_changed += 1
 
     # --- reading ---
 
@@ -608,7 +612,7 @@ class Log:
         length = 0
         position = segment.ends.get(offset, -1)
         if position < 0:
-            position, length, _ = segment.find(offset)
+            position, length, _, _ = segment.find(offset)
         stop = segment.size if limit >= self.segment_end(number) else segment.position_of(limit)
         available = stop - position
         if available <= 0:

@@ -550,10 +550,10 @@ class LogManager:
         log.active.finish()
         if log.producers.snapshots or len(log.producers):
             log.take_snapshot(log.end_offset)
-        work = flushing.begin(log, log.end_offset)
+        flush = flushing.Flush(log, log.end_offset)
         log.recovery_point = log.end_offset
         log.release()
-        return work
+        return flush.work
 
     def release(self) -> None:
         """Give up the locks. Call last."""

@@ -115,8 +115,8 @@ class MetadataLog:
         self._path = f"{directory}/{METADATA_TOPIC_NAME}-0"
         self._kraft_version = kraft_version
         self._lock: DiskLock | None = lock_directory(env.disk, directory) if lock else None
-        self._flushed: tuple[int, int] | None = None
-        """(truncations then, offset) of the last finished flush, until it is noted; set by the background thread."""
+        self._flushed: flushing.Flush | None = None
+        """The last finished flush, until it is noted; set by the background thread."""
         try:
             self._log = self._open(config or make_config({"cleanup.policy": "delete", "retention.ms": "-1"}))
         except BaseException:
@@ -155,10 +155,14 @@ class MetadataLog:
             log.start_offset = found[0].end_offset
             log.leader_epochs.truncate_from_start(log.start_offset)
         # What was found beyond the mark is only in the page cache: durable before anybody counts on it (contract 1).
-        flushing.begin(log, log.end_offset)()
-        log.recovery_point = log.end_offset
-        self._write_mark(log.end_offset)
+        self._flush_all(log)
         return log
+
+    def _flush_all(self, log: Log) -> None:
+        flush = flushing.Flush(log, log.end_offset)
+        flush.work()
+        flush.done()
+        self._write_mark(log.end_offset)
 
     def _io(self, work: Callable[[], T]) -> T:
         """The log speaks to clients of partitions; a voter wants to hear that its disk failed."""
@@ -205,25 +209,23 @@ class MetadataLog:
 
     def begin_flush(self) -> Work:
         """The work that fsyncs what has been written until now."""
-        log = self._log
         self._note_flushed()
-        up_to = log.end_offset
-        fsync = flushing.begin(log, up_to)
-        truncations = log.truncations
+        flush = flushing.Flush(self._log, self._log.end_offset)
 
         def work() -> None:
-            fsync()
-            self._flushed = (truncations, up_to)
+            flush.work()
+            self._flushed = flush
 
         return work
 
     def _note_flushed(self) -> None:
         """Move the recovery point to where the last flush has brought it, on the loop's side."""
-        flushed, self._flushed = self._flushed, None
-        log = self._log
-        if flushed is not None and flushed[0] == log.truncations and flushed[1] > log.recovery_point:
-            log.recovery_point = flushed[1]
-            self._write_mark(flushed[1])
+        flush, self._flushed = self._flushed, None
+        if flush is not None:
+            before = self._log.recovery_point
+            flush.done()
+            if self._log.recovery_point > before:
+                self._write_mark(self._log.recovery_point)
 
     def delete_before(self, offset: int) -> int:
         """Raise the start to `offset`, removing whole segments below it; the new start. Raises OSError."""
@@ -331,9 +333,8 @@ class MetadataLog:
             if self._log_dir.failed is None and not log.closed:
                 log.closed = True
                 log.active.finish()
-                log.unsynced_names = True
-                flushing.begin(log, log.end_offset)()
-                self._write_mark(log.end_offset)
+                log.names_changed += 1
+                self._flush_all(log)
         finally:
             log.release()
             self._release_lock()

@@ -179,6 +179,7 @@ def _find_end(log: Log) -> int:
 def _recover(log: Log, *, epochs_known: bool) -> int:
     """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
     epochs = log.leader_epochs
+    gaps = log.config.compact
     if not epochs_known:
         log.recovery_point = min(log.recovery_point, log.segment_bases[0])
     number = log.segment_number(log.recovery_point)
@@ -188,6 +189,10 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
+        if segment.base != log.end_offset and not durable and not log.config.compact:
+            # The segment before ends early, just between two batches: what would have followed was lost.
+            _cut_whole(log, number)
+            break
         if durable:
             start, log.end_offset = _durable_part(log, number)
             walked_from = log.end_offset
@@ -197,8 +202,8 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
         size = segment.size
         try:
             for header in batches(segment.file(), start, size, check=True):
-                if header.base_offset < log.end_offset:
-                    raise BadBatch(header.position, f"offset {header.base_offset} was there before")
+                if header.base_offset != log.end_offset and not (gaps and header.base_offset > log.end_offset):
+                    raise BadBatch(header.position, f"offset {header.base_offset} does not follow {log.end_offset - 1}")
                 segment.note(header)
                 if header.partition_leader_epoch >= 0:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -226,15 +231,15 @@ def _durable_part(log: Log, number: int) -> tuple[int, int]:
     found = None
     if entry is not None and entry[1] < size:
         with contextlib.suppress(BadBatch):
-            found = _walk_to(segment, entry[1], point, size)
+            found = _walk_to(log, segment, entry, size)
     rebuild = found is None
     if found is None:
         try:
-            found = _walk_to(segment, 0, point, size)
+            found = _walk_to(log, segment, None, size)
         except BadBatch as e:
             raise segment.damaged(e, size) from None
     at, end = found
-    if end < point and number == len(log.segment_bases) - 1:
+    if end < point and (number == len(log.segment_bases) - 1 or not log.config.compact):
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
@@ -248,25 +253,38 @@ def _durable_part(log: Log, number: int) -> tuple[int, int]:
     return at, end
 
 
-def _walk_to(segment: Segment, position: int, point: int, size: int) -> tuple[int, int]:
-    """Position and offset of the first batch at or beyond `point`. Raises BadBatch for one that is not sound before."""
-    end = segment.base
-    if position >= size:
-        return size, end
+def _walk_to(log: Log, segment: Segment, entry: tuple[int, int] | None, size: int) -> tuple[int, int]:
+    """Position and offset of the first batch at or beyond the recovery point.
+
+    Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
+    that is not sound before, or does not go on from the one in front of it.
+    """
+    point, gaps = log.recovery_point, log.config.compact
+    end, at = segment.base, 0
     file = segment.file()
-    at = position
     try:
-        for header in batches(file, position, size):
+        for header in batches(file, 0 if entry is None else entry[1], size, check=True):
+            if entry is not None and header.position == entry[1]:
+                if header.last_offset > segment.base + entry[0]:
+                    raise BadBatch(header.position, "not the batch that the index means")
+            elif header.base_offset != end and not (gaps and header.base_offset > end):
+                raise BadBatch(header.position, f"offset {header.base_offset} does not follow {end - 1}")
             if header.base_offset >= point:
-                return header.position, max(end, min(point, header.base_offset))
-            if header.base_offset < segment.base:
-                raise BadBatch(header.position, f"offset {header.base_offset} is below the segment's")
+                return header.position, max(end, point)
+            if header.next_offset > point:
+                raise BadBatch(header.position, f"offsets up to {header.last_offset} are beyond {point}")
             end, at = header.next_offset, header.position + header.length
     except BadBatch:
         if end < point:
             raise
         return at, end
     return size, end
+
+
+def _cut_whole(log: Log, number: int) -> None:
+    """The log ends with the segment before `number`: remove that and all later ones."""
+    before = log.segment(number - 1)
+    _cut(log, number - 1, BadBatch(before.size, f"the next segment begins at {log.segment_bases[number]}"), before.size)
 
 
 def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:

@@ -70,10 +70,10 @@ def batches(file: File, position: int, end: int, *, check: bool = False) -> Iter
         position += length
 
 
-def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int]:
-    """Position, length and base offset of the first batch from `position` on that ends at or after `offset`.
+def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, int, int, int]:
+    """Position, length, base and last offset of the first batch from `position` on that ends at or after `offset`.
 
-    (end, 0, -1) when there is none. Raises BadBatch.
+    (end, 0, -1, -1) when there is none. Raises BadBatch.
     """
     chunk = b""
     start = position
@@ -90,6 +90,6 @@ def find_offset(file: File, position: int, end: int, offset: int) -> tuple[int, 
         if magic != MAGIC or length < HEADER_SIZE or position + length > end:
             raise BadBatch(position, f"no batch (format {magic}, {length} bytes)")
         if base + delta >= offset:
-            return position, length, base
+            return position, length, base, base + delta
         position += length
-    return end, 0, -1
+    return end, 0, -1, -1

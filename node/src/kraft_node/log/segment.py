@@ -336,8 +336,8 @@ class Segment:
             found = index.search_file(file, self.index_count, relative)
         return found[1] if found is not None else 0
 
-    def find(self, offset: int) -> tuple[int, int, int]:
-        """Position, length and base offset of the first batch that ends at or after `offset`; length 0 if none does.
+    def find(self, offset: int) -> tuple[int, int, int, int]:
+        """Position, length, base and last offset of the first batch that ends at or after `offset`; length 0 if none.
 
         Raises OSError, LogDirDamaged.
         """
@@ -348,9 +348,11 @@ class Segment:
             if start == 0:
                 raise self.damaged(e, self.size) from None
         else:
-            if start == 0 or found[1] == 0 or found[0] > start or found[2] <= offset:
+            # An entry holds the last offset of the batch that it points to. So a batch found right there ends at
+            # `offset`; one that ends later has been reached over an entry that points too far.
+            position, last = found[0], found[3]
+            if start == 0 or (start < self.size and (position > start or last == offset)):
                 return found
-        # The index led astray: into the middle of a batch, or beyond the offset.
         self.rebuild_index(f"offset {offset} is not where the index says")
         try:
             return find_offset(self.file(), self.lookup(offset), self.size, offset)

@@ -137,7 +137,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     number = log.segment_number(offset)
     bases, sizes = log.segment_bases, log.segment_sizes()
     segment = log.segment(number)
-    position, length, first = segment.find(offset)
+    position, length, first, _ = segment.find(offset)
     end = first if length else offset
     for base in bases[number + 1 :]:
         remove_segment_files(log, base)

@@ -1,0 +1,322 @@
+"""Every prefix, bit and crash point: recovery holds what was durable, or refuses by file and offset."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.log import Log
+from kraft_node.records.batch import BatchHeader, check_batch, iter_headers
+from kraft_node.records.control import build_marker
+from kraft_node.testing.disk import SimDisk
+
+from tests.unit.log.world import DIR, NOW, LogWorld, batch, read_bytes, values
+
+PATH = f"{DIR}/t-0"
+FIRST = f"{PATH}/{0:020d}"
+CONFIG = {"internal.segment.bytes": "400", "index.interval.bytes": "100"}
+
+
+def producer_batch(sequence: int, value: bytes, **how: object) -> bytes:
+    return batch(value, producer_id=7, producer_epoch=0, base_sequence=sequence, **how)
+
+
+def write(world: LogWorld, count: int = 4, config: dict[str, str] | None = None) -> Log:
+    log = world.open(config)
+    for number in range(count):
+        log.append_as_leader(producer_batch(number, b"%d" % number), number // 2, NOW)
+    return log
+
+
+def closed(world: LogWorld, log: Log) -> SimDisk:
+    log.active.finish()
+    log.take_snapshot(log.end_offset)
+    log.flush()
+    return world.disk
+
+
+def content(disk: SimDisk, path: str) -> bytearray:
+    return disk._inode(path).data
+
+
+def cut(disk: SimDisk, path: str, size: int) -> None:
+    del content(disk, path)[size:]
+
+
+def test_every_prefix_of_an_unflushed_log() -> None:
+    world = LogWorld()
+    write(world)
+    size = world.disk.size(FIRST + ".log")
+    one = size // 4
+    for length in range(size + 1):
+        disk = world.disk.copy()
+        cut(disk, FIRST + ".log", length)
+        log = LogWorld(disk=disk).open(clean=False)
+        whole = length // one
+        assert log.end_offset == whole
+        assert values(log) == [b"%d" % number for number in range(whole)]
+        assert disk.size(FIRST + ".log") == whole * one
+        assert [p.last_sequence for p in log.producers.active()] == ([whole - 1] if whole else [])
+        assert log.leader_epochs.entries() == [(epoch, epoch * 2) for epoch in range(2) if epoch * 2 < whole]
+        log.append_as_leader(producer_batch(whole, b"next"), 5, NOW)
+        assert values(log)[-1] == b"next"
+
+
+def test_every_prefix_of_a_flushed_log_is_refused_by_name() -> None:
+    world = LogWorld()
+    closed(world, write(world))
+    size = world.disk.size(FIRST + ".log")
+    for length in range(size):
+        disk = world.disk.copy()
+        cut(disk, FIRST + ".log", length)
+        with pytest.raises(LogDirDamaged) as caught:
+            LogWorld(disk=disk).open(clean=False, recovery_point=4)
+        assert caught.value.file == FIRST + ".log"
+        assert caught.value.offset == length // (size // 4)
+
+
+def test_every_bit_of_an_unflushed_log() -> None:
+    """A flip in what was never durable cuts the log there; what comes back is exactly what was written before."""
+    world = LogWorld()
+    write(world)
+    size = world.disk.size(FIRST + ".log")
+    one = size // 4
+    for bit in range(size * 8):
+        disk = world.disk.copy()
+        disk.flip(FIRST + ".log", bit // 8, bit % 8)
+        log = LogWorld(disk=disk).open(clean=False)
+        damaged = bit // 8 // one
+        # The leader epoch is outside the CRC, and any number may be one.
+        kept = 4 if 12 <= bit // 8 % one < 16 else damaged
+        assert log.end_offset == kept
+        assert values(log) == [b"%d" % number for number in range(kept)]
+
+
+def test_every_bit_of_a_flushed_log() -> None:
+    """Below the recovery point nothing is cut: opening or reading refuses, or every batch that comes back is sound."""
+    world = LogWorld()
+    closed(world, write(world))
+    size = world.disk.size(FIRST + ".log")
+    refused = 0
+    for bit in range(size * 8):
+        disk = world.disk.copy()
+        disk.flip(FIRST + ".log", bit // 8, bit % 8)
+        other = LogWorld(disk=disk)
+        try:
+            log = other.open(clean=False, recovery_point=4)
+            for offset in range(4):
+                data = read_bytes(log.read(offset, 1))
+                refused += _is_bad(data, offset)
+        except LogDirDamaged as e:
+            assert e.file == FIRST + ".log"
+            assert 0 <= e.offset <= 4
+            refused += 1
+        except KafkaError as e:
+            assert e.code == ErrorCode.KAFKA_STORAGE_ERROR
+            refused += 1
+        assert disk.size(FIRST + ".log") == size, "nothing durable is cut off"
+    assert refused > size * 4
+
+
+def _is_bad(data: bytes, offset: int) -> bool:
+    """Whether a reader that checks its batch, as every client does, sees that something is wrong."""
+    try:
+        header: BatchHeader = check_batch(data)
+    except ValueError:
+        return True
+    return not header.base_offset <= offset <= header.last_offset
+
+
+def test_every_bit_of_the_indexes() -> None:
+    """A wrong index costs time, never records."""
+    world = LogWorld()
+    log = world.open({"index.interval.bytes": "100"})
+    for number in range(12):
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number), 0, NOW)
+    closed(world, log)
+    for suffix in (".index", ".timeindex"):
+        size = world.disk.size(FIRST + suffix)
+        assert size >= 24
+        for bit in range(size * 8):
+            disk = world.disk.copy()
+            disk.flip(FIRST + suffix, bit // 8, bit % 8)
+            for clean in (True, False):
+                got = LogWorld(disk=disk.copy()).open(clean=clean, recovery_point=12)
+                assert got.end_offset == 12
+                for offset in range(12):
+                    header = next(iter_headers(read_bytes(got.read(offset, 1))))
+                    assert header.base_offset == offset
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "empty"])
+def test_indexes_are_rebuilt(clean: bool, suffix: str, damage: str) -> None:
+    world = LogWorld()
+    log = world.open(CONFIG)
+    for number in range(30):
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number), 0, NOW)
+    disk = closed(world, log)
+    good = {name: bytes(content(disk, f"{PATH}/{name}")) for name in disk.listdir(PATH) if name.endswith(suffix)}
+    for name in good:
+        data = content(disk, f"{PATH}/{name}")
+        if damage == "missing":
+            disk.remove(f"{PATH}/{name}")
+        elif damage == "cut":
+            del data[-3:]
+        elif damage == "zeros":
+            data += bytes(10_000)
+        else:
+            data.clear()
+    got = LogWorld(disk=disk).open(CONFIG, clean=clean, recovery_point=30)
+    assert values(got) == [b"%d" % number for number in range(30)]
+    if damage != "empty":
+        assert got.offset_for_timestamp(NOW + 17) == (NOW + 17, 17)
+
+
+def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
+    world = LogWorld()
+    log = world.open({"index.interval.bytes": "4096"})
+    for number in range(2000):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.active.finish()
+    log.take_snapshot(2000)
+    log.flush()
+    for number in range(5):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    # Damage in front that a scan of everything would stumble over.
+    world.disk.flip(FIRST + ".log", 1000, 3)
+    again = LogWorld(disk=world.disk).open(clean=False, recovery_point=2000)
+    assert again.end_offset == 2005
+
+
+def test_damage_beyond_the_recovery_point_cuts_all_later_segments() -> None:
+    world = LogWorld()
+    log = world.open(CONFIG)
+    for number in range(30):
+        log.append_as_leader(producer_batch(number, b"%d" % number), 0, NOW)
+    bases = log.segment_bases
+    world.disk.flip(f"{PATH}/{bases[2]:020d}.log", 70, 0)
+    again = LogWorld(disk=world.disk).open(CONFIG, clean=False, recovery_point=bases[1])
+    assert again.end_offset == bases[2]
+    assert values(again) == [b"%d" % number for number in range(bases[2])]
+    assert [p.last_sequence for p in again.producers.active()] == [bases[2] - 1]
+    assert sorted(n for n in world.disk.listdir(PATH) if n.endswith(".log")) == [f"{b:020d}.log" for b in bases[:3]]
+
+
+def test_damage_in_a_closed_segment_below_the_recovery_point_is_refused() -> None:
+    world = LogWorld()
+    log = write(world, 30, CONFIG)
+    bases = log.segment_bases
+    closed(world, log)
+    last = f"{PATH}/{bases[-1]:020d}.log"
+    world.disk.flip(last, world.disk.size(last) - len(producer_batch(29, b"29")) + 16, 0)
+    with pytest.raises(LogDirDamaged) as caught:
+        LogWorld(disk=world.disk).open(CONFIG, clean=False, recovery_point=30)
+    assert (caught.value.file, caught.value.offset) == (last, 29)
+
+
+def test_transactions_and_producers_come_back() -> None:
+    world = LogWorld()
+    log = world.open(CONFIG)
+    for number in range(6):
+        log.append_as_leader(producer_batch(number * 2, b"%d" % number, transactional=True), 0, NOW)
+        log.append_as_leader(producer_batch(number * 2 + 1, b"%d" % number, transactional=True), 0, NOW)
+        end = build_marker(commit=number % 2 == 0, producer_id=7, producer_epoch=0, coordinator_epoch=3, timestamp=NOW)
+        log.append_as_leader(end, 0, NOW, internal=True)
+    log.append_as_leader(producer_batch(12, b"open", transactional=True), 0, NOW)
+    log.high_watermark = log.end_offset
+    assert log.last_stable_offset == 18
+    aborted = log.aborted_transactions(0, 100)
+    assert aborted == [(7, 3), (7, 9), (7, 15)]
+    for point in (0, 5, log.segment_bases[1], log.segment_bases[2], log.end_offset):
+        disk = world.disk.copy()
+        again = LogWorld(disk=disk).open(CONFIG, clean=False, recovery_point=point, high_watermark=log.end_offset)
+        assert again.aborted_transactions(0, 100) == aborted
+        assert again.last_stable_offset == 18
+        (producer,) = again.producers.active()
+        assert (producer.coordinator_epoch, producer.current_txn_first_offset, producer.last_sequence) == (3, 18, 12)
+        assert again.append_as_leader(producer_batch(12, b"open", transactional=True), 0, NOW).is_duplicate
+
+
+def test_a_torn_epoch_file_is_rebuilt_from_the_batches() -> None:
+    world = LogWorld()
+    closed(world, write(world))
+    cut(world.disk, f"{PATH}/leader-epoch-checkpoint", 3)
+    for clean in (True, False):
+        log = LogWorld(disk=world.disk.copy()).open(clean=clean, recovery_point=4)
+        assert log.leader_epochs.entries() == [(0, 0), (1, 2)]
+
+
+def test_a_damaged_snapshot_is_replaced_by_an_older_one() -> None:
+    world = LogWorld()
+    log = write(world, 30, CONFIG)
+    closed(world, log)
+    world.disk.flip(f"{PATH}/{30:020d}.snapshot", 12, 1)
+    again = LogWorld(disk=world.disk).open(CONFIG)
+    assert [p.last_sequence for p in again.producers.active()] == [29]
+
+
+def test_leftovers_of_compaction_and_deletion_are_settled() -> None:
+    world = LogWorld()
+    log = write(world, 30, CONFIG)
+    bases = log.segment_bases
+    closed(world, log)
+    disk = world.disk
+    for name in ("00000000000000000099.log.deleted", "00000000000000000050.index.cleaned", "x.tmp"):
+        disk.open(f"{PATH}/{name}", create=True)
+    # A compacted segment that was about to replace the first two.
+    swap = disk.open(f"{FIRST}.log.swap", create=True)
+    keep = batch(b"kept", base_offset=0, last_offset=bases[2] - 1)
+    swap.pwrite(0, [keep])
+    again = LogWorld(disk=disk).open(CONFIG)
+    assert again.segment_bases == [0, *bases[2:]]
+    assert values(again) == [b"kept", *[b"%d" % number for number in range(bases[2], 30)]]
+    assert not [name for name in disk.listdir(PATH) if name.endswith((".swap", ".cleaned", ".deleted", ".tmp"))]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_crash_point_keeps_what_was_fsynced(seed: int) -> None:
+    """Power is lost after a random number of changes; unsynced ones are kept, lost or torn."""
+    rng = random.Random(seed)
+    world = LogWorld(seed)
+    log = world.open(CONFIG)
+    written: list[bytes] = []
+    durable = 0
+    stop = rng.randrange(400)
+    start = world.disk.operations
+
+    class Crash(Exception):  # noqa: N818
+        pass
+
+    def fail(_operation: str, _path: str) -> OSError | None:
+        if world.disk.operations - start > stop:
+            raise Crash
+        return None
+
+    world.disk.fail = fail
+    try:
+        for number in range(200):
+            value = b"%d" % number
+            written.append(value)
+            log.append_as_leader(producer_batch(number, value), number // 20, NOW)
+            if rng.random() < 0.1:
+                log.flush()
+                durable = log.recovery_point
+            world.rest(5)
+            durable = max(durable, log.recovery_point)
+    except Crash:
+        pass
+    except KafkaError:  # the crash came in the background, where it looks like a failed disk
+        assert world.dir.failed is not None
+    world.disk.fail = None
+    world.disk.lose_power()
+    again = LogWorld(disk=world.disk).open(CONFIG, clean=False, recovery_point=durable)
+    got = values(again)
+    assert len(got) >= durable
+    assert got == written[: len(got)]
+    assert [p.last_sequence for p in again.producers.active()] == ([len(got) - 1] if got else [])
+    again.append_as_leader(producer_batch(len(got), b"next"), 50, NOW)
+    assert values(again) == [*got, b"next"]

@@ -1,0 +1,72 @@
+"""Logs on a simulated disk, under simulated time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from kraft_node.log.config import make_config
+from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.log import FetchSlice, Log
+from kraft_node.log.opening import open_log
+from kraft_node.records.batch import Record, build_batch, iter_headers, iter_records
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.world import START_WALL_MS, SimHost, World
+
+DIR = "/data"
+NOW = START_WALL_MS
+
+
+class LogWorld:
+    """One machine with one log directory and one log."""
+
+    def __init__(self, seed: int = 1, disk: SimDisk | None = None) -> None:
+        self.world = World(seed)
+        self.disk = disk or SimDisk(random.Random(seed), lambda: NOW + int(self.world.now_ms))
+        self.disk.mkdir(f"{DIR}/t-0")
+        self.disk.fsync_dir("/")
+        self.disk.fsync_dir(DIR)
+        self.host = SimHost(self.world, "n1", self.disk)
+        net: Any = None
+        self.env = self.host.env(net)
+        self.dir = LogDir(self.env, DIR, FileCache(self.disk, 8))
+
+    def open(self, overrides: Mapping[str, str] | None = None, **how: Any) -> Log:
+        return open_log(self.dir, f"{DIR}/t-0", "t", 0, make_config(overrides), **how)
+
+    def rest(self, ms: float = 100_000) -> None:
+        self.world.rest(ms)
+
+
+def batch(*values: bytes, **how: Any) -> bytes:
+    how.setdefault("timestamp", NOW)
+    return build_batch([(b"k", value) for value in values], **how)
+
+
+def read_bytes(found: FetchSlice) -> bytes:
+    return found.records if isinstance(found.records, bytes) else found.records.read()
+
+
+def all_records(log: Log) -> list[Record]:
+    """What a reader that begins at the start gets, fetch after fetch."""
+    got: list[Record] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = read_bytes(log.read(offset, 10_000))
+        before = offset
+        for header in whole_headers(data):
+            got += [record for record in iter_records(data, header) if record.offset >= offset]
+            offset = max(offset, header.next_offset)
+        assert offset > before, f"no progress at {offset}"
+    return got
+
+
+def whole_headers(data: bytes) -> list[Any]:
+    from kraft_node.log.log import whole_batches
+
+    return list(iter_headers(whole_batches(data)))
+
+
+def values(log: Log) -> list[bytes | None]:
+    return [record.value for record in all_records(log)]
