@@ -5,7 +5,7 @@ import struct
 from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.coordinators.group import records
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-from kraft_node.records.batch import build_batch
+from kraft_node.records.batch import build_batch, check_batch
 from kraft_node.records.control import build_marker
 from kraft_node.wire import codec
 from kraft_node.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
@@ -80,6 +80,32 @@ def test_resigning_while_loading_stops_it():
     node.coordinator.on_resign(0)
     node.time.advance()
     assert node.coordinator.shards == {}
+
+
+def test_a_new_epoch_of_the_same_leader_keeps_what_is_loaded():
+    node = Node()
+    (a,), generation = node.stable_group(1)
+    node.coordinator.on_leader(0, 5)
+    assert node.heartbeat(a, generation) is ErrorCode.NONE
+    assert node.coordinator.shards[0].epoch == 5
+    node.commit({("t", 0): 1}, group="simple")
+    assert check_batch(node.logs.batches[0][-1][1]).partition_leader_epoch == 5
+    node.coordinator.on_leader(0, 4)
+    assert node.coordinator.shards[0].epoch == 5, "news of the past change nothing"
+
+
+def test_a_load_that_failed_is_tried_again():
+    node = Node()
+    node.commit({("t", 0): 1})
+    good = node.logs.batches[0]
+    node.logs.batches[0] = [*good, (1, build_batch([(b"\x00\x01broken", b"x")], base_offset=1))]
+    node.logs.ends[0] = 2
+    node.start()
+    assert node.join().error is ErrorCode.NOT_COORDINATOR
+    node.logs.batches[0], node.logs.ends[0] = good, 1
+    node.coordinator.on_leader(0, 2)
+    node.time.advance()
+    assert node.offsets() == {("t", 0): 1}
 
 
 def test_damage_fails_the_partition_not_the_node():

@@ -88,10 +88,15 @@ class GroupCoordinator:
     # -- leadership
 
     def on_leader(self, partition: int, epoch: int) -> None:
-        """This broker leads the partition since `epoch`: load it. Harmless when it already does so."""
+        """This broker leads the partition since `epoch`: load it.
+
+        When it led before, nobody else can have written meanwhile (that would have been a resignation): what has been
+        loaded stays, and only a load that failed is tried again.
+        """
         old = self.shards.get(partition)
         if old is not None:
-            if old.epoch >= epoch and old.phase is not Phase.FAILED:
+            old.epoch = max(old.epoch, epoch)
+            if old.phase is not Phase.FAILED:
                 return
             self.on_resign(partition)
         shard = Shard(

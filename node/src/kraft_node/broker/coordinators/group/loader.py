@@ -56,7 +56,8 @@ class Loader:
         if self._count - before == RECORDS_A_TURN:
             self._shard.scheduler.call_soon(self._turn)
             return
-        log.info("Partition %d of __consumer_offsets: loaded %d records", self._shard.partition, self._count)
+        level = logging.INFO if self._count else logging.DEBUG
+        log.log(level, "Partition %d of __consumer_offsets: loaded %d records", self._shard.partition, self._count)
         self._done(None)
 
     def _replay(self) -> Iterator[None]:
