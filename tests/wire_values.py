@@ -50,8 +50,7 @@ def _fill(root: type[Message], struct: Struct, version: int, rng: random.Random,
 
 
 def _value(root: type[Message], field: Field, version: int, rng: random.Random, unknown_tags: bool) -> Any:
-    nullable = version in field.nullable and not (field.tagged_struct and not field.default_is_null)
-    if nullable and rng.random() < 0.2:
+    if version in field.nullable and rng.random() < 0.2:
         return None
     if field.array:
         return [_single(root, field, version, rng, unknown_tags) for _ in range(rng.choice(LENGTHS))]

@@ -82,7 +82,7 @@ def fields(items: list[Json], depth: int) -> list[str]:
             words += ["flexible", item["flexibleVersions"]]
         if item.get("ignorable"):
             words.append("ignorable")
-        if "default" in item:
+        if item.get("default") is not None:  # a JSON null is no default; the text "null" is
             words += ["default", json.dumps(item["default"]) if item["default"] == "" else str(item["default"])]
         lines.append("  " * depth + " ".join(words))
         lines += fields(item.get("fields", []), depth + 1)

@@ -160,9 +160,10 @@ class _Decoder(_Compiler):
             src.add(fixed, value)
         elif field.struct is not None:
             if nullable:
+                # 1 before a struct; before a null -1, and in a tagged field 0
                 src.add("b", value)
                 src.read_run()
-                with src.block(f"if {value} < 0:"):
+                with src.block(f"if {value} < {1 if self.is_tagged(field) else 0}:"):
                     src.line(f"{value} = None")
                 with src.block("else:"):
                     self.read_struct(field.struct, value)
@@ -396,7 +397,7 @@ class _Encoder(_Compiler):
             self.write_struct(struct, item, out)
             return
         with src.block(f"if {item} is None:"):
-            src.line(f"{out}.append(255)")
+            src.line(f"{out}.append({0 if self.is_tagged(field) else 255})")
         with src.block("else:"):
             src.add("b", "1")
             self.write_struct(struct, item, out)

@@ -93,8 +93,8 @@ class Field:
 
     @property
     def tagged_struct(self) -> bool:
-        """A single struct in a tagged field: None stands for its default."""
-        return self.tag >= 0 and self.struct is not None and not self.array
+        """A single struct in a tagged field that is never null: None stands for its default."""
+        return self.tag >= 0 and self.struct is not None and not self.array and self.nullable.high < 0
 
 
 @dataclass(slots=True, eq=False)
