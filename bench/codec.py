@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kraft_node.wire import codec, frames
-from kraft_node.wire import messages as m
 from rich.console import Console
 from rich.table import Table
+
+from kraft_node.wire import codec, frames
+from kraft_node.wire import messages as m
 
 ROUNDS = 9
 TOPIC_ID = bytes(range(16))

@@ -4,6 +4,6 @@ Layers, lowest first: `base`, `records` and `wire`, `raft`, `log` and `metadata`
 `broker`, `server`, `runtime`, `cli`. A layer imports only what lies below it; import-linter holds it to that.
 """
 
-from kraft_node.base.version import VERSION as __version__
+from kraft_node.base import version
 
-__all__ = ["__version__"]
+__version__ = version.VERSION

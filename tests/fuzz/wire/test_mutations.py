@@ -8,7 +8,6 @@ from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.wire import codec, frames, stored
 from kraft_node.wire.api import API
 from kraft_node.wire.errors import DecodeError
-
 from tests.wire_values import all_messages, random_message
 
 MUTATIONS = 110_000

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import KafkaError
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES, default_level
@@ -38,7 +39,6 @@ from kraft_node.wire.messages import (
     UpdateFeaturesRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
-
 from tests.compat.targets import CLUSTER_ID, Apache
 from tests.peer import require_peer
 from tests.unit.controller.harness import Quorum, api_name, uuid

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft import effects as do
 from kraft_node.raft import events

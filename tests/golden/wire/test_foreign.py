@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.wire import codec
 from kraft_node.wire.api import API
 from kraft_node.wire.errors import EncodeError
 from kraft_node.wire.schema import snake_case
-
 from tests.peer import run_java
 from tests.wire_values import all_messages, random_message
 

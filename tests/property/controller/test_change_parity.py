@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from kraft_node.controller.change import Election, PartitionChange
 from kraft_node.metadata.features import ELR_SUPPORTED, record_version
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.metadata.records import decode_record, encode_record
-
 from tests.peer import run_java
 from tests.unit.controller.harness import uuid
 

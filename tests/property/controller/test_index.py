@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from kraft_node.controller.index import PartitionIndex, members
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.wire.messages import (
@@ -16,7 +17,6 @@ from kraft_node.wire.messages import (
     DeleteTopicsRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
-
 from tests.unit.controller.harness import Quorum
 
 BROKERS = range(1, 6)

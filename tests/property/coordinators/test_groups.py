@@ -7,8 +7,8 @@ fall silent; time passes; the broker may restart, and its writes may be slow to 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from kraft_node.base.errors import ErrorCode
 
+from kraft_node.base.errors import ErrorCode
 from tests.unit.coordinators.harness import Node, subscription
 
 CLIENTS = st.integers(0, 4)

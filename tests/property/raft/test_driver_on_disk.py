@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kraft_node.base.ids import Uuid
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
@@ -15,7 +16,6 @@ from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
 from kraft_node.wire import stored
-
 from tests.property.metadata.naive import Naive, Stories, dump
 
 DIRECTORY = Uuid(b"D" * 16)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kraft_node.base.ids import Uuid
 from kraft_node.raft import effects as do
 from kraft_node.raft import events

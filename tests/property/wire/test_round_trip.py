@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from kraft_node.base.env import FileSlice
 from kraft_node.wire import codec, messages, stored
 from kraft_node.wire.errors import DecodeError, EncodeError
-
 from tests.wire_values import all_messages, random_message
 
 ROUNDS = 4

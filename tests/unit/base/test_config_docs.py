@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 
 from kraft_node.base.config import BROKER, TOPIC
 from kraft_node.base.config.effects import ACTING, UNSAFE_TO_IGNORE, WITHOUT_EFFECT, reason
-
 from tools import config_docs
 
 HINT = "run: python -m tools.config_docs"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import (
     BROKER,
     CLIENT_METRICS,
@@ -26,7 +27,6 @@ from kraft_node.base.config.dynamic import check_broker_overrides
 from kraft_node.base.config.group import check_group_overrides
 from kraft_node.base.config.topic import attribute
 from kraft_node.base.config.types import double_text, parse_type, value_text
-
 from tests.peer import run_java
 
 pytestmark = pytest.mark.peer

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.describe import (
     ConfigEntry,
@@ -19,7 +20,6 @@ from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.cli.client import Client
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
-
 from tests.compat.targets import Apache
 from tests.peer import require_peer
 

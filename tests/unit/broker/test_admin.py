@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -23,7 +24,6 @@ from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.wire import messages as m
 from kraft_node.wire import stored
-
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import Client, Controller, Loop, broker_records, replay, topic_records
 

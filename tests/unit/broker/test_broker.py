@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.broker import Broker
@@ -20,7 +21,6 @@ from kraft_node.wire import messages as m
 from kraft_node.wire import stored
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.codec import decode, encode
-
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import (
     CLUSTER_ID,

@@ -7,7 +7,6 @@ from typing import Any
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.fetch.session import EPOCH_MAX, SESSION_IDLE_MS_MIN, FetchSession, SessionCache, next_epoch
-
 from tests.unit.broker.world import Dice
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -16,7 +17,6 @@ from kraft_node.partition.manager import ReplicaManager
 from kraft_node.records.batch import build_batch
 from kraft_node.wire import stored
 from kraft_node.wire.messages import FetchRequest
-
 from tests.unit.broker.memory import MemoryLog
 from tests.unit.broker.world import Client, Loop, broker_records, make_env, replay, topic_id, topic_records
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode
@@ -15,7 +16,6 @@ from kraft_node.wire.messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-
 from tests.unit.broker.world import CLUSTER_ID, Controller, Loop, make_env, topic_id
 
 DIRECTORY = topic_id(77)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -27,7 +28,6 @@ from kraft_node.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import (
     CLUSTER_ID,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-
 from tests.unit.broker.world import Controller, Loop
 
 

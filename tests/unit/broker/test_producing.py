@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode
@@ -15,7 +16,6 @@ from kraft_node.records.batch import build_batch
 from kraft_node.wire import stored
 from kraft_node.wire.codec import decode, encode
 from kraft_node.wire.messages import ProduceRequest, ProduceResponse
-
 from tests.unit.broker import test_fetching
 from tests.unit.broker.world import make_env, topic_id, topic_records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.wire.messages import (
@@ -12,7 +13,6 @@ from kraft_node.wire.messages import (
     UnregisterBrokerRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
-
 from tests.unit.controller.harness import Quorum, directory, uuid
 
 

@@ -7,6 +7,7 @@ import hmac
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.quotas import describe_client_quotas
 from kraft_node.controller.scram import describe_scram_users
@@ -26,7 +27,6 @@ from kraft_node.wire.messages import (
     UpdateFeaturesRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
-
 from tests.unit.controller.harness import CONTROLLER_ID, Quorum
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

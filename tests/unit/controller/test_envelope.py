@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.wire import codec
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.frames import decode_response, encode_request
 from kraft_node.wire.messages import CreateTopicsRequest, EnvelopeRequest, MetadataRequest
 from kraft_node.wire.stored import DefaultPrincipalData
-
 from tests.unit.controller.harness import Quorum
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.deferred import DEFERRED_MAX, Deferred
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
@@ -13,7 +14,6 @@ from kraft_node.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 from kraft_node.wire.stored import BeginTransactionRecord, ConfigRecord, FeatureLevelRecord
-
 from tests.unit.controller.harness import CLUSTER_ID, CONTROLLER_ID, Quorum
 
 

@@ -11,7 +11,6 @@ from kraft_node.controller import Controller
 from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, CreateTopicsRequest
-
 from tests.unit.controller.harness import CLUSTER_ID, FakeRng, api_name, directory, uuid
 from tests.unit.server.raft_world import MemoryStorage, Node
 

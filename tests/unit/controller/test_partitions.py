@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_node.wire.messages import (
@@ -17,7 +18,6 @@ from kraft_node.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
-
 from tests.unit.controller.harness import Quorum, directory, uuid
 
 Reassign = AlterPartitionReassignmentsRequest

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.controller.topics import PARTITIONS_PER_BATCH_MAX
@@ -16,7 +17,6 @@ from kraft_node.wire.messages import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-
 from tests.unit.controller.harness import Quorum, uuid
 
 

@@ -230,11 +230,11 @@ class Clients:
 
     def send(self, request: Any, version: int, client_id: str = "c") -> Any:
         """Hand over the request; what comes back has `response`, `answered` and `error`."""
-        raise NotImplementedError
+        raise AssertionError(type(self).__name__ + " does not say how")
 
     def wait(self, ms: int) -> None:
         """Let time pass."""
-        raise NotImplementedError
+        raise AssertionError(type(self).__name__ + " does not say how")
 
     # -- members
 

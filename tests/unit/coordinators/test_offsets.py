@@ -1,10 +1,10 @@
 """Stories of offsets: who may commit them, what is read back, when they go."""
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
 from kraft_node.wire.messages import OffsetFetchRequest
-
 from tests.unit.coordinators.harness import Node, Topics, subscription
 
 DAY_MS = 24 * 3_600_000

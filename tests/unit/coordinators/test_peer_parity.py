@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
 from kraft_node.broker.coordinators.group import membership
@@ -29,7 +30,6 @@ from kraft_node.wire.messages import (
     OffsetDeleteRequest,
     SyncGroupRequest,
 )
-
 from tests.compat.targets import Apache
 from tests.peer import require_peer
 from tests.unit.coordinators.harness import KEYS, Clients, Node, Topics, subscription

@@ -1,7 +1,6 @@
 """Stories of members that come, stay, fall silent and leave."""
 
 from kraft_node.base.errors import ErrorCode
-
 from tests.unit.coordinators.harness import Node, subscription
 
 

@@ -9,7 +9,6 @@ from kraft_node.records.batch import build_batch, check_batch
 from kraft_node.records.control import build_marker
 from kraft_node.wire import codec
 from kraft_node.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
-
 from tests.unit.coordinators.harness import OFFSETS, Node, Topics
 
 

@@ -1,6 +1,7 @@
 """The coordinator's view of the broker: a partition's log, and the topics of the image."""
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
 from kraft_node.metadata.image import MetadataImage

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.base.env import FileSlice
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.validate import InvalidRecords
 from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_records, read_header
 from kraft_node.records.control import build_marker
-
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, batch, read_bytes, values, whole_headers
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.log import meta_properties
@@ -18,7 +19,6 @@ from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
-
 from tests.unit.log.world import NOW, batch, values
 
 ID = Uuid(bytes(range(16)))

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from kraft_node.base.ids import Uuid
 from kraft_node.log import quorum_state
 from kraft_node.log.errors import LogDirDamaged, LogDirInvalid

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kraft_node.metadata import features as f
 
+from kraft_node.metadata import features as f
 from tests.peer import run_java
 
 GATES = (

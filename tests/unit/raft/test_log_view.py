@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.raft.log_view import EpochEnd, LogView, SnapshotId
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.raft.states import TRANSITIONS, IllegalTransition, Role, check_transition
 
 FORBIDDEN = [(old, new) for old in TRANSITIONS for new in Role if new not in TRANSITIONS[old]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,

@@ -7,6 +7,7 @@ import gzip
 
 import cramjam
 import pytest
+
 from kraft_node.records.compression import Compression, compress, decompress
 from kraft_node.records.errors import CorruptBatch, DecompressionLimit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kraft_node.records.batch import check_batch, iter_records
 from kraft_node.records.control import (
     ControlType,

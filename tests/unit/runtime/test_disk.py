@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from kraft_node.base.env import read_file, write_atomic
 from kraft_node.runtime.disk import IOV_MAX, RealDisk
 

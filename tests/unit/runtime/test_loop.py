@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+
 from kraft_node.runtime.env import RealEnv, RealRng
 from kraft_node.runtime.loop import CANCELLED_MAX, READABLE, Loop
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kraft_node.base.env import FileSlice
 from kraft_node.runtime.env import RealEnv
 

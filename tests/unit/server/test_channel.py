@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.server.channel import PAUSE_MAX_MS, UNDER_WAY_MAX, Channel
 from kraft_node.server.local_channel import LocalChannel
@@ -18,7 +19,6 @@ from kraft_node.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-
 from tests.unit.server.fakes import World, feed
 
 

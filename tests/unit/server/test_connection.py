@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.server.connection import CORKED_MAX, PIPELINED_MAX, UNSENT_MAX
 from kraft_node.server.listener import Limits
@@ -21,7 +22,6 @@ from kraft_node.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-
 from tests.unit.server.fakes import World, feed
 
 

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 import pytest
-from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, HttpServer
-from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, HttpServer
+from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
 from tests.unit.server.fakes import FakeTransport, World, feed
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from kraft_node.base.ids import Uuid
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.runtime.env import RealEnv
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.wire import stored
-
 from tests.peer import run_java
 
 

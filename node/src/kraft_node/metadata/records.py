@@ -59,7 +59,10 @@ def decode_record(value: Buffer) -> Message:
 
 
 def decode_record_versioned(value: Buffer) -> tuple[Message, int]:
-    """The record in a value, and its version. Raises DecodeError for a frame version, type or version not known here, and leftovers."""
+    """The record in a value, and its version.
+
+    Raises DecodeError for a frame version, type or version not known here, and leftovers.
+    """
     view = memoryview(value)
     try:
         frame, position = uvarint(view, 0)

@@ -1,7 +1,7 @@
 """A simulated disk (`base.env.Disk`).
 
 Fault model. A write is in the page cache at once: a process that is killed loses nothing. A machine that loses power
-keeps what was fsynced; of every write since, in each file by itself and as the seed says, a write is kept, lost, or torn
+keeps what was fsynced; of every write since, in each file by itself and as the seed says, a write is kept, lost or torn
 at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
 removing names is durable after `fsync_dir` of the directory; of later changes of names a prefix, in their order,
 survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns

@@ -1,0 +1,199 @@
+"""A log against a list: whatever is done to both, readers see the same, also after clean and unclean stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.log import Log
+from kraft_node.records.batch import NewRecord, build_batch
+from kraft_node.records.control import build_marker
+from tests.unit.log.world import NOW, LogWorld, all_records, read_bytes, whole_headers
+
+CONFIG = {"internal.segment.bytes": "700", "index.interval.bytes": "150", "message.timestamp.after.max.ms": "100000000"}
+
+
+class ModelRecord:
+    def __init__(self, offset: int, when: int, value: bytes, epoch: int, last_of_batch: int) -> None:
+        self.offset, self.when, self.value, self.epoch = offset, when, value, epoch
+        self.last_of_batch = last_of_batch
+
+
+class LogAgainstList(RuleBasedStateMachine):
+    """The model keeps every record, and which transactions are open or were aborted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = LogWorld()
+        self.log: Log = self.world.open(CONFIG)
+        self.records: list[ModelRecord] = []
+        self.start = 0
+        self.end = 0
+        self.epoch = 0
+        self.sequences: dict[int, int] = {}
+        self.open_txns: dict[int, int] = {}
+        self.aborted: list[tuple[int, int, int]] = []
+        self.replicated = 0
+        self.counter = 0
+
+    @initialize()
+    def begin(self) -> None:
+        self.epoch = 1
+
+    def _values(self, count: int) -> list[bytes]:
+        self.counter += 1
+        return [b"%d-%d" % (self.counter, i) for i in range(count)]
+
+    def _note(self, values: list[bytes], times: list[int]) -> None:
+        last = self.end + len(values) - 1
+        for value, when in zip(values, times, strict=True):
+            self.records.append(ModelRecord(self.end, when, value, self.epoch, last))
+            self.end += 1
+
+    @rule(times=st.lists(st.integers(NOW - 50, NOW + 50), min_size=1, max_size=4), codec=st.integers(0, 4))
+    def append(self, times: list[int], codec: int) -> None:
+        values = self._values(len(times))
+        data = build_batch(
+            [NewRecord(b"k", value, when) for value, when in zip(values, times, strict=True)], compression=codec
+        )
+        info = self.log.append_as_leader(data, self.epoch, NOW)
+        assert info.base_offset == self.end
+        self._note(values, times)
+
+    @rule(pid=st.integers(1, 3), again=st.booleans(), gap=st.booleans())
+    def append_idempotent(self, pid: int, again: bool, gap: bool) -> None:
+        sequence = self.sequences.get(pid, 0)
+        transactional = pid == 3
+        how: dict[str, Any] = {"producer_id": pid, "producer_epoch": 0, "transactional": transactional}
+        values = self._values(1)
+        data = build_batch([NewRecord(b"k", values[0], NOW)], base_sequence=sequence, **how)
+        info = self.log.append_as_leader(data, self.epoch, NOW)
+        assert (info.base_offset, info.is_duplicate) == (self.end, False)
+        if transactional:
+            self.open_txns.setdefault(pid, self.end)
+        self._note(values, [NOW])
+        self.sequences[pid] = sequence + 1
+        if again:
+            repeated = self.log.append_as_leader(data, self.epoch, NOW)
+            assert (repeated.base_offset, repeated.is_duplicate) == (self.end - 1, True)
+        if gap:
+            skipped = build_batch([NewRecord(b"k", b"x", NOW)], base_sequence=sequence + 2, **how)
+            try:
+                self.log.append_as_leader(skipped, self.epoch, NOW)
+                raise AssertionError("a gap in the sequence was taken")
+            except KafkaError as e:
+                assert e.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @precondition(lambda self: 3 in self.open_txns)
+    @rule(commit=st.booleans())
+    def end_transaction(self, commit: bool) -> None:
+        data = build_marker(commit=commit, producer_id=3, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
+        self.log.append_as_leader(data, self.epoch, NOW, internal=True)
+        first = self.open_txns.pop(3)
+        if not commit:
+            self.aborted.append((3, first, self.end))
+        self.records.append(ModelRecord(self.end, NOW, b"", self.epoch, self.end))
+        self.end += 1
+
+    @rule()
+    def new_epoch(self) -> None:
+        self.epoch += 1
+
+    @rule(share=st.floats(0, 1))
+    def replicate(self, share: float) -> None:
+        self.replicated = max(self.replicated, int(self.end * share))
+        self.log.high_watermark = self.replicated
+
+    @rule(share=st.floats(0, 1))
+    def delete_records(self, share: float) -> None:
+        before = int(self.replicated * share)
+        self.log.delete_records(before)
+        self.start = max(self.start, before)
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush_in_background(lambda: None)
+        self.world.rest(1000)
+        assert self.log.recovery_point == self.end
+
+    @rule(clean=st.booleans())
+    def reopen(self, clean: bool) -> None:
+        if clean:
+            self.log.active.finish()
+            self.log.take_snapshot(self.end)
+            self.log.flush()
+        self.log.release()
+        self.log = self.world.open(
+            CONFIG,
+            clean=clean,
+            recovery_point=self.log.recovery_point,
+            start_offset=self.start,
+            high_watermark=self.replicated,
+        )
+
+    @invariant()
+    def same_ends(self) -> None:
+        log = self.log
+        assert (log.start_offset, log.end_offset, log.high_watermark) == (self.start, self.end, self.replicated)
+        waiting = list(self.open_txns.values())
+        stable = min([*waiting, self.replicated])
+        assert log.last_stable_offset <= self.replicated
+        if not any(marker >= self.replicated for _, _, marker in self.aborted):
+            assert log.last_stable_offset <= stable or not waiting
+
+    @invariant()
+    def same_records(self) -> None:
+        expected = [(r.offset, r.when, r.value) for r in self.records if r.offset >= self.start and r.value]
+        got = [(r.offset, r.timestamp, r.value or b"") for r in all_records(self.log) if r.key == b"k"]
+        assert got == expected
+
+    @rule(share=st.floats(0, 1), size=st.integers(1, 2000), limit=st.floats(0, 1))
+    def read(self, share: float, size: int, limit: float) -> None:
+        offset = self.start + int((self.end - self.start) * share)
+        stop = int(self.end * limit)
+        found = self.log.read(offset, size, limit_offset=stop)
+        headers = whole_headers(read_bytes(found))
+        if offset < min(stop, self.end):
+            assert headers or found.size == 0
+        if headers:
+            assert headers[0].base_offset <= offset <= headers[0].last_offset
+            assert found.next_offset >= headers[-1].base_offset
+
+    @rule(when=st.integers(NOW - 60, NOW + 60))
+    def by_timestamp(self, when: int) -> None:
+        alive = [r for r in self.records if r.offset >= self.start]
+        expected = next(((r.when, r.offset) for r in alive if r.when >= when), None)
+        assert self.log.offset_for_timestamp(when) == expected
+        largest = max((r.when for r in alive), default=None)
+        if largest is not None:
+            found = self.log.offset_for_timestamp(-3)
+            assert found is not None
+            assert found[0] >= largest
+
+    @rule(share=st.floats(0, 1))
+    def epochs(self, share: float) -> None:
+        offset = int(self.end * share)
+        record = next((r for r in self.records if r.offset == offset and r.offset >= self.start), None)
+        if record is not None:
+            assert self.log.leader_epochs.epoch_at(offset) == record.epoch
+            later = next((r.offset for r in self.records if r.epoch > record.epoch), self.end)
+            assert self.log.leader_epochs.end_offset_for(record.epoch, self.end) == (
+                record.epoch,
+                max(later, self.start),
+            )
+
+    @rule(a=st.floats(0, 1), b=st.floats(0, 1))
+    def aborted_transactions(self, a: float, b: float) -> None:
+        low, high = sorted((int(self.end * a), int(self.end * b)))
+        low = max(low, self.start)
+        got = self.log.aborted_transactions(low, high)
+        needed = [(pid, first) for pid, first, marker in self.aborted if marker >= low and first < high]
+        assert [txn for txn in got if txn in needed] == needed if low < high else got == []
+
+
+LogAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLogAgainstList = LogAgainstList.TestCase

@@ -1,0 +1,65 @@
+"""Any records survive a batch; any damage is one of the declared errors."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_records
+from kraft_node.records.errors import BatchError
+from kraft_node.records.varint import read_uvarint, read_varlong, varint_size, write_uvarint, write_varint
+
+LONG = st.integers(-(2**62), 2**62)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)
+RECORDS = st.lists(
+    st.builds(
+        NewRecord,
+        st.none() | st.binary(max_size=50),
+        st.none() | st.binary(max_size=300),
+        st.integers(0, 2**41),
+        HEADERS,
+        st.none(),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@given(RECORDS, st.integers(0, 4), st.integers(0, 2**40))
+def test_any_records(records: list[NewRecord], codec: int, base: int) -> None:
+    data = build_batch(records, base_offset=base, compression=codec)
+    header = check_batch(data)
+    assert (header.base_offset, header.count, header.length) == (base, len(records), len(data))
+    assert header.max_timestamp == max(record.timestamp for record in records)
+    assert [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in iter_records(data)] == [
+        (base + i, r.timestamp, r.key, r.value, list(r.headers)) for i, r in enumerate(records)
+    ]
+
+
+@given(RECORDS, st.integers(0, 4), st.data())
+def test_any_damage_is_a_declared_error(records: list[NewRecord], codec: int, draw: st.DataObject) -> None:
+    """Bytes are changed behind the CRC's back, as a hostile client would."""
+    data = bytearray(build_batch(records, compression=codec))
+    for _ in range(draw.draw(st.integers(1, 4))):
+        data[draw.draw(st.integers(16, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    with contextlib.suppress(BatchError):
+        check_batch(data)
+    with contextlib.suppress(BatchError):
+        list(iter_records(data, limit=1 << 20))
+
+
+@given(LONG)
+def test_varints(value: int) -> None:
+    out = bytearray()
+    write_varint(out, value)
+    assert len(out) == varint_size(value)
+    assert read_varlong(out, 0) == (value, len(out))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_unsigned_varints(value: int) -> None:
+    out = bytearray()
+    write_uvarint(out, value)
+    assert read_uvarint(out, 0) == (value, len(out))
