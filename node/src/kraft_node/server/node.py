@@ -81,6 +81,7 @@ class Node:
         self.metrics = RequestMetrics()
         self.registry = Registry()
         self.http: HttpServer | None = None
+        self.raft_started = False
         self.serving = False
         """Whether clients are served."""
         self._broker_listeners: list[ServerListener] = []
@@ -116,6 +117,7 @@ class Node:
                 self._open_broker_listeners(self.broker)
             self._open_http()
             raft.start()
+            self.raft_started = True
         except (OSError, ValueError, ArithmeticError, LookupError) as e:
             self._close_everything()
             raise StartRefused(str(e)) from e

@@ -57,7 +57,7 @@ class NodeMetrics:
 
     def _raft(self) -> Iterable[Family]:
         raft = self._node.raft
-        if raft is None or not raft._node:
+        if raft is None or not self._node.raft_started:
             return
         prefix = "kafka_server_raft_metrics_"
         yield _one(prefix + "current_leader", raft.leader_id)
