@@ -16,6 +16,8 @@ from tests.unit.log.world import NOW, LogWorld, all_records, read_bytes, whole_h
 
 CONFIG = {"internal.segment.bytes": "700", "index.interval.bytes": "150", "message.timestamp.after.max.ms": "100000000"}
 
+CODEC = st.sampled_from([0, 0, 1, 2, 3, 4])
+
 
 class ModelRecord:
     def __init__(self, offset: int, when: int, value: bytes, epoch: int, last_of_batch: int) -> None:
@@ -40,9 +42,10 @@ class LogAgainstList(RuleBasedStateMachine):
         self.replicated = 0
         self.counter = 0
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(batches=st.integers(0, 60))
+    def begin(self, batches: int) -> None:
         self.epoch = 1
+        self.append([[0, 3, -5]] * batches, 0)
 
     def _values(self, count: int) -> list[bytes]:
         self.counter += 1
@@ -54,15 +57,18 @@ class LogAgainstList(RuleBasedStateMachine):
             self.records.append(ModelRecord(self.end, when, value, self.epoch, last))
             self.end += 1
 
-    @rule(times=st.lists(st.integers(NOW - 50, NOW + 50), min_size=1, max_size=4), codec=st.integers(0, 4))
-    def append(self, times: list[int], codec: int) -> None:
-        values = self._values(len(times))
-        data = build_batch(
-            [NewRecord(b"k", value, when) for value, when in zip(values, times, strict=True)], compression=codec
-        )
-        info = self.log.append_as_leader(data, self.epoch, NOW)
-        assert info.base_offset == self.end
-        self._note(values, times)
+    @rule(
+        batches=st.lists(st.lists(st.integers(-20, 20), min_size=1, max_size=4), min_size=1, max_size=12), codec=CODEC
+    )
+    def append(self, batches: list[list[int]], codec: int) -> None:
+        for jitter in batches:
+            values = self._values(len(jitter))
+            times = [NOW + self.counter + each for each in jitter]
+            pairs = zip(values, times, strict=True)
+            data = build_batch([NewRecord(b"k", value, when) for value, when in pairs], compression=codec)
+            info = self.log.append_as_leader(data, self.epoch, NOW)
+            assert info.base_offset == self.end
+            self._note(values, times)
 
     @rule(pid=st.integers(1, 3), again=st.booleans(), gap=st.booleans())
     def append_idempotent(self, pid: int, again: bool, gap: bool) -> None:
@@ -163,8 +169,9 @@ class LogAgainstList(RuleBasedStateMachine):
             assert headers[0].base_offset <= offset <= headers[0].last_offset
             assert found.next_offset >= headers[-1].base_offset
 
-    @rule(when=st.integers(NOW - 60, NOW + 60))
-    def by_timestamp(self, when: int) -> None:
+    @rule(share=st.floats(0, 1))
+    def by_timestamp(self, share: float) -> None:
+        when = NOW - 30 + int((self.counter + 60) * share)
         alive = [r for r in self.records if r.offset >= self.start]
         expected = next(((r.when, r.offset) for r in alive if r.when >= when), None)
         assert self.log.offset_for_timestamp(when) == expected
@@ -195,5 +202,5 @@ class LogAgainstList(RuleBasedStateMachine):
         assert [txn for txn in got if txn in needed] == needed if low < high else got == []
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestLogAgainstList = LogAgainstList.TestCase
