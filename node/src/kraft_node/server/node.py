@@ -120,7 +120,8 @@ class Node:
             self.raft_started = True
         except (OSError, ValueError, ArithmeticError, LookupError) as e:
             self._close_everything()
-            raise StartRefused(str(e)) from e
+            reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+            raise StartRefused(reason) from e
 
     def _refuse_what_is_not_served(self) -> None:
         config = self.config
