@@ -429,16 +429,27 @@ class _Encoder(_Compiler):
     def write_bytes(self, field: Field, value: str, out: str, nullable: bool, flexible: bool) -> None:
         src = self.src
         run = self.before_line()
-        raw, length = src.unique("s"), src.unique("n")
-        made = "{0}.encode()" if field.type == "string" else "{0}"
-        if nullable:
-            src.line(f"{raw} = {value}")
-            src.line(f"if {raw} is None: {length} = -1; {raw} = b''")
-            src.line(f"else: {raw} = {made.format(raw)}; {length} = len({raw})")
-        else:
-            src.line(f"{raw} = {made.format(value)}; {length} = len({raw})")
+        raw = src.unique("s")
+        code = "h" if field.type == "string" else "i"
+        if not nullable:
+            self.write_bytes_of(field, value, raw, out, run, flexible)
+            return
+        src.line(f"{raw} = {value}")
+        with src.block(f"if {raw} is None:"):
+            src.write_run([*run, ("B", "0") if flexible else (code, "-1")], out)
+        with src.block("else:"):
+            self.write_bytes_of(field, raw, raw, out, run, flexible)
+
+    def write_bytes_of(
+        self, field: Field, value: str, raw: str, out: str, run: list[tuple[str, str]], flexible: bool
+    ) -> None:
+        """Write `run`, the length and the bytes of `value`, which is not null."""
+        src = self.src
+        length = src.unique("n")
+        is_text = field.type == "string"
+        src.line(f"{raw} = {value}{'.encode()' if is_text else ''}; {length} = len({raw})")
         self.resume(run)
-        self.write_length(length, "h" if field.type == "string" else "i", out, flexible)
+        self.write_length(length, "h" if is_text else "i", out, flexible)
         src.line(f"{out} += {raw}")
 
     def write_records(self, field: Field, value: str, out: str, nullable: bool) -> None:

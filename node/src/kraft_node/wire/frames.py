@@ -95,8 +95,15 @@ def _with_length(parts: list[Buffer | FileSlice]) -> list[Buffer | FileSlice]:
 def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
     """A whole frame in parts to be sent one after the other. Raises EncodeError."""
     if version >= FLEXIBLE_RESPONSES_FROM[api_key]:
-        return _with_length(codec.encode_parts(message, version, _FLEXIBLE_HEAD.pack(0, correlation_id, 0)))
-    return _with_length(codec.encode_parts(message, version, _PLAIN_HEAD.pack(0, correlation_id)))
+        head = _FLEXIBLE_HEAD.pack(0, correlation_id, 0)
+    else:
+        head = _PLAIN_HEAD.pack(0, correlation_id)
+    parts = codec.encode_parts(message, version, head)
+    if len(parts) > 1:
+        return _with_length(parts)
+    only = parts[0]
+    _CORRELATION.pack_into(only, 0, len(only) - LENGTH_SIZE)  # type: ignore[arg-type]  # a bytearray
+    return parts
 
 
 def encode_request(
