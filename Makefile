@@ -26,7 +26,7 @@ run: $(VENV)/.node ## a node on localhost:9092 (data in .kraft/data); Ctrl-C sto
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(DATA)
 
 test: $(VENV)/.dev ## the everyday tests
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' -rs tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 tests
 
 check: $(VENV)/.dev ## ruff, mypy, import contracts, tidy tests
 	$(BIN)/ruff check .
