@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import resource
 import signal
 import socket
 import struct
@@ -203,13 +205,24 @@ def test_wrong_values_stop_the_start_naming_key_and_value(make_node: MakeNode) -
     assert "many" in said
 
 
+def _descriptors(wanted: int) -> int:
+    """As many connections of `wanted` as this process may open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = wanted + 1000
+    if soft < enough:
+        soft = enough if hard == resource.RLIM_INFINITY else min(hard, enough)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(wanted, soft - 500)
+
+
 def test_strange_clients_are_no_trouble_for_honest_ones(make_node: MakeNode) -> None:
     node = make_node(socket_request_max_bytes=str(10 << 20)).start()
     address = ("127.0.0.1", node.port)
     idle = []
     try:
-        for number in range(1500):
-            s = socket.create_connection(address)
+        for number in range(_descriptors(10_000)):
+            s = socket.socket()
+            s.connect(address)
             idle.append(s)
             if number % 3 == 1:
                 s.sendall(struct.pack(">ihhi", 1000, 0, 9, 1))  # half a request, for ever
@@ -281,6 +294,47 @@ def test_a_clean_stop_does_not_wait_for_long_polls(make_node: MakeNode) -> None:
     assert node.stop() == 0
     assert time.monotonic() - begun < 5
     consumer.close()
+
+
+def test_a_second_signal_stops_at_once_and_what_was_acknowledged_stays(make_node: MakeNode) -> None:
+    node = make_node().start()
+    produce(node, "kept", ["a", "b"])
+    process = node.process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)  # so that both signals are there before the first is looked at
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(10) == 130
+    node.process = None
+    node.start()
+    assert consume(node, "kept", 2) == ["a", "b"]
+
+
+def test_a_node_whose_disk_fails_ends_with_the_reason(make_node: MakeNode) -> None:
+    node = make_node()
+    node.format()
+    limit = (1 << 20, 1 << 20)  # bytes a file: beyond it writes fail as on a full disk
+    process = subprocess.Popen(
+        node._command("server", str(node.properties())),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),  # noqa: PLW1509
+    )
+    node.process = process  # type: ignore[assignment]
+    node.wait_ready()
+    producer = Producer(
+        {"bootstrap.servers": node.bootstrap, "message.timeout.ms": 3_000, "logger": logging.getLogger()}
+    )
+    for _ in range(300):
+        producer.produce("big", bytes(20_000))
+        producer.poll(0)
+    producer.flush(10)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert str(node.data) in out.splitlines()[-1]
+    assert "File too large" in out.splitlines()[-1]
 
 
 def test_the_version_is_told() -> None:

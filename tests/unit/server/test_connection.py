@@ -270,7 +270,10 @@ def test_a_claimed_length_costs_nothing_until_bytes_come() -> None:
     connections = [world.connect(f"10.0.{i >> 8}.{i & 255}") for i in range(300)]
     for connection, _ in connections:
         feed(connection, struct.pack(">i", 90 << 20) + b"ten bytes.")
-    assert world.pool.lent <= 300 * 128 * 1024
+    assert world.pool.lent == 0
+    for connection, _ in connections:
+        feed(connection, bytes(100_000))
+    assert world.pool.lent <= 300 * 256 * 1024
 
 
 def test_half_a_small_request_holds_its_own_bytes_only() -> None:
@@ -310,6 +313,22 @@ def test_api_versions_tells_what_is_served() -> None:
     feed(connection, request(ApiKey.API_VERSIONS, 3, 2, bad))
     _, answer = decode_response(transport.frames()[1], ApiKey.API_VERSIONS, 3)
     assert answer.error_code == ErrorCode.INVALID_REQUEST  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_has_every_version(version: int) -> None:
+    world = World({})
+    connection, transport = world.connect()
+    ask = ApiVersionsRequest(client_software_name="c", client_software_version="1") if version >= 3 else None
+    feed(connection, request(ApiKey.API_VERSIONS, version, 1, ask or ApiVersionsRequest()))
+    _, answer = decode_response(transport.frames()[0], ApiKey.API_VERSIONS, version)
+    assert answer.error_code == 0  # type: ignore[attr-defined]
+    supported = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}  # type: ignore[attr-defined]
+    if version < 3:
+        assert supported == {}
+    else:
+        assert supported["metadata.version"] == (7, 30)
+        assert ("kraft.version" in supported) == (version >= 4)
 
 
 def test_limits_on_connections() -> None:

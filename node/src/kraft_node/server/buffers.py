@@ -16,6 +16,9 @@ SCRATCH_SIZE: Final = 256 * 1024
 LARGE: Final = 128 * 1024
 """Requests beyond this are received into a buffer of their own; also the unit of such buffers' sizes."""
 
+LARGE_BEGUN: Final = 64 * 1024
+"""Bytes of a large request that must have come before it gets its buffer: thousands of mere promises cost nothing."""
+
 TRUSTED: Final = 2 << 20
 """A claimed request size up to which the buffer is made for the whole request at once, so that the common batch is
 never moved; beyond, buffers double with what arrives."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
-from kraft_node.server.buffers import LARGE
+from kraft_node.server.buffers import LARGE, LARGE_BEGUN
 from kraft_node.wire.codec import decode_from
 from kraft_node.wire.error_response import error_response
 from kraft_node.wire.errors import DecodeError, WireError
@@ -232,7 +232,7 @@ class Connection:
         large = self._large
         if large is None:
             if position != end:
-                if size + 4 > LARGE:
+                if size + 4 > LARGE and end - position >= LARGE_BEGUN:
                     self._begin_large(view[position:end], size + 4)
                 else:
                     self._rest = bytes(view[position:end])
