@@ -33,7 +33,7 @@ def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tu
     if cls._from_bytes:
         buffer = bytes(buffer)
     try:
-        return cls.decoder(version)(buffer, position, len(buffer))
+        return (cls._decoders.get(version) or cls.decoder(version))(buffer, position, len(buffer))
     except _MALFORMED as e:
         raise _decode_error(cls, buffer, version, e) from None
 
@@ -71,7 +71,7 @@ def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buf
         rest = encoder(message, bytearray(head), sent)
     except EncodeError as e:
         raise EncodeError(f"{type(message).__name__} version {version}: {e}") from None
-    except (struct.error, AttributeError, TypeError, AssertionError, UnicodeEncodeError) as e:
+    except (struct.error, AttributeError, TypeError, ValueError, OverflowError, AssertionError) as e:
         raise EncodeError(f"{type(message).__name__} version {version}: {e}: {message!r:.500}") from e
     if rest or not sent:
         sent.append(rest)

@@ -12,7 +12,7 @@ from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.wire import runtime
-from kraft_node.wire.errors import DecodeError
+from kraft_node.wire.errors import DecodeError, EncodeError
 from kraft_node.wire.schema import INTEGERS, Field, MessageSchema, Struct
 from kraft_node.wire.source import Source
 
@@ -58,8 +58,8 @@ class _Compiler:
         self.flexible = version in schema.flexible
         self.src = Source()
         names = self.src.names
-        names.update(ZERO_UUID=ZERO_UUID, DecodeError=DecodeError)
-        for helper in ("uvarint_rest", "uvarint", "put_uvarint", "put_tags", "short", "null", "lacks"):
+        names.update(ZERO_UUID=ZERO_UUID, DecodeError=DecodeError, EncodeError=EncodeError)
+        for helper in ("uvarint_rest", "uvarint", "put_uvarint", "put_tags", "short", "above", "null", "lacks"):
             names[helper] = getattr(runtime, helper)
         names.update(records_parts=runtime.records_parts, put_records=runtime.put_records)
 
@@ -173,8 +173,8 @@ class _Decoder(_Compiler):
             self.read_bytes(field, value, what, nullable, self.is_flexible(field))
         return value
 
-    def read_length(self, value: str, code: str, flexible: bool, nulled: str, what: str) -> None:
-        """Read a length into `value`, run `nulled` for null, and refuse other negative ones.
+    def read_length(self, value: str, code: str, flexible: bool, nulled: str, what: str, most: int = 0) -> None:
+        """Read a length into `value`, run `nulled` for null, refuse other negative ones and those above `most`.
 
         What follows is to be written in an else branch.
         """
@@ -182,7 +182,10 @@ class _Decoder(_Compiler):
         if flexible:
             src.add("B", value)
             src.read_run()
-            src.line(f"if {value} > 127: {value}, pos = uvarint_rest(buf, pos, {value})")
+            with src.block(f"if {value} > 127:"):
+                src.line(f"{value}, pos = uvarint_rest(buf, pos, {value})")
+                if most:
+                    src.line(f"if {value} > {most + 1}: raise above({what}, pos, {value} - 1, {most})")
             src.line(f"if {value} == 0: {nulled}")
             return
         src.add(code, value)
@@ -196,12 +199,13 @@ class _Decoder(_Compiler):
         size = src.unique("n")
         end = src.unique("q")
         nulled = f"{value} = None" if nullable else f"raise null({what}, pos)"
-        self.read_length(size, "h" if field.type == "string" else "i", flexible, nulled, what)
+        most = runtime.MAX_STRING_BYTES if field.type == "string" else 0
+        self.read_length(size, "i" if most == 0 else "h", flexible, nulled, what, most)
         with src.block("else:"):
             src.line(f"{end} = pos + {size}{' - 1' if flexible else ''}")
             src.line(f"if {end} > end: raise short({what}, pos, {size}, end)")
             cut = f"[pos:{end}]"
-            text = f"str(buf{cut}, 'utf-8')" if self.views else f"buf{cut}.decode()"
+            text = f"view{cut}.tobytes().decode()" if self.views else f"buf{cut}.decode()"
             made = {"string": text, "bytes": f"bytes(buf{cut})", "records": f"view{cut}"}
             src.line(f"{value} = {made[field.type]}; pos = {end}")
 
@@ -211,10 +215,14 @@ class _Decoder(_Compiler):
         what = repr(self.where(struct, field))
         nulled = f"{value} = None" if nullable else f"raise null({what}, pos)"
         flexible = self.is_flexible(field)
-        self.read_length(count, "i", flexible, nulled, what)
+        self.read_length(count, "i", flexible, nulled, what, runtime.MAX_ELEMENTS)
         with src.block("else:"):
             if flexible:
                 src.line(f"{count} -= 1")
+            else:
+                src.line(
+                    f"if {count} > {runtime.MAX_ELEMENTS}: raise above({what}, pos, {count}, {runtime.MAX_ELEMENTS})"
+                )
             least = self.least_size(field)
             needed = count if least == 1 else f"{count} * {least}"
             refused = f"if {needed} > end - pos: raise short({what}, pos, {count}, end)"
@@ -414,7 +422,10 @@ class _Encoder(_Compiler):
             src.write_run([*run, ("B", f"{length} + 1")], out)
         with src.block("else:"):
             if code == "h":
-                src.line(f"if {length} > 32767: raise lacks('a string of more than 32767 bytes', {self.version})")
+                most = runtime.MAX_STRING_BYTES
+                src.line(
+                    f"if {length} > {most}: raise EncodeError(f'a string of {{{length}}} bytes, not {most} at most')"
+                )
             src.write_run(run, out)
             src.line(f"put_uvarint({out}, {length} + 1)")
 

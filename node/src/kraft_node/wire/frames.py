@@ -27,6 +27,8 @@ _NEVER: Final = 1 << 15
 _CORRELATION: Final = struct.Struct(">i")
 _PLAIN_HEAD: Final = struct.Struct(">ii")
 _FLEXIBLE_HEAD: Final = struct.Struct(">iib")
+_PLAIN_ROOM: Final = bytes(_PLAIN_HEAD.size)
+_FLEXIBLE_ROOM: Final = bytes(_FLEXIBLE_HEAD.size)
 
 
 class RequestHeader:
@@ -58,9 +60,9 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
             end = position + size
             if end > len(frame):
                 raise DecodeError(f"client id of {size} bytes in a frame of {len(frame)}")
-            client_id = str(frame[position:end], "utf-8")
+            client_id = frame[position:end].tobytes().decode()
             position = end
-        if api_version >= FLEXIBLE_REQUESTS_FROM.get(api_key, _NEVER) and api_version in API[api_key].versions:
+        if FLEXIBLE_REQUESTS_FROM.get(api_key, _NEVER) <= api_version <= API[api_key].versions.high:
             position = position + 1 if frame[position] == 0 else _skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as e:
         raise DecodeError(f"request header: {e}") from None
@@ -81,28 +83,23 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     return position
 
 
-def _with_length(parts: list[Buffer | FileSlice]) -> list[Buffer | FileSlice]:
-    """Write the length into the room that the head has for it."""
-    first = parts[0]
-    assert isinstance(first, bytearray), "the head makes the first part"
-    size = len(first) - LENGTH_SIZE
-    if len(parts) > 1:
-        size += sum([p.length if isinstance(p, FileSlice) else len(p) for p in parts[1:]])
-    _CORRELATION.pack_into(first, 0, size)
-    return parts
+def _size(parts: list[Buffer | FileSlice]) -> int:
+    return sum([p.length if isinstance(p, FileSlice) else len(p) for p in parts])
 
 
 def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
     """A whole frame in parts to be sent one after the other. Raises EncodeError."""
-    if version >= FLEXIBLE_RESPONSES_FROM[api_key]:
-        head = _FLEXIBLE_HEAD.pack(0, correlation_id, 0)
-    else:
-        head = _PLAIN_HEAD.pack(0, correlation_id)
-    parts = codec.encode_parts(message, version, head)
+    flexible = version >= FLEXIBLE_RESPONSES_FROM[api_key]
+    parts = codec.encode_parts(message, version, _FLEXIBLE_ROOM if flexible else _PLAIN_ROOM)
+    first = parts[0]
+    assert isinstance(first, bytearray), "the head makes the first part"
+    size = len(first) - LENGTH_SIZE
     if len(parts) > 1:
-        return _with_length(parts)
-    only = parts[0]
-    _CORRELATION.pack_into(only, 0, len(only) - LENGTH_SIZE)  # type: ignore[arg-type]  # a bytearray
+        size += _size(parts[1:])
+    if flexible:
+        _FLEXIBLE_HEAD.pack_into(first, 0, size, correlation_id, 0)
+    else:
+        _PLAIN_HEAD.pack_into(first, 0, size, correlation_id)
     return parts
 
 
@@ -115,7 +112,11 @@ def encode_request(
     head = bytes(LENGTH_SIZE) + _FIXED.pack(api_key, version, correlation_id, size) + name
     if request_header_version(api_key, version) == 2:
         head += b"\x00"
-    return _with_length(codec.encode_parts(message, version, head))
+    parts = codec.encode_parts(message, version, head)
+    first = parts[0]
+    assert isinstance(first, bytearray), "the head makes the first part"
+    _CORRELATION.pack_into(first, 0, _size(parts) - LENGTH_SIZE)
+    return parts
 
 
 def response_correlation_id(frame: Buffer) -> int:

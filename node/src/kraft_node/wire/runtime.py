@@ -11,6 +11,13 @@ from kraft_node.base.env import Buffer, FileSlice
 from kraft_node.wire.errors import DecodeError, EncodeError
 
 MAX_VARINT_BYTES: Final = 5
+MAX_STRING_BYTES: Final = 32767
+"""What an int16 length can say; Kafka keeps to it in flexible versions too."""
+
+MAX_ELEMENTS: Final = 1 << 22
+"""Of one array: four times the million partitions that a cluster may have. Without it a frame of 100 MiB could ask for
+50 million structs of two bytes each, some 100 times its size in objects."""
+
 INLINE_RECORDS_BYTES: Final = 4096
 """Records up to this size are copied among the other fields: cheaper than one more part to send."""
 
@@ -75,6 +82,11 @@ def put_tags(out: bytearray, tags: dict[int, Buffer]) -> None:
 def short(what: str, pos: int, need: int, end: int) -> DecodeError:
     """The error of a length that reaches beyond the buffer or below zero."""
     return DecodeError(f"{what} at byte {pos} wants {need} bytes or elements, {end - pos} are left")
+
+
+def above(what: str, pos: int, length: int, most: int) -> DecodeError:
+    """The error of a length that no such field may have, whatever is left."""
+    return DecodeError(f"{what} at byte {pos} has {length} bytes or elements, {most} at most")
 
 
 def null(what: str, pos: int) -> DecodeError:
