@@ -140,7 +140,8 @@ class Target:
         self.stop(signal.SIGKILL)
 
     def _env(self) -> dict[str, str]:
-        return {**os.environ}
+        # Where nobody may write bytecode, every start compiles the sources: not what users have.
+        return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Ours(Target):
