@@ -22,13 +22,16 @@ def write_epochs(log: Log) -> None:
     lines = ["0", str(len(entries)), *[f"{epoch} {start}" for epoch, start in entries]]
     path = f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}"
     disk = log.dir.env.disk
-    file = disk.open(path + ".tmp", create=True)
+    is_new = not disk.exists(path)
+    file = disk.open(path if is_new else path + ".tmp", create=True)
     try:
-        file.truncate(0)
+        if not is_new:
+            file.truncate(0)
         file.pwrite(0, [("\n".join(lines) + "\n").encode()])
     finally:
         file.close()
-    disk.rename(path + ".tmp", path)
+    if not is_new:
+        disk.rename(path + ".tmp", path)
     log.leader_epochs.dirty = False
     log.names_changed += 1
 
@@ -38,8 +41,8 @@ class Flush:
 
     __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "up_to")
 
-    def __init__(self, log: Log, up_to: int) -> None:
-        """Prepare to make everything below `up_to` durable. Raises OSError."""
+    def __init__(self, log: Log, up_to: int, *, parent: bool = True) -> None:
+        """Prepare to make everything below `up_to` durable; `parent`: the log directory's names too. Raises OSError."""
         if log.leader_epochs.dirty:
             write_epochs(log)
         self._log = log
@@ -48,8 +51,10 @@ class Flush:
         self._names = log.names_changed
         self.up_to = up_to
         with_names = log.names_changed != log.names_synced
-        # The log directory too: the partition's own directory may be new.
-        self._directories = (log.path, log.dir.path) if with_names else ()
+        self._directories: list[str] = []
+        if with_names:
+            # The partition's own directory may be new.
+            self._directories = [log.path, log.dir.path] if parent else [log.path]
         self._paths = _paths(log, up_to, with_names=with_names)
 
     def work(self) -> None:

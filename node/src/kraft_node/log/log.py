@@ -170,8 +170,8 @@ class Log:
         """Whether somebody outside the manager has the log."""
         self.flush_scheduled = False
         self.last_flush_ms = 0
-        self.max_timestamp_cache: tuple[int, tuple[int, int] | None] | None = None
-        """(end offset, answer) of the last look-up of the largest timestamp."""
+        self.max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None = None
+        """((start, end), answer) of the last look-up of the largest timestamp."""
         self.truncations = 0
         """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
         self.names_changed = 1

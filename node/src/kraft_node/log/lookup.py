@@ -21,8 +21,9 @@ def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:
     """See `Log.offset_for_timestamp`. Raises OSError, LogDirDamaged, BatchError."""
     if timestamp == MAX_TIMESTAMP:
         known = log.max_timestamp_cache
-        if known is None or known[0] != log.end_offset:
-            known = log.max_timestamp_cache = (log.end_offset, _largest(log))
+        ends = (log.start_offset, log.end_offset)
+        if known is None or known[0] != ends:
+            known = log.max_timestamp_cache = (ends, _largest(log))
         return known[1]
     for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
         segment = log.segment(number)
@@ -36,14 +37,31 @@ def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:
 
 def _largest(log: Log) -> tuple[int, int] | None:
     best: Segment | None = None
+    largest = -1
     for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
         segment = log.segment(number)
         segment.load_index()
-        if segment.max_timestamp >= 0 and (best is None or segment.max_timestamp > best.max_timestamp):
-            best = segment
-    if best is None:
-        return None
-    return _first_at_least(best, best.max_timestamp, log.start_offset)
+        found = segment.max_timestamp
+        if found > largest and segment.base < log.start_offset:
+            found = _largest_from(segment, log.start_offset)
+        if found > largest:
+            best, largest = segment, found
+    return None if best is None else _first_at_least(best, largest, log.start_offset)
+
+
+def _largest_from(segment: Segment, start_offset: int) -> int:
+    """The largest timestamp of the records from `start_offset` on; those before have been deleted."""
+    largest = -1
+    try:
+        for header in batches(segment.file(), segment.lookup(start_offset), segment.size):
+            if header.base_offset < start_offset <= header.last_offset:
+                times = [record.timestamp for record in records_of(segment, header) if record.offset >= start_offset]
+                largest = max(times, default=largest)
+            elif header.base_offset >= start_offset:
+                largest = max(largest, header.max_timestamp)
+    except BadBatch as e:
+        raise segment.damaged(e, segment.size) from None
+    return largest
 
 
 def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:

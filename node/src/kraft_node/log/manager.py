@@ -21,7 +21,7 @@ from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.errors import LogDirDamaged, LogDirError
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.log import Log
-from kraft_node.log.opening import open_log
+from kraft_node.log.opening import new_log, open_log
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -248,8 +248,10 @@ class LogManager:
         path = self._path(directory, topic, partition)
         disk = self.env.disk
         try:
+            if disk.exists(path):
+                raise FileExistsError(f"{path} is there already")
             disk.mkdir(path)
-            log = open_log(directory, path, topic, partition, config or self.topic_config(topic))
+            log = new_log(directory, path, topic, partition, config or self.topic_config(topic))
             if topic_id is not None:
                 log.topic_id = topic_id
                 partition_metadata.write(disk, path, topic_id)
@@ -533,7 +535,7 @@ class LogManager:
         self._note_all()
         write_offsets = directory.write_offsets()
 
-        def close() -> None:
+        def close() -> None:  # writing the mark fsyncs the directory
             for job in work:
                 job()
             write_offsets()
@@ -550,7 +552,7 @@ class LogManager:
         log.active.finish()
         if log.producers.snapshots or len(log.producers):
             log.take_snapshot(log.end_offset)
-        flush = flushing.Flush(log, log.end_offset)
+        flush = flushing.Flush(log, log.end_offset, parent=False)
         log.recovery_point = log.end_offset
         log.release()
         return flush.work

@@ -86,6 +86,16 @@ def open_log(
     return log
 
 
+def new_log(log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> Log:
+    """The log of a directory that has just been made."""
+    from kraft_node.log.log import Log, draw_jitter  # noqa: PLC0415
+
+    log = Log(log_dir, path, topic, partition, config)
+    log.created_ms = log.last_flush_ms = log_dir.env.clock.wall_ms()
+    log.jitter_ms = draw_jitter(log)
+    return log
+
+
 def _settle_files(log: Log) -> list[int]:
     """Finish or undo what a crash left half done; the base offsets of the segments, ascending."""
     disk = log.dir.env.disk
@@ -198,7 +208,9 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
             walked_from = log.end_offset
         else:
             segment.reset_index()
-        txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), walked_from)
+        # What the walk will meet again must not stand in the way of itself.
+        epochs.truncate_from_end(log.end_offset)
+        txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), log.end_offset)
         size = segment.size
         try:
             for header in batches(segment.file(), start, size, check=True):

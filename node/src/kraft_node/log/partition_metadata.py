@@ -34,8 +34,7 @@ def write(disk: Disk, directory: str, topic_id: Uuid) -> None:
     """Write the file; durable with the log's first flush, before which nothing of the log is. Raises OSError."""
     file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
     try:
-        data = f"{_VERSION}\n{_ID}{uuid_text(topic_id)}".encode()
-        file.truncate(0)
-        file.pwrite(0, [data])
+        # Always of one length, so that nothing of an older file stays.
+        file.pwrite(0, [f"{_VERSION}\n{_ID}{uuid_text(topic_id)}".encode()])
     finally:
         file.close()
