@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kraft_node.wire import messages, stored
-from kraft_node.wire.classes import Message, names
-from kraft_node.wire.schema import Field, Struct
+from kraft_node.wire.classes import Message
+from kraft_node.wire.schema import Field, Struct, names
 
 RANGES = {
     "int8": (-(1 << 7), (1 << 7) - 1),
@@ -24,8 +24,8 @@ LENGTHS = [0, 1, 1, 2, 3, 10]
 
 def all_messages() -> Iterator[tuple[type[Message], int]]:
     """Every class and version of the release."""
-    for file, module in (("messages", messages), ("stored", stored)):
-        for name in names(file):
+    for group, module in (("messages", messages), ("stored", stored)):
+        for name in names(group):
             cls = getattr(module, name)
             for version in range(cls.SCHEMA.valid.low, cls.SCHEMA.valid.high + 1):
                 yield cls, version
@@ -33,10 +33,11 @@ def all_messages() -> Iterator[tuple[type[Message], int]]:
 
 def random_message(cls: type[Message], version: int, rng: random.Random, *, unknown_tags: bool = False) -> Message:
     """A filled message that fits the version."""
-    return _fill(cls, cls.SCHEMA.top, version, rng, unknown_tags)
+    made: Message = _fill(cls, cls.SCHEMA.top, version, rng, unknown_tags)
+    return made
 
 
-def _fill(root: type[Message], struct: Struct, version: int, rng: random.Random, unknown_tags: bool) -> Message:
+def _fill(root: type[Message], struct: Struct, version: int, rng: random.Random, unknown_tags: bool) -> Any:
     item: Any = root() if struct is root.SCHEMA.top else getattr(root, struct.name)()
     for field in struct.fields:
         if version in field.versions:

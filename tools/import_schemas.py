@@ -1,13 +1,16 @@
-"""Derives `wire/schemas/*.ks` and the type stubs from the JSON schemas inside Apache Kafka's jars.
+"""Derives `wire/schemas/` and the type stubs from the JSON schemas inside Apache Kafka's jars.
 
-    python tools/import_schemas.py [JAR_FOLDER]     (default: the peer that `tools/peers.py install` brought)
+    python tools/import_schemas.py [--version V | --jars FOLDER] [--out FOLDER]
 
-A new Kafka release is this one command, and a look at the difference. Only facts are taken over: names, numbers, types,
-versions, defaults. The notation is described in `kraft_node.wire.schema`.
+A new Kafka release is this one command with its version, fetched by Maven (default: the release that we are compatible
+with), and a look at the difference. Only facts are taken over: names, numbers, types, versions, defaults. The notation
+is described in `kraft_node.wire.schema`: a file an API, a file for each family of what is stored (named by the jar),
+and `index.txt`, which says which file has which message and repeats the messages' first lines.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -18,9 +21,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "node" / "src")]
 
-from tools import peers  # noqa: E402  # found through the line above when run as a script
+from kraft_node.wire import stubs  # noqa: E402  # found through the line above when run as a script
+from kraft_node.wire.schema import snake_case  # noqa: E402
+from tools import peers  # noqa: E402
 
-SCHEMAS = ROOT / "node" / "src" / "kraft_node" / "wire" / "schemas"
+WIRE = ROOT / "node" / "src" / "kraft_node" / "wire"
 API_TYPES = {"request", "response"}
 STORED_JARS = (
     "metadata",
@@ -49,6 +54,7 @@ def read_schemas(folder: Path) -> dict[str, tuple[str, Json]]:
             for entry in sorted(archive.namelist()):
                 if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", entry):
                     schema = load(archive.read(entry).decode())
+                    assert schema["name"] not in found, f"{schema['name']} is in two jars: classes need other names"
                     found[schema["name"]] = (module, schema)
     return found
 
@@ -83,27 +89,63 @@ def fields(items: list[Json], depth: int) -> list[str]:
         if item.get("ignorable"):
             words.append("ignorable")
         if item.get("default") is not None:  # a JSON null is no default; the text "null" is
-            words += ["default", json.dumps(item["default"]) if item["default"] == "" else str(item["default"])]
+            default = item["default"]
+            words += ["default", default if isinstance(default, str) and default else json.dumps(default)]
         lines.append("  " * depth + " ".join(words))
         lines += fields(item.get("fields", []), depth + 1)
     return lines
 
 
+def file_of(module: str, schema: Json) -> str:
+    """The file that a message belongs into."""
+    if schema["type"] in API_TYPES:
+        return snake_case(schema["name"].removesuffix("Request").removesuffix("Response"))
+    return module.replace("-", "_") + "_records"
+
+
+def files(schemas: dict[str, tuple[str, Json]]) -> dict[str, str]:
+    """File name -> text, of all that `wire/schemas` holds."""
+    parts: dict[str, list[str]] = {}
+    index = []
+    for _, (module, schema) in sorted(schemas.items(), key=lambda kv: (kv[1][1].get("apiKey", -1), kv[0])):
+        file = file_of(module, schema)
+        notated = notate(module, schema)
+        parts.setdefault(file, []).append(notated)
+        first_line = notated.split("\n", 1)[0]
+        index.append(f"{file} {first_line}\n")
+    written = {f"{name}.ks": "\n\n".join(blocks) + "\n" for name, blocks in sorted(parts.items())}
+    return {"index.txt": "".join(index), **written}
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    """Replace the notation in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in [*folder.glob("*.ks"), *folder.glob("*.txt")]:
+        old.unlink()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+
+
 def main() -> int:
     """Write the notation, then the stubs from it."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else peers.lib()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--version", default=peers.VERSION, help="fetch the jars of this release, unless they are here")
+    source.add_argument("--jars", type=Path, help="a folder with a release's jars")
+    parser.add_argument("--out", type=Path, help="write the notation there, and no stubs")
+    options = parser.parse_args()
+    folder = options.jars
+    if folder is None:
+        if not peers.installed(options.version):
+            peers.install(options.version)
+        folder = peers.lib(options.version)
     schemas = read_schemas(folder)
-    parts: dict[str, list[str]] = {"messages": [], "stored": []}
-    for _, (module, schema) in sorted(schemas.items(), key=lambda kv: (kv[1][1].get("apiKey", -1), kv[0])):
-        parts["messages" if schema["type"] in API_TYPES else "stored"].append(notate(module, schema))
-    for name, blocks in parts.items():
-        (SCHEMAS / f"{name}.ks").write_text("\n\n".join(blocks) + "\n")
-        print(f"{name}.ks: {len(blocks)} messages")
-
-    from kraft_node.wire import stubs  # noqa: PLC0415  # reads what was just written
-
-    for name in parts:
-        (SCHEMAS.parent / f"{name}.pyi").write_text(stubs.stub(name))
+    texts = files(schemas)
+    write(options.out or WIRE / "schemas", texts)
+    print(f"{len(schemas)} messages in {len(texts) - 1} files")
+    if options.out is None:
+        for group in ("messages", "stored"):
+            (WIRE / f"{group}.pyi").write_text(stubs.stub(group))
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.wire import codec, stored
 from kraft_node.wire.errors import DecodeError
 from kraft_node.wire.runtime import put_uvarint, uvarint
-from kraft_node.wire.schema import blocks
+from kraft_node.wire.schema import index
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Buffer
@@ -22,16 +22,13 @@ FRAME_VERSION: Final = 1
 MAX_RECORD_VERSION: Final = 32767
 
 
-@cache
-def record_types() -> dict[int, str]:
-    """Record type -> message name, of all metadata records of the release."""
-    heads = [block.split(" ", 3) for block in blocks("stored").values() if block.startswith("metadata ")]
-    # Tiered storage numbers the records of its own topic from 0 as well; they never are in the metadata log.
-    return {int(head[1]): head[2] for head in heads if not head[2].startswith("Remote")}
-
-
-RECORD_TYPES: Final[dict[int, str]] = record_types()
-"""Record type -> message name."""
+RECORD_TYPES: Final[dict[int, str]] = {
+    # Tiered storage numbers the records of its own topic from 0 as well; they are never in the metadata log.
+    entry.number: name
+    for name, entry in index().items()
+    if entry.kind == "metadata" and entry.file == "metadata_records"
+}
+"""Record type -> message name, of all metadata records of the release."""
 
 
 @cache

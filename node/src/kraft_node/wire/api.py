@@ -1,4 +1,4 @@
-"""The APIs: keys, versions, listeners, header versions. Read from the schemas' head lines."""
+"""The APIs: keys, versions, listeners, header versions. Read from the schemas' index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.wire import messages
-from kraft_node.wire.schema import Versions, blocks, parse_head
+from kraft_node.wire.schema import Versions, index, parse_head
 
 if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
@@ -154,9 +154,9 @@ class ApiSpec:
 @cache
 def _specs() -> dict[int, ApiSpec]:
     specs = {}
-    for block in blocks("messages").values():
-        if block.startswith("request"):
-            head = parse_head(block.split("\n", 1)[0])
+    for entry in index().values():
+        if entry.kind == "request":
+            head = parse_head(entry.head)
             key = ApiKey(head.api_key)
             name = head.name.removesuffix("Request")
             if head.valid.high < 0:  # removed, and kept by its number only

@@ -1,4 +1,4 @@
-"""Makes the message classes of a schema file, each on first use.
+"""Makes the classes of the messages in the schemas, each on first use.
 
 A class has a slot for every field that any version has, under its snake_case name, and `unknown_tags`; nested structs
 are attributes of the message's class. All versions share the class: what a version lacks keeps its default.
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from kraft_node.base.env import Buffer
 from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text, has_records
-from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, read_schema
+from kraft_node.wire.schema import Field, MessageSchema, Struct, read_schema
 
 
 class Message:
@@ -75,9 +75,9 @@ class _Unset:
 _UNSET = _Unset()
 
 
-def make_class(file: str, name: str, module: str) -> type[Message]:
-    """The class of message `name` of `schemas/<file>.ks`. Raises KeyError when there is none."""
-    schema = read_schema(file, name)
+def make_class(group: str, name: str, module: str) -> type[Message]:
+    """The class of message `name`, for `module` to keep. Raises KeyError when the group has none of that name."""
+    schema = read_schema(group, name)
     made: dict[str, type[Message]] = {}
     for struct in schema.structs.values():
         made[struct.name] = _make(struct, module, f"{name}.{struct.name}", made)
@@ -126,8 +126,3 @@ def _assigned(field: Field) -> str:
     text = default_text(field)
     fresh = f"made[{text[:-2]!r}]()" if text.endswith("()") else text
     return f"{fresh} if {field.name} is UNSET else {field.name}"
-
-
-def names(file: str) -> list[str]:
-    """The messages of `schemas/<file>.ks`."""
-    return list(blocks(file))

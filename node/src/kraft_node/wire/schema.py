@@ -1,6 +1,8 @@
 """The notation of `schemas/*.ks`, and its reading.
 
-A block a message, blocks apart by an empty line:
+A file an API (request and response) or a family of stored messages (metadata records, the records of one coordinator,
+…), named by what it holds; `index.txt` lists all messages: file and first line. In a file a block is a message, blocks
+apart by an empty line:
 
     request 0 ProduceRequest 3-13 flexible 9+ listeners broker
       TransactionalId string 3+ null 3+ default null
@@ -19,7 +21,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from pkgutil import get_data  # lighter to import than importlib.resources
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_VERSION: Final = 32767
 INTEGERS: Final = {
@@ -121,18 +123,69 @@ class MessageSchema:
     structs: dict[str, Struct]
 
 
-@cache
-def blocks(file: str) -> dict[str, str]:
-    """Message name -> its block, of `schemas/<file>.ks`."""
-    raw = get_data(__package__, f"schemas/{file}.ks")
+class Entry(NamedTuple):
+    """A line of the index: where a message is, and its first line."""
+
+    file: str
+    head: str
+
+    @property
+    def kind(self) -> str:
+        return self.head.split(" ", 1)[0]
+
+    @property
+    def number(self) -> int:
+        """API key or record type; -1 where it has none."""
+        text = self.head.split(" ", 2)[1]
+        return -1 if text == "-" else int(text)
+
+
+def _read(name: str) -> str:
+    raw = get_data(__package__, f"schemas/{name}")
     assert raw is not None, "the package's loader gives no data"
-    text = raw.decode()
-    return {block.split(" ", 3)[2]: block for block in text.strip().split("\n\n")}
+    return raw.decode()
 
 
-def read_schema(file: str, name: str) -> MessageSchema:
-    """The schema of one message. Raises KeyError when the file has none of that name."""
-    return parse(blocks(file)[name])
+@cache
+def index() -> dict[str, Entry]:
+    """Message name -> file and first line, of all messages by ascending number."""
+    entries = {}
+    for line in _read("index.txt").splitlines():
+        file, head = line.split(" ", 1)
+        entries[head.split(" ", 3)[2]] = Entry(file, head)
+    return entries
+
+
+def group_of(kind: str) -> str:
+    """The module that has the classes of such messages: `messages` or `stored`."""
+    return "messages" if kind in {"request", "response"} else "stored"
+
+
+def names(group: str) -> list[str]:
+    """The messages whose classes the module `group` has."""
+    return [name for name, entry in index().items() if group_of(entry.kind) == group]
+
+
+def block(name: str) -> str:
+    """The message's block of the notation. Raises KeyError when the release has none of that name."""
+    return _file(index()[name].file)[name]
+
+
+@cache
+def _file(name: str) -> dict[str, str]:
+    return {text.split(" ", 3)[2]: text for text in _read(f"{name}.ks").strip().split("\n\n")}
+
+
+def blocks(group: str) -> dict[str, str]:
+    """Message name -> its block, of all messages of a group: reads all its files."""
+    return {name: block(name) for name in names(group)}
+
+
+def read_schema(group: str, name: str) -> MessageSchema:
+    """The schema of one message. Raises KeyError when the group has none of that name."""
+    if group_of(index()[name].kind) != group:
+        raise KeyError(name)
+    return parse(block(name))
 
 
 def parse_head(line: str) -> MessageSchema:
@@ -149,9 +202,9 @@ def parse_head(line: str) -> MessageSchema:
     return MessageSchema(kind, api_key, name, versions, flexible, listeners, words[-1] == "unstable", top, {})
 
 
-def parse(block: str) -> MessageSchema:
+def parse(text: str) -> MessageSchema:
     """The schema that a block of the notation describes."""
-    head, *lines = block.split("\n")
+    head, *lines = text.split("\n")
     schema = parse_head(head)
     open_structs = [schema.top]
     for line in lines:

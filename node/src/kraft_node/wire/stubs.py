@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft_node.wire.schema import INTEGERS, Field, Struct, blocks, parse
+from kraft_node.wire.schema import INTEGERS, Field, Struct, block, names, parse
 
 HEAD = '''"""Written by tools/import_schemas.py; do not edit."""
 
@@ -37,11 +37,11 @@ def _class(struct: Struct, prefix: str, indent: str) -> list[str]:
     return lines
 
 
-def stub(file: str) -> str:
-    """The text of `<file>.pyi`."""
+def stub(group: str) -> str:
+    """The text of `<group>.pyi`."""
     lines = [HEAD]
-    for block in blocks(file).values():
-        schema = parse(block)
+    for message in names(group):
+        schema = parse(block(message))
         lines.append(f"class {schema.name}(Message):")
         for struct in schema.structs.values():
             lines.append(f"    class {struct.name}(Message):")
