@@ -39,6 +39,7 @@ class Directory(LogDir):
         "_disk_lock",
         "broker_epoch",
         "clean",
+        "cleaner_offsets",
         "count",
         "high_watermarks",
         "offsets_dirty",
@@ -59,6 +60,8 @@ class Directory(LogDir):
         self.recovery_points: OffsetMap = {}
         self.start_offsets: OffsetMap = {}
         self.high_watermarks: OffsetMap = {}
+        self.cleaner_offsets: OffsetMap = {}
+        """Up to where each log has been compacted."""
         self.unrecovered: set[tuple[str, int]] = set()
         """Logs that were open at an unclean stop and have not been looked at since."""
         self.offsets_dirty = False
@@ -101,6 +104,7 @@ class Directory(LogDir):
         self.recovery_points = self._read_offsets(names.RECOVERY_POINT_CHECKPOINT)
         self.start_offsets = self._read_offsets(names.LOG_START_CHECKPOINT)
         self.high_watermarks = self._read_offsets(names.REPLICATION_CHECKPOINT)
+        self.cleaner_offsets = self._read_offsets(names.CLEANER_CHECKPOINT)
         for name in listed:
             if name.endswith(names.DELETE_DIR) and names.parse_suffixed_dir(name, names.DELETE_DIR) is not None:
                 self.remove_later(f"{self.path}/{name}", 0)
@@ -139,13 +143,15 @@ class Directory(LogDir):
     # --- while running ---
 
     def write_offsets(self) -> Callable[[], None]:
-        """Work for any thread that writes the three checkpoints as they are now."""
+        """Work for any thread that writes the checkpoints as they are now."""
         disk = self.env.disk
         files = [
             (f"{self.path}/{names.RECOVERY_POINT_CHECKPOINT}", format_offsets(self.recovery_points)),
             (f"{self.path}/{names.LOG_START_CHECKPOINT}", format_offsets(_positive(self.start_offsets))),
             (f"{self.path}/{names.REPLICATION_CHECKPOINT}", format_offsets(self.high_watermarks)),
         ]
+        if self.cleaner_offsets:
+            files.append((f"{self.path}/{names.CLEANER_CHECKPOINT}", format_offsets(self.cleaner_offsets)))
 
         def work() -> None:
             for path, data in files:

@@ -216,6 +216,12 @@ class Log:
         self._bases, self._sizes = bases[:-1], sizes[:-1]
         self.active = Segment(self, bases[-1], sizes[-1])
 
+    def replace_closed(self, bases: list[int], sizes: list[int], active: Segment) -> None:
+        """Take other closed segments in front of the active one: compaction and retention."""
+        self._closed.clear()
+        self._bases, self._sizes = bases[:-1], sizes[:-1]
+        self.active = active
+
     def segment_sizes(self) -> list[int]:
         return [*self._sizes, self.active.size]
 

@@ -16,6 +16,7 @@ from kraft_node.base.env import Env, Timer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.log import flushing, names, partition_metadata
+from kraft_node.log.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX, LogConfig, make_config
 from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.errors import LogDirDamaged, LogDirError
@@ -44,6 +45,7 @@ class Timing:
 
     __slots__ = (
         "checkpoint_ms",
+        "cleaner_backoff_ms",
         "high_watermark_checkpoint_ms",
         "initial_delay_ms",
         "producer_check_ms",
@@ -58,6 +60,7 @@ class Timing:
         self.producer_expiration_ms = 86_400_000
         self.producer_check_ms = 600_000
         self.initial_delay_ms = INITIAL_DELAY_MS
+        self.cleaner_backoff_ms = 15_000
         if config is not None:
             self.retention_check_ms = config.int("log.retention.check.interval.ms")
             self.checkpoint_ms = config.int("log.flush.offset.checkpoint.interval.ms")
@@ -65,6 +68,8 @@ class Timing:
             self.producer_expiration_ms = config.int("producer.id.expiration.ms")
             self.producer_check_ms = config.int("producer.id.expiration.check.interval.ms")
             self.initial_delay_ms = config.int("log.initial.task.delay.ms")
+            enabled = config.boolean("log.cleaner.enable")
+            self.cleaner_backoff_ms = config.int("log.cleaner.backoff.ms") if enabled else LONG_MAX
 
 
 class LogManager:
@@ -97,6 +102,7 @@ class LogManager:
         self._timers: dict[str, Timer] = {}
         self._last_producer_check_ms = 0
         self._stopping = False
+        self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
 
     # --- start ---
 
@@ -122,6 +128,7 @@ class LogManager:
         self._every("retention", timing.retention_check_ms, self._check_retention, delay)
         self._every("checkpoints", timing.checkpoint_ms, self.checkpoint_all, delay)
         self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint_changed)
+        self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
         if any(directory.unrecovered for directory in self.directories):
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
@@ -309,7 +316,12 @@ class LogManager:
             del self._logs[topic]
         directory.count -= 1
         directory.unrecovered.discard((topic, partition))
-        for offsets in (directory.recovery_points, directory.start_offsets, directory.high_watermarks):
+        for offsets in (
+            directory.recovery_points,
+            directory.start_offsets,
+            directory.high_watermarks,
+            directory.cleaner_offsets,
+        ):
             if topic in offsets:
                 offsets[topic].pop(partition, None)
         directory.offsets_dirty = True
@@ -445,6 +457,27 @@ class LogManager:
         return (
             config.retention_ms >= 0 and disk.size(logs[0]) > 0 and now - disk.mtime_ms(logs[0]) > config.retention_ms
         )
+
+    def _clean(self) -> None:
+        """Compact the dirtiest log, if one is dirty enough and none is being compacted."""
+        candidates: list[tuple[Log, int]] = []
+        for log in self.open_logs():
+            if log.config.compact and log.segment_bases[0] < log.active.base:
+                first = _dir_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
+                candidates.append((log, first if first <= log.active.base else log.start_offset))
+        if candidates:
+            self._cleaner.start(candidates, self.env.clock.wall_ms())
+
+    def _cleaned(self, log: Log, offset: int) -> None:
+        if log.closed:
+            return
+        directory = _dir_of(log)
+        of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
+        progress = of_topic.get(log.partition, 0) < offset
+        of_topic[log.partition] = offset
+        directory.offsets_dirty = True
+        if progress:
+            self._clean()
 
     def _flush_by_time(self) -> None:
         """flush.ms of the topics that have one."""

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 
-def remove_segment_files(log: Log, base: int) -> None:
-    """Set the files of a segment aside, to be removed later. Raises OSError."""
+def remove_segment_files(log: Log, base: int, *, keep: Sequence[str] = ()) -> None:
+    """Set the files of a segment aside, to be removed later, but for the suffixes in `keep`. Raises OSError."""
     disk = log.dir.env.disk
     prefix = f"{log.path}/{base:020d}"
     aside = []
     for suffix in names.SEGMENT_SUFFIXES:
         path = prefix + suffix
-        if disk.exists(path):
+        if suffix not in keep and disk.exists(path):
             disk.rename(path, path + names.DELETED)
             aside.append(path + names.DELETED)
-    if base in log.txn_bases:
+    if base in log.txn_bases and names.TXN_INDEX not in keep:
         log.txn_bases.remove(base)
     _remove_later(log, aside)
 
@@ -58,9 +58,7 @@ def _drop_first(log: Log, count: int) -> int:
     for base in bases[:count]:
         remove_segment_files(log, base)
     _drop_snapshots(log, [at for at in log.producers.snapshots if at in bases[:count]])
-    active = log.active
-    log.set_segments(bases[count:], sizes[count:])
-    log.active = active
+    log.replace_closed(bases[count:], sizes[count:], log.active)
     if log.start_offset < bases[count]:
         log.start_offset = bases[count]
         log.leader_epochs.truncate_from_start(log.start_offset)

@@ -360,6 +360,49 @@ def build_batch(
     )
 
 
+def rebuild_batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    delete_horizon_ms: int | None = None,
+    compression_level: int | None = None,
+) -> bytes:
+    """The batch of `header` with only `records` of it, as compaction leaves it: same offsets, sequences and codec.
+
+    `delete_horizon_ms` is set in a batch that has none yet (KIP-534). Without records only the header stays.
+    """
+    attributes = header.attributes
+    if delete_horizon_ms is not None and header.delete_horizon_ms is None:
+        attributes |= DELETE_HORIZON_BIT
+        base_timestamp = delete_horizon_ms
+    elif header.delete_horizon_ms is not None:
+        base_timestamp = header.base_timestamp
+    else:
+        base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    body = bytearray()
+    max_timestamp = header.max_timestamp
+    for record in records:
+        _write_record(body, record.timestamp - base_timestamp, record.offset - header.base_offset, record)
+    if records and not attributes & LOG_APPEND_TIME_BIT:
+        max_timestamp = max(record.timestamp for record in records)
+    payload: Buffer = bytes(body)
+    if not records:
+        attributes &= ~COMPRESSION_MASK
+    elif header.compression:
+        payload = compress(header.compression, body, compression_level)
+    fields = (
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        len(records),
+    )
+    return seal(header.base_offset, header.partition_leader_epoch, fields, payload)
+
+
 def seal(base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer) -> bytes:
     """A batch from the eight header fields after the CRC and the encoded (compressed) records."""
     checked = _AFTER_CRC.pack(*fields) + payload

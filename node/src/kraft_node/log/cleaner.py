@@ -1,0 +1,385 @@
+"""Log compaction (`cleanup.policy=compact`): of each key only the latest record stays (KIP-58, KIP-354, KIP-534).
+
+The dirty part of a log (closed segments, below the last stable offset, older than `min.compaction.lag.ms`) is read into
+a map of keys and their latest offsets; then the segments are written anew without the records that the map makes
+superfluous, and put in the place of the old ones. Offsets, sequence numbers and leader epochs stay. Tombstones go
+`delete.retention.ms` after the pass that first met them.
+
+Decoding is slow, so it is done on the event loop in slices of a few milliseconds, with the fsyncs in the background:
+`Cleaning.steps` yields None when others should have their turn, or work for the directory's thread.
+
+Transactional batches and control batches are copied as they are, and count for no key: what they hold is never lost,
+only not compacted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.env import File
+from kraft_node.log import names, trimming
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.flushing import fsync_path
+from kraft_node.log.scan import BadBatch, batches
+from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.validate import codec_level
+from kraft_node.records.batch import BatchHeader, Record, iter_records, read_header, rebuild_batch
+from kraft_node.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+logger = logging.getLogger("kraft_node.log")
+
+KEYS_MAX: Final = 200_000
+"""Keys in the map of one pass, some 30 MiB; a dirty part with more is cleaned in several passes."""
+LONG_KEY: Final = 32
+"""Keys longer than this are kept as a digest of 16 bytes."""
+SLICE_BYTES: Final = 64 * 1024
+"""Bytes of log handled between two pauses: some milliseconds when the records are small."""
+WHOLE_RATIO: Final = 1.0
+
+Work: TypeAlias = Callable[[], None]
+Steps: TypeAlias = Generator[Work | None, None, int]
+
+
+def first_uncleanable(log: Log, now_ms: int) -> int:
+    """The offset from which on nothing may be compacted yet. Raises OSError."""
+    end = min(log.active.base, log.last_stable_offset)
+    lag = log.config.min_compaction_lag_ms
+    if lag > 0:
+        bases = log.segment_bases
+        for number in range(len(bases) - 1):
+            if bases[number] >= end:
+                break
+            if log.segment(number).largest_timestamp() > now_ms - lag:
+                return min(end, bases[number])
+    return end
+
+
+def dirty_ratio(log: Log, first_dirty: int, now_ms: int) -> float:
+    """Which share of what can be compacted is dirty; 0 when there is nothing, 1 when `max.compaction.lag.ms` is over.
+
+    Raises OSError.
+    """
+    end = first_uncleanable(log, now_ms)
+    clean = dirty = 0
+    overdue = False
+    bases, sizes = log.segment_bases, log.segment_sizes()
+    for number in range(len(bases) - 1):
+        if bases[number] >= end:
+            break
+        if log.segment_end(number) <= first_dirty:
+            clean += sizes[number]
+        elif sizes[number]:
+            dirty += sizes[number]
+            segment = log.segment(number)
+            segment.load_first_timestamp()
+            overdue |= 0 <= segment.first_timestamp < now_ms - log.config.max_compaction_lag_ms
+    if not dirty:
+        return 0.0
+    return WHOLE_RATIO if overdue else dirty / (clean + dirty)
+
+
+def _map_key(key: bytes) -> bytes:
+    return key if len(key) <= LONG_KEY else blake2b(key, digest_size=16).digest()
+
+
+class Cleaning:
+    """One pass over one log."""
+
+    __slots__ = ("_first_dirty", "_log", "_now_ms", "_offsets", "_truncations", "bytes_after", "bytes_before")
+
+    def __init__(self, log: Log, first_dirty: int, now_ms: int) -> None:
+        self._log = log
+        self._first_dirty = max(first_dirty, log.start_offset)
+        self._now_ms = now_ms
+        self._offsets: dict[bytes, int] = {}
+        self._truncations = log.truncations
+        self.bytes_before = 0
+        self.bytes_after = 0
+
+    def steps(self) -> Steps:
+        """Do the pass; its result is the offset up to which the log is clean then.
+
+        Raises OSError, LogDirDamaged, BatchError.
+        """
+        up_to = yield from self._read_keys(first_uncleanable(self._log, self._now_ms))
+        if up_to <= self._first_dirty:
+            return self._first_dirty
+        for group in self._groups(up_to):
+            if not self._is_as_it_was(group):
+                return self._first_dirty
+            yield from self._rewrite(group)
+        return up_to
+
+    def _is_as_it_was(self, group: list[int]) -> bool:
+        """Whether retention, truncation or deletion has left those segments alone."""
+        log = self._log
+        bases = log.segment_bases[:-1]
+        return not log.closed and log.truncations == self._truncations and all(base in bases for base in group)
+
+    def _segment(self, base: int) -> Segment:
+        return self._log.segment(self._log.segment_number(base))
+
+    # --- keys ---
+
+    def _read_keys(self, end: int) -> Steps:
+        log = self._log
+        offsets = self._offsets
+        up_to = self._first_dirty
+        handled = 0
+        for base in log.segment_bases[log.segment_number(up_to) : -1]:
+            if base >= end or len(offsets) >= KEYS_MAX:
+                break
+            if not self._is_as_it_was([base]):
+                return self._first_dirty
+            segment = self._segment(base)
+            file = segment.file()
+            for header in self._batches(segment, file):
+                if header.base_offset >= end or len(offsets) >= KEYS_MAX:
+                    break
+                handled += header.length
+                if header.last_offset >= self._first_dirty:
+                    if not header.is_control and not header.is_transactional:
+                        for record in _records(file, header):
+                            if record.key is not None:
+                                offsets[_map_key(record.key)] = record.offset
+                    up_to = header.next_offset
+                if handled >= SLICE_BYTES:
+                    handled = 0
+                    yield None
+        return min(up_to, end)
+
+    def _batches(self, segment: Segment, file: File) -> Generator[BatchHeader, None, None]:
+        try:
+            yield from batches(file, 0, segment.size)
+        except BadBatch as e:
+            raise segment.damaged(e, segment.size) from None
+
+    # --- segments ---
+
+    def _groups(self, up_to: int) -> list[list[int]]:
+        """Base offsets of neighbouring segments that fit into one."""
+        log = self._log
+        groups: list[list[int]] = []
+        size = 0
+        sizes = log.segment_sizes()
+        for number, base in enumerate(log.segment_bases[:-1]):
+            if base >= up_to:
+                break
+            span = log.segment_end(number) - groups[-1][0] if groups else 0
+            fits = size + sizes[number] <= log.config.segment_size and span <= RELATIVE_OFFSET_MAX
+            # Segments with aborted transactions stay alone, so that their .txnindex stays right.
+            alone = bool(groups) and (base in log.txn_bases or groups[-1][-1] in log.txn_bases)
+            if groups and fits and not alone:
+                groups[-1].append(base)
+                size += sizes[number]
+            else:
+                groups.append([base])
+                size = sizes[number]
+        return groups
+
+    def _rewrite(self, group: list[int]) -> Generator[Work | None, None, None]:
+        log = self._log
+        disk = log.dir.env.disk
+        path = f"{log.path}/{group[0]:020d}{names.LOG}"
+        cleaned = disk.open(path + names.CLEANED, create=True)
+        new = _NewSegment(log, group[0])
+        position = before = handled = 0
+        changed = len(group) > 1
+        try:
+            cleaned.truncate(0)
+            for base in group:
+                if not self._is_as_it_was(group):
+                    disk.remove(path + names.CLEANED)
+                    return
+                segment = self._segment(base)
+                before += segment.size
+                file = segment.file()
+                for header in self._batches(segment, file):
+                    data = file.pread(header.position, header.length)
+                    kept = self._keep(header, data)
+                    changed |= kept is not data
+                    if kept:
+                        cleaned.pwrite(position, [kept])
+                        at = read_header(kept)
+                        at.position = position
+                        new.note(at)
+                        position += len(kept)
+                    handled += header.length
+                    if handled >= SLICE_BYTES:
+                        handled = 0
+                        yield None
+            self.bytes_before += before
+            self.bytes_after += position
+            if not changed:
+                disk.remove(path + names.CLEANED)
+                return
+            yield cleaned.fsync
+        finally:
+            cleaned.close()
+        if self._is_as_it_was(group):
+            self._swap(group, path, new)
+            directory = log.path
+
+            def sync() -> None:
+                fsync_path(disk, path)
+                disk.fsync_dir(directory)
+
+            yield sync
+        else:
+            trimming.remove_files(disk, [path + names.CLEANED])
+
+    def _keep(self, header: BatchHeader, data: bytes) -> bytes:
+        """What stays of a batch: itself, a smaller one, or nothing."""
+        if header.is_control or header.is_transactional:
+            return data
+        now = self._now_ms
+        horizon = header.delete_horizon_ms
+        kept: list[Record] = []
+        tombstones = False
+        count = 0
+        for record in iter_records(data):
+            count += 1
+            if record.key is None or self._offsets.get(_map_key(record.key), -1) > record.offset:
+                continue
+            if record.value is None:
+                if horizon is not None and now >= horizon:
+                    continue
+                tombstones = True
+            kept.append(record)
+        needs_horizon = tombstones and horizon is None
+        if len(kept) == count and count and not needs_horizon:
+            return data
+        if not kept and not self._is_last_of_producer(header):
+            return b""
+        config = self._log.config
+        return rebuild_batch(
+            header,
+            kept,
+            delete_horizon_ms=now + config.delete_retention_ms if needs_horizon else None,
+            compression_level=codec_level(config, header.compression),
+        )
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the producer's sequence numbers could not be found again without this batch."""
+        if header.producer_id < 0:
+            return False
+        producer = self._log.producers.get(header.producer_id)
+        return producer is not None and producer.last_offset == header.last_offset
+
+    def _swap(self, group: list[int], path: str, new: _NewSegment) -> None:
+        """Put the new segment in the place of the group's. Recovery finishes what a crash leaves half done."""
+        log = self._log
+        disk = log.dir.env.disk
+        disk.rename(path + names.CLEANED, path + names.SWAP)
+        bases, sizes, active = log.segment_bases, log.segment_sizes(), log.active
+        for base in group:
+            log.segment(log.segment_number(base)).release()
+            trimming.remove_segment_files(log, base, keep=(names.TXN_INDEX,) if base == group[0] else ())
+        disk.rename(path + names.SWAP, path)
+        at = bases.index(group[0])
+        bases[at : at + len(group)] = [group[0]]
+        sizes[at : at + len(group)] = [new.size]
+        log.replace_closed(bases, sizes, active)
+        new.in_place = True
+        new.finish()
+
+
+class _NewSegment(Segment):
+    """Gathers index entries while the old segment, whose index files have the same names, is still in place."""
+
+    __slots__ = ("in_place",)
+
+    def __init__(self, log: Log, base: int) -> None:
+        super().__init__(log, base)
+        self.in_place = False
+
+    def write_indexes(self) -> None:
+        if self.in_place:
+            super().write_indexes()
+
+
+def _records(file: File, header: BatchHeader) -> list[Record]:
+    return list(iter_records(file.pread(header.position, header.length)))
+
+
+class Cleaner:
+    """Cleans one log at a time, the dirtiest first. Driven by the manager's timer."""
+
+    __slots__ = ("_bad", "_busy", "_done", "_pause")
+
+    def __init__(self, pause: Callable[[Callable[[], None]], None], done: Callable[[Log, int], None]) -> None:
+        """`pause(function)` calls `function` after others had their turn; `done(log, offset)` hears what is clean."""
+        self._pause = pause
+        self._done = done
+        self._busy = False
+        self._bad: set[str] = set()
+        """Logs that could not be cleaned; not tried again before the next start."""
+
+    def start(self, candidates: list[tuple[Log, int]], now_ms: int) -> bool:
+        """Begin with the dirtiest of (log, first dirty offset); whether there was one that is dirty enough."""
+        if self._busy:
+            return False
+        best: tuple[float, Log, int] | None = None
+        for log, first_dirty in candidates:
+            if log.name in self._bad or log.dir.failed is not None:
+                continue
+            try:
+                ratio = dirty_ratio(log, first_dirty, now_ms)
+            except (OSError, LogDirDamaged) as e:
+                log.dir.fail(e)
+                continue
+            enough = ratio >= WHOLE_RATIO or ratio > log.config.min_cleanable_dirty_ratio
+            if enough and (best is None or ratio > best[0]):
+                best = (ratio, log, first_dirty)
+        if best is None:
+            return False
+        self._busy = True
+        _, log, first_dirty = best
+        cleaning = Cleaning(log, first_dirty, now_ms)
+        self._go_on(log, cleaning, cleaning.steps())
+        return True
+
+    def _go_on(self, log: Log, cleaning: Cleaning, steps: Steps) -> None:
+        try:
+            work = next(steps)
+        except StopIteration as end:
+            self._busy = False
+            logger.info(
+                "Compacted %s up to offset %d: %d bytes became %d",
+                log.name,
+                end.value,
+                cleaning.bytes_before,
+                cleaning.bytes_after,
+            )
+            self._done(log, end.value)
+            return
+        except (OSError, LogDirDamaged) as e:
+            self._busy = False
+            if not log.closed:
+                log.dir.fail(e)
+            return
+        except BatchError as e:
+            self._busy = False
+            self._bad.add(log.name)
+            logger.error("%s cannot be compacted: %s", log.name, e)
+            return
+        if work is None:
+            self._pause(lambda: self._go_on(log, cleaning, steps))
+            return
+
+        def worked(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                self._busy = False
+                steps.close()
+                if not log.closed:
+                    log.dir.fail(result)
+            else:
+                self._go_on(log, cleaning, steps)
+
+        log.dir.env.background.submit(log.dir.lane, work, worked)

@@ -1,0 +1,221 @@
+"""Compaction: the latest record of each key stays, and nothing else is lost."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kraft_node.log.cleaner import Cleaning, dirty_ratio
+from kraft_node.log.config import make_config
+from kraft_node.log.log import Log
+from kraft_node.records.batch import build_batch, check_batch, iter_headers
+from kraft_node.records.control import build_marker
+from tests.unit.log.test_manager import ID, Node
+from tests.unit.log.world import DIR, NOW, LogWorld, all_records, read_bytes
+
+CONFIG = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "1000",
+    "index.interval.bytes": "200",
+    "delete.retention.ms": "1000",
+}
+
+
+def put(log: Log, *pairs: tuple[bytes, bytes | None], **how: Any) -> None:
+    how.setdefault("timestamp", NOW)
+    log.append_as_leader(build_batch(list(pairs), **how), 0, NOW)
+    log.high_watermark = log.end_offset
+
+
+def compact(log: Log, first_dirty: int = 0, now: int = NOW) -> int:
+    steps = Cleaning(log, first_dirty, now).steps()
+    while True:
+        try:
+            work = next(steps)
+        except StopIteration as end:
+            return int(end.value)
+        if work is not None:
+            work()
+
+
+def fill(log: Log, seed: int, count: int = 200) -> dict[bytes, tuple[int, bytes | None]]:
+    """Random writes; where each key's latest record is."""
+    rng = random.Random(seed)
+    latest: dict[bytes, tuple[int, bytes | None]] = {}
+    for number in range(count):
+        pairs = []
+        for i in range(rng.randrange(1, 4)):
+            key = b"%d" % rng.randrange(20) if rng.random() < 0.9 else b"a long key " * 4 + b"%d" % rng.randrange(3)
+            value = None if rng.random() < 0.1 else b"%d-%d" % (number, i)
+            latest[key] = (log.end_offset + len(pairs), value)
+            pairs.append((key, value))
+        put(log, *pairs, compression=rng.randrange(5), timestamp=NOW + number)
+    return latest
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_latest_of_each_key_stays_where_it_was(seed: int) -> None:
+    world = LogWorld()
+    log = world.open(CONFIG)
+    latest = fill(log, seed)
+    before = {record.offset: record for record in all_records(log)}
+    size, segments = log.size_bytes, len(log.segment_bases)
+    assert compact(log) == log.active.base
+    assert log.size_bytes < size
+    compact(log)
+    assert len(log.segment_bases) < segments, "small segments are joined by the next pass"
+    after = {record.offset: record for record in all_records(log)}
+    assert all(before[offset] == record for offset, record in after.items()), "offsets, times and headers stay"
+    kept = {record.key: (record.offset, record.value) for record in after.values()}
+    assert kept == latest
+    for record in before.values():
+        if record.offset < log.active.base and record.offset not in after:
+            assert record.key is not None
+            assert latest[record.key][0] > record.offset, "only what has a successor went"
+    clean = log.active.base
+    seen = [key for key, (offset, _) in kept.items() if offset < clean]
+    assert len(seen) == len(set(seen))
+    for number in range(len(log.segment_bases)):
+        data = log.segment(number).file().pread(0, 1_000_000)
+        for header in iter_headers(data):
+            check_batch(data, header.position)
+    for how in ({"clean": True}, {"clean": False}):
+        log.active.finish()
+        again = world.open(CONFIG, **how)
+        assert {record.offset: record for record in all_records(again)} == after
+        for offset in range(0, log.end_offset, 7):
+            header = next(iter(iter_headers(read_bytes(again.read(offset, 1)))))
+            assert header.last_offset >= offset
+
+
+def test_tombstones_go_after_a_second_pass() -> None:
+    log = LogWorld().open(CONFIG)
+    put(log, (b"gone", b"x"))
+    put(log, (b"gone", None))
+    for number in range(40):
+        put(log, (b"k%d" % (number % 4), b"v" * 30))
+    first = compact(log)
+    assert [r.value for r in all_records(log) if r.key == b"gone"] == [None]
+    (header, *_) = iter_headers(read_bytes(log.read(0, 100_000))[: log.segment(0).size])
+    assert header.delete_horizon_ms == NOW + 1000
+    assert [r.timestamp for r in all_records(log) if r.key == b"gone"] == [NOW]
+    for number in range(40):
+        put(log, (b"k%d" % (number % 4), b"v" * 30))
+    second = compact(log, first, NOW + 999)
+    assert [r.value for r in all_records(log) if r.key == b"gone"] == [None]
+    for number in range(40):
+        put(log, (b"k%d" % (number % 4), b"v" * 30))
+    compact(log, second, NOW + 1000)
+    assert [r.value for r in all_records(log) if r.key == b"gone"] == []
+
+
+def test_a_producers_last_batch_keeps_its_header() -> None:
+    world = LogWorld()
+    log = world.open(CONFIG)
+    put(log, (b"k", b"1"), producer_id=5, producer_epoch=0, base_sequence=0)
+    for _ in range(60):
+        put(log, (b"k", b"2" * 20))
+    compact(log)
+    header = next(iter(iter_headers(read_bytes(log.read(0, 100_000))[: log.segment(0).size])))
+    assert (header.producer_id, header.count, header.base_offset) == (5, 0, 0)
+    log.active.finish()
+    for snapshot in list(log.producers.snapshots):
+        world.disk.remove(f"{DIR}/t-0/{snapshot:020d}.snapshot")
+    again = world.open(CONFIG, clean=False)
+    assert [producer.last_sequence for producer in again.producers.active()] == [0]
+
+
+def test_transactions_are_left_alone_and_open_ones_stop_the_cleaner() -> None:
+    log = LogWorld().open(CONFIG)
+    txn: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
+    put(log, (b"k", b"aborted"), base_sequence=0, **txn)
+    end = build_marker(commit=False, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
+    log.append_as_leader(end, 0, NOW, internal=True)
+    for _ in range(40):
+        put(log, (b"k", b"v" * 30))
+    put(log, (b"k", b"open"), base_sequence=1, **txn)
+    held = log.end_offset - 1
+    for _ in range(40):
+        put(log, (b"k", b"v" * 30))
+    assert compact(log) <= held
+    got = [record.value for record in all_records(log)]
+    assert got[0] == b"aborted"
+    assert b"open" in got
+    assert log.aborted_transactions(0, log.end_offset) == [(9, 0)]
+
+
+def test_the_lag_keeps_young_segments() -> None:
+    log = LogWorld().open({**CONFIG, "min.compaction.lag.ms": "10000"})
+    for number in range(60):
+        put(log, (b"k", b"v" * 30), timestamp=NOW + number)
+    assert compact(log, 0, NOW + 5000) == 0
+    assert dirty_ratio(log, 0, NOW + 5000) == 0
+    assert compact(log, 0, NOW + 20_000) == log.active.base
+
+
+def test_what_changes_meanwhile_stops_the_pass() -> None:
+    log = LogWorld().open(CONFIG)
+    fill(log, 1)
+    steps = Cleaning(log, 0, NOW).steps()
+    next(steps)
+    log.truncate_to(log.segment_bases[1])
+    before = all_records(log)
+    with pytest.raises(StopIteration):
+        while True:
+            work = next(steps)
+            if work is not None:
+                work()
+    assert all_records(log) == before
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
+    world = LogWorld(seed)
+    log = world.open(CONFIG)
+    latest = fill(log, seed, 80)
+    log.active.finish()
+    log.flush()
+    for name in world.disk.listdir(f"{DIR}/t-0"):
+        world.disk.open(f"{DIR}/t-0/{name}").fsync()
+    world.disk.fsync_dir(f"{DIR}/t-0")
+    stop = world.disk.operations + random.Random(seed).randrange(250)
+
+    class Crash(Exception):  # noqa: N818
+        pass
+
+    def fail(_operation: str, _path: str) -> OSError | None:
+        if world.disk.operations > stop:
+            raise Crash
+        return None
+
+    world.disk.fail = fail
+    try:
+        compact(log)
+    except Crash:
+        pass
+    world.disk.fail = None
+    world.disk.lose_power()
+    again = LogWorld(disk=world.disk).open(CONFIG, clean=False, recovery_point=log.recovery_point)
+    assert again.end_offset == log.end_offset
+    kept = {record.key: (record.offset, record.value) for record in all_records(again)}
+    assert kept == latest
+
+
+def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:
+    node = Node()
+    config = make_config(CONFIG)
+    log = node.start(lambda _: config).create("t", 0, ID)
+    for _ in range(100):
+        put(log, (b"k", b"v" * 30))
+    size = log.size_bytes
+    node.rest(30_000)
+    assert log.size_bytes < size / 4
+    node.stop()
+    assert bytes(node.disk._inode("/d1/cleaner-offset-checkpoint").data).decode() == f"0\n1\nt 0 {log.active.base}\n"
+    manager = node.start(lambda _: config)
+    again = manager.get("t", 0)
+    assert again is not None
+    assert dirty_ratio(again, manager.directories[0].cleaner_offsets["t"][0], NOW) == 0
+    assert all_records(again)[-1].value == b"v" * 30
