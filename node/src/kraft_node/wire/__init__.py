@@ -10,8 +10,8 @@ classes, made on first use: a node that never sees a message never pays for it.
 and versions before the keys and values of the coordinators' topics; `error_response` answers a request with an error.
 Nothing here knows what a message means, keeps state or touches the network.
 
-Bounds: a declared length is compared with what is left in the buffer before anything is allocated for it, arrays by
-the least that an element takes; strings have at most 32767 bytes and arrays `runtime.MAX_ELEMENTS` elements whatever is
-left. Messages nest as deep as their schema says, no deeper. Whatever is malformed is a `DecodeError`, whatever cannot be
-written an `EncodeError`. Unknown tagged fields (KIP-482) are kept and written back.
+Bounds: a declared length is compared with what is left in the buffer before anything is allocated for it, arrays by the
+least that an element takes; strings have at most 32767 bytes and arrays `runtime.MAX_ELEMENTS` elements, whatever is
+left. Messages nest as deep as their schema says, no deeper. Whatever is malformed is a `DecodeError`, whatever cannot
+be written an `EncodeError`. Unknown tagged fields (KIP-482) are kept and written back.
 """

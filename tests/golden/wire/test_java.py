@@ -1,0 +1,106 @@
+"""All messages of the release in all versions, against the classes that Kafka generates from the same facts."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from kraft_node.base.errors import RETRIABLE, ErrorCode
+from kraft_node.wire import codec
+from kraft_node.wire.api import API, ApiKey, request_header_version, response_header_version
+from kraft_node.wire.errors import EncodeError
+from tests.peer import run_java
+from tests.wire_oracle import JAVA, Question, as_json, ask
+from tests.wire_values import all_messages, random_message
+
+pytestmark = pytest.mark.peer
+ROUNDS = 5
+
+
+def _differences(asked: list[Question], expected: list[bytes], answers: list[bytes | str]) -> list[str]:
+    return [
+        f"{name} v{version}: {want!r} {got!r}"
+        for (name, version, _), want, got in zip(asked, expected, answers, strict=True)
+        if want != got
+    ]
+
+
+def test_java_reads_what_we_write_and_writes_the_same() -> None:
+    """Filled at random, and as constructors make them."""
+    rng = random.Random(3)
+    asked: list[Question] = []
+    expected = []
+    for cls, version in all_messages():
+        for _ in range(ROUNDS):
+            raw = codec.encode(random_message(cls, version, rng, unknown_tags=True), version)
+            asked.append((cls.__name__, version, raw))
+            expected.append(raw)
+        try:
+            fresh = codec.encode(cls(), version)
+        except EncodeError:
+            continue
+        asked.append((cls.__name__, version, None))
+        expected.append(fresh)
+    assert len(asked) > 4000
+    differ = _differences(asked, expected, ask("again", asked))
+    assert differ[:3] == [], f"{len(differ)} differ"
+
+
+def test_every_field_means_the_same_to_java() -> None:
+    """Two fields of one type, exchanged on both ways, would not show above: here Java gets names and values."""
+    rng = random.Random(4)
+    asked: list[Question] = []
+    expected = []
+    for cls, version in all_messages():
+        for _ in range(ROUNDS):
+            message = random_message(cls, version, rng)
+            asked.append((cls.__name__, version, json.dumps(as_json(message, version)).encode()))
+            expected.append(codec.encode(message, version))
+    differ = _differences(asked, expected, ask("json", asked))
+    assert differ[:3] == [], f"{len(differ)} differ"
+
+
+def test_we_read_what_java_makes_and_write_the_same() -> None:
+    pairs = [pair for pair in all_messages() for _ in range(ROUNDS)]
+    answers = ask("random", [(cls.__name__, version, None) for cls, version in pairs], "20260")
+    read = 0
+    for (cls, version), raw in zip(pairs, answers, strict=True):
+        assert isinstance(raw, bytes), (cls.__name__, version, raw)
+        message = codec.decode(cls, raw, version)
+        assert codec.encode(message, version) == raw, (cls.__name__, version)
+        read += 1
+    assert read > 3000
+
+
+@cache
+def _facts() -> list[list[str]]:
+    return [line.split(" ") for line in run_java(str(JAVA / "WireFacts.java")).stdout.decode().splitlines()]
+
+
+def _facts_of(kind: str) -> list[list[str]]:
+    return [words[1:] for words in _facts() if words[0] == kind]
+
+
+def test_error_codes() -> None:
+    ours = [[e.name, str(int(e)), str(e in RETRIABLE).lower()] for e in ErrorCode]
+    assert ours == _facts_of("error")
+
+
+def test_api_keys_versions_and_listeners() -> None:
+    assert [[k.name, str(int(k))] for k in ApiKey] == _facts_of("key")
+    ours = [
+        [str(k), s.name, str(s.min_version), str(s.max_version), ",".join(sorted(s.listeners))] for k, s in API.items()
+    ]
+    assert sorted(ours) == sorted(_facts_of("api"))
+
+
+@pytest.mark.parametrize(("column", "ours"), [(2, request_header_version), (3, response_header_version)])
+def test_header_versions(column: int, ours: Callable[[int, int], int]) -> None:
+    facts = _facts_of("headers")
+    assert len(facts) > 200
+    for words in facts:
+        assert ours(int(words[0]), int(words[1])) == int(words[column]), words

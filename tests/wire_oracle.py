@@ -1,0 +1,78 @@
+"""Asks Kafka's own classes, through tests/java/WireOracle.java, and writes messages as Kafka's JSON."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.wire.classes import Message
+from kraft_node.wire.schema import Field, Struct, block, snake_case
+from tests.peer import run_java
+
+JAVA = Path(__file__).parent / "java"
+Question = tuple[str, int, bytes | None]
+"""Message name, version, bytes."""
+
+
+def ask(mode: str, questions: list[Question], *args: str) -> list[bytes | str]:
+    """For each question the bytes that Java answers, or its error's text."""
+    asked = b"".join(_written(*question) for question in questions)
+    stream = io.BytesIO(run_java(str(JAVA / "WireOracle.java"), mode, *args, stdin=asked).stdout)
+    found: list[bytes | str] = []
+    while head := stream.read(4):
+        (length,) = struct.unpack(">i", head)
+        if length >= 0:
+            found.append(stream.read(length))
+        else:
+            (size,) = struct.unpack(">H", stream.read(2))
+            found.append(stream.read(size).decode())
+    assert len(found) == len(questions)
+    return found
+
+
+def _written(name: str, version: int, raw: bytes | None) -> bytes:
+    encoded = name.encode()
+    length = -1 if raw is None else len(raw)
+    return struct.pack(">H", len(encoded)) + encoded + struct.pack(">hi", version, length) + (raw or b"")
+
+
+def as_json(message: Message, version: int) -> dict[str, Any]:
+    """What Kafka's JsonConverter of the message reads: every field of the version under its schema's name."""
+    return _struct(message, message.SCHEMA.top, message.SCHEMA.name, version)
+
+
+@cache
+def _json_names(message: str) -> dict[str, str]:
+    words = [line.strip().split(" ", 1)[0] for line in block(message).split("\n")[1:]]
+    return {snake_case(word): word[0].lower() + word[1:] for word in words}
+
+
+def _struct(item: Any, layout: Struct, message: str, version: int) -> dict[str, Any]:
+    names = _json_names(message)
+    out = {}
+    for field in layout.fields:
+        content = getattr(item, field.name)
+        if version not in field.versions or (content is None and field.tagged_struct):
+            continue
+        if field.array and content is not None:
+            out[names[field.name]] = [_value(part, field, message, version) for part in content]
+        else:
+            out[names[field.name]] = _value(content, field, message, version)
+    return out
+
+
+def _value(content: Any, field: Field, message: str, version: int) -> Any:
+    if content is None:
+        return None
+    if field.struct is not None:
+        return _struct(content, field.struct, message, version)
+    if field.type == "uuid":
+        return uuid_text(Uuid(content))
+    if isinstance(content, bytes | memoryview):
+        return base64.b64encode(content).decode()
+    return content
