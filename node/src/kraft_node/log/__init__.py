@@ -2,7 +2,7 @@
 
 | file | question it answers |
 |-|-|
-| `log` | one partition: append, read, where it begins, ends and is stable |
+| `log`, `results` | one partition: append, read, where it begins, ends and is stable |
 | `validate` | may this batch be stored as it came, and if not, as what |
 | `segment`, `scan`, `index`, `txn_index` | one segment file and its indexes |
 | `opening` | what is in a directory after a clean or unclean stop |

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -25,6 +25,7 @@ from kraft_node.log.files import LogDir
 from kraft_node.log.index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import BatchMetadata, Producers
+from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.txn_index import AbortedTxn
 from kraft_node.log.validate import check_records, rewrite, target_codec, timestamp_out_of_range
@@ -33,7 +34,6 @@ from kraft_node.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     HEADER,
-    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
@@ -52,56 +52,6 @@ _HEAD_SIZE: Final = _HEAD.size
 _SPECIAL_BITS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT
 _CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
-
-
-class AppendInfo(NamedTuple):
-    """Where records went. `log_append_time_ms` is -1 unless the topic stamps them (or they are a duplicate)."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool = False
-
-
-class FetchSlice:
-    """Records read: `records` begins with the batch that holds `offset` and may end inside a batch, as Kafka's do.
-
-    `first_batch_incomplete` says that the first batch alone is larger than what was asked for: then there are none.
-    """
-
-    __slots__ = ("_end", "_limit", "_segment", "first_batch_incomplete", "offset", "records")
-
-    def __init__(
-        self,
-        offset: int,
-        records: FileSlice | bytes,
-        segment: Segment | None,
-        limit: int,
-        *,
-        first_batch_incomplete: bool = False,
-    ) -> None:
-        self.offset = offset
-        self.records = records
-        self._segment = segment
-        self._limit = limit
-        self._end = records.position + records.length if isinstance(records, FileSlice) else 0
-        self.first_batch_incomplete = first_batch_incomplete
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.records.length if isinstance(self.records, FileSlice) else len(self.records)
-
-    @property
-    def next_offset(self) -> int:
-        """An offset that the records do not reach beyond; close, but not always exactly after the last one.
-
-        Found in the index, so ask only when needed (the upper bound for aborted transactions).
-        """
-        if self._segment is None:
-            return self.offset
-        return min(self._limit, self._segment.upper_bound(self._end, self._limit))
 
 
 class Log:
@@ -718,18 +668,4 @@ def draw_jitter(log: Log) -> int:
     return log.dir.env.rng.randrange(bound) if bound > 0 else 0
 
 
-def whole_batches(records: Buffer) -> memoryview:
-    """The whole batches at the start of `records`: what a follower appends of a fetch that ends inside a batch.
-
-    Bytes that are no batch at all are left in, for the check that follows.
-    """
-    view = memoryview(records)
-    position = 0
-    while position + LOG_OVERHEAD <= len(view):
-        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
-        if length < HEADER_SIZE:
-            return view
-        if position + length > len(view):
-            break
-        position += length
-    return view[:position]
+__all__ = ["AppendInfo", "FetchSlice", "Log", "draw_jitter", "whole_batches"]

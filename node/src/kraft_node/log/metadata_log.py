@@ -23,8 +23,9 @@ from kraft_node.log import bootstrap, flushing, names, partition_metadata, quoru
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
 from kraft_node.log.files import FileCache, LogDir
-from kraft_node.log.log import Log, whole_batches
+from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
+from kraft_node.log.results import whole_batches
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile, Work

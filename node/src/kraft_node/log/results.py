@@ -1,0 +1,76 @@
+"""What appends and reads come back with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraft_node.base.env import Buffer, FileSlice
+from kraft_node.log.segment import Segment
+from kraft_node.records.batch import HEADER_SIZE, LOG_OVERHEAD
+
+
+class AppendInfo(NamedTuple):
+    """Where records went. `log_append_time_ms` is -1 unless the topic stamps them (or they are a duplicate)."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+class FetchSlice:
+    """Records read: `records` begins with the batch that holds `offset` and may end inside a batch, as Kafka's do.
+
+    `first_batch_incomplete` says that the first batch alone is larger than what was asked for: then there are none.
+    """
+
+    __slots__ = ("_end", "_limit", "_segment", "first_batch_incomplete", "offset", "records")
+
+    def __init__(
+        self,
+        offset: int,
+        records: FileSlice | bytes,
+        segment: Segment | None,
+        limit: int,
+        *,
+        first_batch_incomplete: bool = False,
+    ) -> None:
+        self.offset = offset
+        self.records = records
+        self._segment = segment
+        self._limit = limit
+        self._end = records.position + records.length if isinstance(records, FileSlice) else 0
+        self.first_batch_incomplete = first_batch_incomplete
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.records.length if isinstance(self.records, FileSlice) else len(self.records)
+
+    @property
+    def next_offset(self) -> int:
+        """An offset that the records do not reach beyond; close, but not always exactly after the last one.
+
+        Found in the index, so ask only when needed (the upper bound for aborted transactions).
+        """
+        if self._segment is None:
+            return self.offset
+        return min(self._limit, self._segment.upper_bound(self._end, self._limit))
+
+
+def whole_batches(records: Buffer) -> memoryview:
+    """The whole batches at the start of `records`: what a follower appends of a fetch that ends inside a batch.
+
+    Bytes that are no batch at all are left in, for the check that follows.
+    """
+    view = memoryview(records)
+    position = 0
+    while position + LOG_OVERHEAD <= len(view):
+        length = int.from_bytes(view[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+        if length < HEADER_SIZE:
+            return view
+        if position + length > len(view):
+            break
+        position += length
+    return view[:position]
