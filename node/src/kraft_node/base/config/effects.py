@@ -25,7 +25,7 @@ _TRANSACTIONS: Final = "idempotent producers are served, transactions are not ye
 _PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
 _METRICS: Final = "metrics are served over HTTP in Prometheus' format: no reporters, no sampling windows"
 _QUOTAS: Final = "quotas are stored and described, but not enforced yet"
-_COMPACTION: Final = "logs are not compacted yet; a compacted topic keeps everything"
+_CLEANER: Final = "compaction works in slices of fixed size on the event loop: no buffers or threads to size"
 _JAVA: Final = "it names a Java class, and there is no JVM to load it"
 
 WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
@@ -63,10 +63,7 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("telemetry.max.bytes", "clients are told that this broker collects no client metrics"),
     ("*quota.window*", _QUOTAS),
     ("max.connection.creation.rate", _QUOTAS),
-    ("log.cleaner.*", _COMPACTION),
-    ("delete.retention.ms", _COMPACTION),
-    ("min.cleanable.dirty.ratio", _COMPACTION),
-    ("*.compaction.lag.ms", _COMPACTION),
+    ("log.cleaner.*", _CLEANER),
     ("*.replication.throttled.replicas", _REPLICAS),
     ("replica.*", _REPLICAS),
     ("num.replica.fetchers", _REPLICAS),
