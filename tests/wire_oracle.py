@@ -30,7 +30,7 @@ def ask(mode: str, questions: list[Question], *args: str) -> list[bytes | str]:
             found.append(stream.read(length))
         else:
             (size,) = struct.unpack(">H", stream.read(2))
-            found.append(stream.read(size).decode())
+            found.append(stream.read(size).decode(errors="replace"))  # Java's own UTF-8
     assert len(found) == len(questions)
     return found
 
