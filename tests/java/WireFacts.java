@@ -2,10 +2,11 @@ import java.util.stream.Collectors;
 
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.ApiMessageType.ListenerType;
+import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.Errors;
 
-/** Prints what Kafka knows of error codes and APIs, a line each. */
+/** Prints what Kafka knows of error codes, APIs and types of records, a line each. */
 public class WireFacts {
     public static void main(String[] args) {
         for (Errors error : Errors.values()) {
@@ -26,5 +27,24 @@ public class WireFacts {
                     + api.responseHeaderVersion(version));
             }
         }
+        for (MetadataRecordType type : MetadataRecordType.values()) {
+            System.out.println("metadata " + type.id() + " " + nameOf(type.newMetadataRecord()));
+        }
+        for (var type : org.apache.kafka.coordinator.group.generated.CoordinatorRecordType.values()) {
+            System.out.println("group " + type.id() + " " + nameOf(type.newRecordKey()) + " "
+                + nameOf(type.newRecordValue()) + " " + type.highestSupportedVersion());
+        }
+        for (var type : org.apache.kafka.coordinator.transaction.generated.CoordinatorRecordType.values()) {
+            System.out.println("transaction " + type.id() + " " + nameOf(type.newRecordKey()) + " "
+                + nameOf(type.newRecordValue()) + " " + type.highestSupportedVersion());
+        }
+        for (var type : org.apache.kafka.coordinator.share.generated.CoordinatorRecordType.values()) {
+            System.out.println("share " + type.id() + " " + nameOf(type.newRecordKey()) + " "
+                + nameOf(type.newRecordValue()) + " " + type.highestSupportedVersion());
+        }
+    }
+
+    private static String nameOf(Object message) {
+        return message.getClass().getSimpleName();
     }
 }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 
+from kraft_node.base.ids import Uuid
 from kraft_node.metadata.records import decode_record, encode_record
-from kraft_node.wire import codec, frames, stored
+from kraft_node.wire import codec, coordinator, frames, stored
 from kraft_node.wire.api import API
 from kraft_node.wire.errors import DecodeError
 from tests.wire_values import all_messages, random_message
 
-MUTATIONS = 110_000
+MUTATIONS = 200_000
+MUTATIONS_A_BASE = 25
 SEED = 20_260
 
 
@@ -33,17 +35,52 @@ def _mutated(raw: bytes, rng: random.Random) -> bytes:
 def test_messages() -> None:
     rng = random.Random(SEED)
     pairs = list(all_messages())
-    refused = 0
-    each = MUTATIONS // len(pairs) + 1
+    refused = read = 0
+    bases = MUTATIONS // MUTATIONS_A_BASE // len(pairs) + 1
     for cls, version in pairs:
-        raw = codec.encode(random_message(cls, version, rng, unknown_tags=True), version)
-        for _ in range(each):
-            try:
-                codec.decode(cls, _mutated(raw, rng), version)
-            except DecodeError:
-                refused += 1
-    assert each * len(pairs) >= 100_000
+        for _ in range(bases):
+            raw = codec.encode(random_message(cls, version, rng, unknown_tags=True), version)
+            for _ in range(MUTATIONS_A_BASE):
+                try:
+                    message = codec.decode(cls, _mutated(raw, rng), version)
+                except DecodeError:
+                    refused += 1
+                else:
+                    read += 1
+                    if read % 10 == 0:
+                        codec.encode(message, version)  # what can be read can be written
+    assert read + refused >= 100_000
     assert refused > MUTATIONS // 10
+    assert read > MUTATIONS // 10
+
+
+def test_responses() -> None:
+    rng = random.Random(SEED)
+    for key, spec in API.items():
+        for version in range(spec.min_version, spec.max_version + 1):
+            parts = frames.encode_response(7, key, version, random_message(spec.response, version, rng))
+            raw = b"".join(bytes(p) for p in parts)[4:]  # type: ignore[arg-type]
+            for _ in range(20):
+                try:
+                    frames.decode_response(_mutated(raw, rng), key, version)
+                except DecodeError:
+                    continue
+
+
+def test_coordinator_records() -> None:
+    rng = random.Random(SEED)
+    for family in (coordinator.GROUP, coordinator.TRANSACTION, coordinator.SHARE):
+        for name in coordinator.key_names(family).values():
+            key = random_message(getattr(stored, name), 0, rng)
+            value_class = getattr(stored, name.removesuffix("Key") + "Value")
+            version = value_class.SCHEMA.valid.high
+            value = coordinator.encode_value(random_message(value_class, version, rng), version)
+            for _ in range(50):
+                try:
+                    coordinator.decode_key(family, _mutated(coordinator.encode_key(key), rng))
+                    coordinator.decode_value(key, _mutated(value, rng))
+                except DecodeError:
+                    continue
 
 
 def test_request_headers() -> None:
@@ -63,7 +100,7 @@ def test_request_headers() -> None:
 
 def test_metadata_records() -> None:
     rng = random.Random(SEED)
-    raw = encode_record(stored.TopicRecord("topic", bytes(16)), 0)
+    raw = encode_record(stored.TopicRecord("topic", Uuid(bytes(16))), 0)
     for _ in range(2000):
         try:
             decode_record(_mutated(raw, rng))

@@ -10,7 +10,8 @@ from functools import cache
 import pytest
 
 from kraft_node.base.errors import RETRIABLE, ErrorCode
-from kraft_node.wire import codec
+from kraft_node.metadata.records import RECORD_TYPES
+from kraft_node.wire import codec, coordinator, stored
 from kraft_node.wire.api import API, ApiKey, request_header_version, response_header_version
 from kraft_node.wire.errors import EncodeError
 from tests.peer import run_java
@@ -104,3 +105,16 @@ def test_header_versions(column: int, ours: Callable[[int, int], int]) -> None:
     assert len(facts) > 200
     for words in facts:
         assert ours(int(words[0]), int(words[1])) == int(words[column]), words
+
+
+def test_types_of_metadata_records() -> None:
+    assert [[str(number), name] for number, name in sorted(RECORD_TYPES.items())] == _facts_of("metadata")
+
+
+@pytest.mark.parametrize("family", [coordinator.GROUP, coordinator.TRANSACTION, coordinator.SHARE])
+def test_types_of_coordinator_records(family: str) -> None:
+    ours = []
+    for number, key in coordinator.key_names(family).items():
+        value = getattr(stored, key.removesuffix("Key") + "Value")
+        ours.append([str(number), key, value.__name__, str(value.SCHEMA.valid.high)])
+    assert ours == _facts_of(family)

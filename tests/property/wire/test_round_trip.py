@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kraft_node.base.env import FileSlice
+from kraft_node.base.ids import Uuid
 from kraft_node.wire import codec, messages, stored
 from kraft_node.wire.errors import DecodeError, EncodeError
 from tests.wire_values import all_messages, random_message
@@ -77,7 +78,7 @@ def test_a_value_that_the_version_lacks_is_refused() -> None:
 
 
 def test_malformed_fields_have_one_typed_error() -> None:
-    record = stored.TopicRecord("topic", bytes(16))
+    record = stored.TopicRecord("topic", Uuid(bytes(16)))
     raw = bytearray(codec.encode(record, 0))
     assert raw[0] == 6
     for change in (0, 127, 255):

@@ -4947,7 +4947,7 @@ class ShareFetchResponse(Message):
         acknowledge_error_code: int
         acknowledge_error_message: str | None
         current_leader: ShareFetchResponse.LeaderIdAndEpoch
-        records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None
+        records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice]
         acquired_records: list[ShareFetchResponse.AcquiredRecords]
         unknown_tags: dict[int, bytes] | None
         def __init__(
@@ -4958,7 +4958,7 @@ class ShareFetchResponse(Message):
             acknowledge_error_code: int = ...,
             acknowledge_error_message: str | None = ...,
             current_leader: ShareFetchResponse.LeaderIdAndEpoch = ...,
-            records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] | None = ...,
+            records: Buffer | FileSlice | list[Buffer | FileSlice] | list[Buffer] | list[FileSlice] = ...,
             acquired_records: list[ShareFetchResponse.AcquiredRecords] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...

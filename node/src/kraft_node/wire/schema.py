@@ -217,6 +217,8 @@ def parse(text: str) -> MessageSchema:
             open_structs.append(struct)
             continue
         item = _parse_field(words)
+        if item.nullable.high < schema.valid.low:  # nullable in versions only that are gone
+            item.nullable = NO_VERSIONS
         open_structs[-1].fields.append(item)
         if item.type[0].isupper():
             item.struct = schema.structs.setdefault(item.type, Struct(item.type, item.versions))
