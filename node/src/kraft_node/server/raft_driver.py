@@ -17,11 +17,10 @@ It must not decide anything: elections, commits and answers are the core's.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from kraft_node.base.env import Env, FileSlice, Timer
+from kraft_node.base.env import Env, Timer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
@@ -32,7 +31,6 @@ from kraft_node.metadata.log_batches import (
     encode_values,
     leader_change_batch,
 )
-from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record
 from kraft_node.raft import effects as do
 from kraft_node.raft import events, wire_form
@@ -44,21 +42,16 @@ from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
-from kraft_node.raft.voter_history import NOT_IN_LOG, VoterHistory
+from kraft_node.raft.voter_history import VoterHistory
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.server.raft_commits import Commits
 from kraft_node.server.raft_snapshots import SnapshotKeeper
 from kraft_node.wire.api import ApiKey
 
 LOG_LANE: Final = "metadata-log"
 STATE_LANE: Final = "quorum-state"
 SNAPSHOT_LANE: Final = "metadata-snapshot"
-
-READ_BYTES: Final = 1024 * 1024
-"""How much of the log is decoded at once when catching up."""
-
-SLICE_RECORDS: Final = 5_000
-"""Committed records applied before the loop gets its turn: some 30 ms."""
 
 Hook = Callable[[int], None]
 
@@ -72,18 +65,6 @@ class Peer(Protocol):
 
 def _no_peer(node_id: int) -> Peer | None:  # noqa: ARG001
     return None
-
-
-class _Own:
-    """Records appended here and not yet delivered: they need not be read and decoded again."""
-
-    __slots__ = ("epoch", "first_offset", "records", "timestamp_ms")
-
-    def __init__(self, first_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Any]) -> None:
-        self.first_offset = first_offset
-        self.epoch = epoch
-        self.timestamp_ms = timestamp_ms
-        self.records = records
 
 
 class RaftDriver:
@@ -122,13 +103,10 @@ class RaftDriver:
         self._peers = peers
         self._node: RaftNode | None = None
         self._timer: Timer | None = None
-        self._stepping = False
-        self._delivering = False
+        self.stepping = False
+        """Whether effects of a step are being carried out."""
         self._proposing: Sequence[Any] = ()
-        self._own: deque[_Own] = deque()
-        self._news: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
-        self._committed = 0
-        self._applied = 0
+        self._commits = Commits(self)
         self._download: SnapshotWriter | None = None
         self.snapshots = SnapshotKeeper(self, policy or SnapshotPolicy())
         self._shutdown_done: Callable[[], None] | None = None
@@ -168,7 +146,7 @@ class RaftDriver:
     @property
     def applied_offset(self) -> int:
         """Everything below it has been applied to the image (or is held in an open metadata transaction)."""
-        return self._applied
+        return self._commits.applied
 
     def bootstrap_records(self) -> list[Any]:
         """The records that formatting left for the first controller; empty when there are none."""
@@ -189,14 +167,10 @@ class RaftDriver:
     def start(self) -> None:
         """Load the latest snapshot, then run, calling the hooks. Raises OSError, ValueError, MetadataError."""
         storage = self.storage
-        snapshots = storage.snapshots()
-        if snapshots:
-            self._load_snapshot(snapshots[-1].id)
-        else:
-            self._applied = storage.start_offset
-        self._scan_control_records()
+        self._commits.load_latest()
         self.voters = self.history.voters or self.voters
-        log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), [found.id for found in snapshots])
+        snapshots = [found.id for found in storage.snapshots()]
+        log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), snapshots)
         self._node = RaftNode(
             local=self.local,
             voters=self.voters,
@@ -207,7 +181,7 @@ class RaftDriver:
             config=self._config,
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
-        self.snapshots.start(storage.size_bytes if storage.end_offset > self._applied else 0)
+        self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
         self.step(events.Started())
 
     def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
@@ -223,8 +197,7 @@ class RaftDriver:
             # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
             self.step(events.Propose(self.node.epoch, values[first:end]), deliver=False)
             last = self.node.next_offset - 1
-        if self._news:
-            self.env.scheduler.call_soon(self._deliver)
+        self._commits.deliver_soon()
         return last
 
     def resign(self, epoch: int) -> None:
@@ -272,17 +245,17 @@ class RaftDriver:
         """Let the core know; carry out what it wants."""
         if self.failed:
             return
-        assert not self._stepping, "law: all effects of a step are carried out before the next (contract 1)"
-        self._stepping = True
+        assert not self.stepping, "law: all effects of a step are carried out before the next (contract 1)"
+        self.stepping = True
         try:
             for effect in self.node.step(event, self.env.clock.monotonic_ms()):
                 _DO[type(effect)](self, effect)
         except OSError as e:
             self.fail(e)
         finally:
-            self._stepping = False
+            self.stepping = False
         if deliver:
-            self._deliver()
+            self._commits.deliver()
 
     def fail(self, error: BaseException) -> None:
         """Contract 10: what is on disk is unknown from now on."""
@@ -335,7 +308,7 @@ class RaftDriver:
         self.snapshots.new_bytes += sum(len(batch) for batch in batches)
 
     def _truncate(self, effect: do.Truncate) -> None:
-        assert effect.offset >= self._committed, "law: nothing committed is truncated (contract 7)"
+        assert effect.offset >= self._commits.committed, "law: nothing committed is truncated (contract 7)"
         self.storage.truncate(effect.offset)
         self.history.truncated(effect.offset)
 
@@ -402,35 +375,27 @@ class RaftDriver:
                 self.fail(result)
                 return
             self.storage.reset_to(snapshot.end_offset)
-            self._own.clear()
-            self._load_snapshot(snapshot)
+            self._commits.load_snapshot(snapshot)
             self.step(events.SnapshotStored(snapshot))
 
         self.env.background.submit(SNAPSHOT_LANE, work, done)
 
     def _answer_proposal(self, effect: do.Proposed) -> None:
         now = self.env.clock.wall_ms()
-        self._own.append(_Own(effect.first_offset, self.node.epoch, now, self._proposing))
+        self._commits.appended(effect.first_offset, self.node.epoch, now, self._proposing)
         self._proposing = ()
 
     def _note_commit(self, effect: do.Committed) -> None:
-        assert effect.high_watermark >= self._committed, "law: the high watermark never goes back (contract 7)"
-        self._committed = effect.high_watermark
-        entry = (self._apply_committed, (effect.high_watermark,))
-        if self._news and self._news[-1][0] == self._apply_committed:
-            self._news[-1] = entry
-        else:
-            self._news.append(entry)
+        self._commits.note_commit(effect.high_watermark)
 
     def _note_leader(self, effect: do.BecameLeader) -> None:
-        self._news.append((self._tell, (0, effect.epoch)))
+        self._commits.note_leader(effect.epoch)
 
     def _note_lost(self, effect: do.LostLeadership) -> None:
-        self._own.clear()
-        self._news.append((self._tell, (1, effect.epoch)))
+        self._commits.note_lost(effect.epoch)
 
     def _note_leader_changed(self, effect: do.LeaderChanged) -> None:
-        self._news.append((self._tell_leader_changed, (effect.leader_id, effect.epoch)))
+        self._commits.note_leader_changed(effect.leader_id, effect.epoch)
 
     def _set_timer(self, effect: do.SetTimer) -> None:
         if self._timer is not None:
@@ -456,107 +421,6 @@ class RaftDriver:
         self.storage.close()
         if done is not None:
             done()
-
-    # Commits, between steps.
-
-    def _tell(self, which: int, epoch: int) -> None:
-        for hook in self.on_lost_leadership if which else self.on_leader:
-            hook(epoch)
-
-    def _tell_leader_changed(self, leader_id: int, epoch: int) -> None:
-        for hook in self.on_leader_changed:
-            hook(leader_id, epoch)
-
-    def _deliver(self) -> None:
-        """Tell the hooks what has happened, in order; a long catching up gives the loop its turn in between."""
-        if self._delivering or self._stepping:
-            return
-        self._delivering = True
-        try:
-            while self._news and not self.failed:
-                tell, what = self._news.popleft()
-                tell(*what)
-                if tell == self._apply_committed and self._applied < what[0]:
-                    self._news.appendleft((tell, what))
-                    self.env.scheduler.call_soon(self._deliver)
-                    break
-        except (MetadataError, ValueError, OSError) as e:
-            self.fail(e)
-        finally:
-            self._delivering = False
-
-    def _apply_committed(self, high_watermark: int) -> None:
-        budget = SLICE_RECORDS
-        while self._applied < high_watermark and budget > 0:
-            before = self._applied
-            self._apply_next(high_watermark)
-            budget -= self._applied - before
-        self.loader.publish()
-        last = self._applied - 1
-        for hook in self.on_commit:
-            hook(last)
-        self.snapshots.take_if_due()
-
-    def _apply_next(self, high_watermark: int) -> None:
-        own = self._own
-        while own and own[0].first_offset < self._applied:
-            own.popleft()
-        if own and own[0].first_offset == self._applied:
-            batch = own.popleft()
-            end = batch.first_offset + len(batch.records)
-            assert end <= high_watermark, "law: what is appended together is committed together"
-            self.loader.apply(list(enumerate(batch.records, batch.first_offset)), batch.epoch, batch.timestamp_ms)
-            self._applied = end
-            return
-        before = self._applied
-        stop = min(high_watermark, own[0].first_offset) if own else high_watermark
-        found = self.storage.read(self._applied, READ_BYTES)
-        data = found.read() if isinstance(found, FileSlice) else found
-        for read in decode_batches(data):
-            if read.last_offset >= stop:
-                break
-            records = [(offset, record) for offset, record in read.records if offset >= self._applied]
-            if records:
-                self.loader.apply(records, read.epoch, read.timestamp_ms)
-            else:
-                self.loader.skip(read.last_offset, read.epoch, read.timestamp_ms)
-            self._applied = read.last_offset + 1
-            if self._applied >= stop or self._applied - before >= SLICE_RECORDS:
-                return
-        if self._applied == before:
-            raise MetadataError(f"the log has no batch at offset {before} that ends below {stop}")
-
-    # Snapshots.
-
-    def _scan_control_records(self) -> None:
-        """Find what the log past the snapshot says of the voters: they count before anything else is read."""
-        position = self._applied
-        while position < self.storage.end_offset:
-            found = self.storage.read(position, READ_BYTES)
-            data = found.read() if isinstance(found, FileSlice) else found
-            for header in iter_headers(data):
-                if header.is_control:
-                    for control in iter_control_records(data, header):
-                        self.history.take(control.offset, control.type, control.value)
-                position = header.next_offset
-
-    def _load_snapshot(self, snapshot: SnapshotId) -> None:
-        batches = [batch for data in self.storage.snapshot_batches(snapshot) for batch in decode_batches(data)]
-        for control in (control for batch in batches for control in batch.control):
-            self.history.take(
-                NOT_IN_LOG if snapshot.is_bootstrap else snapshot.end_offset - 1, control.type, control.value
-            )
-        if snapshot.is_bootstrap:
-            # Its records are for the first controller to write, not yet part of the metadata.
-            self._applied = self.storage.start_offset
-            return
-        timestamp = max((batch.timestamp_ms for batch in batches), default=-1)
-        records = (record for batch in batches for _, record in batch.records)
-        self.loader.load(records, snapshot.end_offset - 1, snapshot.epoch, timestamp)
-        self._applied = snapshot.end_offset
-        self._committed = max(self._committed, snapshot.end_offset)
-        self.snapshots.new_bytes = 0
-        self.loader.publish(is_snapshot=True)
 
 
 def _chunks(values: Sequence[bytes], *, atomic: bool) -> list[tuple[int, int]]:
