@@ -1,0 +1,167 @@
+"""Whether operations that overlapped in time can be put in one order that a sequential model allows.
+
+An operation takes effect at one moment between its call and its return. One whose fate is unknown (a timeout) may
+take effect at any moment after its call, or never. Operations on different keys are judged apart: linearizability is
+local (Herlihy & Wing 1990, theorem 1), so a history is linearizable if it is so for every key.
+
+The search is Wing & Gong's with Lowe's memory of (what has been placed, state) pairs seen before; its cost is
+exponential in what overlaps at one time only, and bounded by `STATES_MAX`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+STATES_MAX: Final = 2_000_000
+"""States remembered for one key: some 400 MB; a history that needs more overlaps too much to be judged."""
+
+NEVER: Final = float("inf")
+"""`returned` of an operation whose fate nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call. `result` is what the caller was told, None when `returned` is NEVER."""
+
+    process: str
+    key: str
+    called: float
+    returned: float
+    action: str
+    argument: Any = None
+    result: Any = None
+
+    def __str__(self) -> str:
+        told = "?" if self.returned == NEVER else repr(self.result)
+        argument = "" if self.argument is None else repr(self.argument)
+        return (
+            f"[{self.called:.3f}, {self.returned:.3f}] {self.process}: {self.action}({self.key} {argument}) -> {told}"
+        )
+
+
+Model = Callable[[Hashable, str, Any], Iterable[tuple[Any, Hashable]]]
+"""(state, action, argument) -> the (result, next state) pairs allowed; the first state is None."""
+
+
+class TooHard(Exception):  # noqa: N818 - says of the history, not of the program, that it cannot be judged
+    """More states than STATES_MAX."""
+
+
+def violations(history: Iterable[Operation], model: Model) -> list[str]:
+    """One text for each key whose operations have no order that the model allows; empty = linearizable.
+
+    Raises TooHard when a key's history needs more than STATES_MAX states.
+    """
+    by_key: dict[str, list[Operation]] = defaultdict(list)
+    for operation in history:
+        by_key[operation.key].append(operation)
+    found = []
+    for key, operations in sorted(by_key.items()):
+        longest = _search(operations, model)
+        if longest is not None:
+            found.append(_text(key, operations, longest))
+    return found
+
+
+def _search(operations: list[Operation], model: Model) -> list[Operation] | None:
+    """None when there is an order; else the longest beginning of one."""
+    operations.sort(key=lambda o: (o.called, o.returned))
+    must = sum(1 << i for i, o in enumerate(operations) if o.returned != NEVER)
+    best: list[int] = []
+    seen: set[tuple[int, Hashable]] = {(0, None)}
+    path: list[int] = []
+    choices = [_steps(operations, 0, None, model)]
+    states: list[tuple[int, Hashable]] = [(0, None)]
+    if not must:
+        return None
+    while choices:
+        step = next(choices[-1], None)
+        if step is None:
+            choices.pop()
+            states.pop()
+            if path:
+                path.pop()
+            continue
+        index, state = step
+        placed = states[-1][0] | 1 << index
+        if placed & must == must:
+            return None
+        if (placed, state) in seen:
+            continue
+        if len(seen) >= STATES_MAX:
+            raise TooHard(f"key {operations[0].key!r}: more than {STATES_MAX} states")
+        seen.add((placed, state))
+        path.append(index)
+        if len(path) > len(best):
+            best = path.copy()
+        states.append((placed, state))
+        choices.append(_steps(operations, placed, state, model))
+    return [operations[i] for i in best]
+
+
+def _steps(operations: Sequence[Operation], placed: int, state: Hashable, model: Model) -> Any:
+    """The operations that may be next: called before any other one that is left has returned."""
+    deadline = NEVER
+    for index, operation in enumerate(operations):
+        if placed >> index & 1:
+            continue
+        if operation.called > deadline:
+            break
+        deadline = min(deadline, operation.returned)
+    for index, operation in enumerate(operations):
+        if placed >> index & 1:
+            continue
+        if operation.called > deadline:
+            break
+        for result, after in model(state, operation.action, operation.argument):
+            if operation.returned == NEVER or result == operation.result:
+                yield index, after
+
+
+def _text(key: str, operations: Sequence[Operation], longest: Sequence[Operation]) -> str:
+    placed = set(map(id, longest))
+    lines = [f"not linearizable: {key}: {len(longest)} of {len(operations)} operations can be put in order:"]
+    lines += [f"  {operation}" for operation in longest]
+    lines += ["and none of these can be next:"]
+    lines += [f"  {operation}" for operation in operations if id(operation) not in placed]
+    return "\n".join(lines)
+
+
+CREATED: Final = "created"
+EXISTS: Final = "exists"
+DELETED: Final = "deleted"
+UNKNOWN: Final = "unknown"
+DONE: Final = "done"
+
+
+def topic_model(state: Hashable, action: str, argument: Any) -> Iterable[tuple[Any, Hashable]]:
+    """A topic as its state: None, or (partitions, config value).
+
+    Actions: `create` (partitions), `delete`, `grow` (to how many partitions), `set` (a config's value), `get`, whose
+    result is the state.
+    """
+    if action == "get":
+        yield state, state
+    elif action == "create":
+        yield (EXISTS, state) if state is not None else (CREATED, (argument, None))
+    elif state is None:
+        yield UNKNOWN, None
+    else:
+        partitions, value = cast("tuple[int, Any]", state)
+        if action == "delete":
+            yield DELETED, None
+        elif action == "set":
+            yield DONE, (partitions, argument)
+        elif action == "grow":
+            yield (DONE, (argument, value)) if argument > partitions else (EXISTS, state)
+        else:
+            raise ValueError(f"no such action: {action}")
+
+
+__all__ = [
+    "CREATED", "DELETED", "DONE", "EXISTS", "NEVER", "UNKNOWN",
+    "Operation", "TooHard", "topic_model", "violations",
+]  # fmt: skip

@@ -1,0 +1,192 @@
+"""Judge what producers were told and consumers read against what the logs hold in the end.
+
+A record is known by its value, which must be unique in the run; `Sent.sequence` is its place among what its producer
+sent to that partition. What a producer does not know (a timeout, a closed connection) may be there or not.
+
+The laws, by the name that a finding carries:
+
+- `lost`: acknowledged, but not in the final log.
+- `moved`: acknowledged at one offset, found at another.
+- `phantom`: in the log or read by a consumer, but never sent, or sent and refused for good.
+- `duplicate`: more than once in the log (asked of idempotent producers only, KIP-98).
+- `reordered`: two records of one producer against the order of their sending (idempotent producers only).
+- `unstable`: one offset showed two values to consumers, or another one than the final log's.
+- `skipped`: a consumer went on past a record that the final log holds.
+- `backwards`: a consumer was given offsets that do not grow within one assignment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Partition = tuple[str, int]
+
+
+class Outcome(StrEnum):
+    """What the producer was told of a record."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    """An error after which the record is certainly in no log."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One record that a producer sent; `offset` is what the acknowledgement said, -1 for none."""
+
+    producer: str
+    partition: Partition
+    sequence: int
+    value: str
+    outcome: Outcome
+    offset: int = -1
+    idempotent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Records in the order in which one consumer was given them during one assignment of one partition."""
+
+    consumer: str
+    partition: Partition
+    records: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken law: its name, the partition, and what happened, for people."""
+
+    law: str
+    partition: Partition
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.partition[0]}-{self.partition[1]}: {self.text}"
+
+
+@dataclass
+class Verdict:
+    """What was judged, in numbers, and what was found."""
+
+    acknowledged: int = 0
+    unknown: int = 0
+    refused: int = 0
+    read: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        return not self.findings
+
+    def count(self, law: str) -> int:
+        """How often a law was broken."""
+        return sum(1 for finding in self.findings if finding.law == law)
+
+
+def judge(sent: Iterable[Sent], reads: Iterable[Read], final: Mapping[Partition, Sequence[tuple[int, str]]]) -> Verdict:
+    """`final` is every log as read from its start to its end, (offset, value), after everything has healed.
+
+    A partition that is sent to or read from and not in `final` counts as empty. Raises ValueError when two sends carry
+    the same value: such a history cannot be judged.
+    """
+    verdict = Verdict()
+    by_partition: dict[Partition, list[Sent]] = defaultdict(list)
+    for record in sent:
+        by_partition[record.partition].append(record)
+        name = record.outcome.value
+        setattr(verdict, name, getattr(verdict, name) + 1)
+    read_of: dict[Partition, list[Read]] = defaultdict(list)
+    for read in reads:
+        read_of[read.partition].append(read)
+        verdict.read += len(read.records)
+    for partition in sorted({*by_partition, *read_of, *final}):
+        log = _Log(partition, by_partition[partition], final.get(partition, ()), verdict.findings)
+        log.judge_sends()
+        log.judge_order()
+        for read in read_of[partition]:
+            log.judge_read(read)
+    return verdict
+
+
+class _Log:
+    """One partition under judgement."""
+
+    def __init__(
+        self, partition: Partition, sent: Sequence[Sent], final: Sequence[tuple[int, str]], findings: list[Finding]
+    ) -> None:
+        self.partition = partition
+        self.sent = {record.value: record for record in sent}
+        if len(self.sent) != len(sent):
+            raise ValueError(f"values sent to {partition[0]}-{partition[1]} are not unique")
+        self.offsets: dict[str, list[int]] = defaultdict(list)
+        self.values: dict[int, str] = {}
+        for offset, value in final:
+            self.offsets[value].append(offset)
+            self.values[offset] = value
+        self.final = [offset for offset, _ in final]
+        self.seen = dict(self.values)
+        self.findings = findings
+
+    def _found(self, law: str, text: str) -> None:
+        self.findings.append(Finding(law, self.partition, text))
+
+    def judge_sends(self) -> None:
+        for value, record in self.sent.items():
+            offsets = self.offsets.get(value, [])
+            if record.outcome is Outcome.ACKNOWLEDGED:
+                if not offsets:
+                    self._found("lost", f"{value!r} of {record.producer} was acknowledged at offset {record.offset}")
+                elif record.offset >= 0 and record.offset not in offsets:
+                    self._found("moved", f"{value!r} was acknowledged at offset {record.offset}, is at {offsets}")
+            if len(offsets) > 1 and record.idempotent:
+                self._found("duplicate", f"{value!r} of {record.producer} at offsets {offsets}")
+        for value, offsets in self.offsets.items():
+            self._judge_origin(value, f"in the log at offset {offsets[0]}")
+
+    def _judge_origin(self, value: str, where: str) -> None:
+        record = self.sent.get(value)
+        if record is None:
+            self._found("phantom", f"{value!r} {where} was never sent")
+        elif record.outcome is Outcome.REFUSED:
+            self._found("phantom", f"{value!r} {where} was refused to {record.producer}")
+
+    def judge_order(self) -> None:
+        last: dict[str, Sent] = {}
+        for offset in self.final:
+            record = self.sent.get(self.values[offset])
+            if record is None or not record.idempotent or self.offsets[record.value][0] != offset:
+                continue
+            before = last.get(record.producer)
+            if before is not None and before.sequence > record.sequence:
+                self._found(
+                    "reordered",
+                    f"{record.value!r} (sent {record.sequence}. by {record.producer}) follows {before.value!r} (sent "
+                    f"{before.sequence}.) at offset {offset}",
+                )
+            last[record.producer] = record
+
+    def judge_read(self, read: Read) -> None:
+        position = -1
+        for offset, value in read.records:
+            if position >= 0 and offset <= position:
+                self._found("backwards", f"{read.consumer} was given offset {offset} after {position}")
+            elif position >= 0:
+                self._judge_gap(read.consumer, position, offset)
+            position = offset
+            known = self.seen.setdefault(offset, value)
+            if known != value:
+                self._found("unstable", f"offset {offset} was {known!r} and, to {read.consumer}, {value!r}")
+            if value not in self.offsets:
+                self._judge_origin(value, f"read by {read.consumer} at offset {offset}")
+
+    def _judge_gap(self, consumer: str, position: int, offset: int) -> None:
+        for between in range(position + 1, offset):
+            if between in self.values:
+                self._found("skipped", f"{consumer} went from offset {position} to {offset} past {between}")
+
+
+__all__ = ["Finding", "Outcome", "Partition", "Read", "Sent", "Verdict", "judge"]

@@ -1,0 +1,141 @@
+"""The judge of linearizability against planted histories, and against trying every order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import pytest
+
+from kraft_node.testing.histories import linearizability
+from kraft_node.testing.histories.linearizability import (
+    CREATED,
+    DELETED,
+    DONE,
+    EXISTS,
+    NEVER,
+    UNKNOWN,
+    Operation,
+    TooHard,
+    topic_model,
+    violations,
+)
+
+
+def _op(
+    called: float, returned: float, action: str, result: Any = None, argument: Any = None, key: str = "t"
+) -> Operation:
+    return Operation("p", key, called, returned, action, argument, result)
+
+
+def _good(*operations: Operation) -> bool:
+    return not violations(operations, topic_model)
+
+
+def test_one_after_another() -> None:
+    assert _good(
+        _op(0, 1, "create", CREATED, 3),
+        _op(2, 3, "create", EXISTS, 3),
+        _op(4, 5, "get", (3, None)),
+        _op(6, 7, "set", DONE, "x"),
+        _op(8, 9, "get", (3, "x")),
+        _op(10, 11, "grow", DONE, 5),
+        _op(12, 13, "grow", EXISTS, 5),
+        _op(14, 15, "delete", DELETED),
+        _op(16, 17, "delete", UNKNOWN),
+        _op(18, 19, "get", None),
+        _op(20, 21, "set", UNKNOWN, "x"),
+    )
+
+
+def test_a_read_that_is_stale() -> None:
+    found = violations([_op(0, 1, "create", CREATED, 3), _op(2, 3, "get", None)], topic_model)
+    assert len(found) == 1
+    assert found[0].startswith("not linearizable: t: 1 of 2 operations can be put in order:")
+    assert "get(t)" in found[0]
+
+
+def test_overlapping_calls_may_go_either_way() -> None:
+    assert _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "get", None))
+    assert _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "get", (3, None)))
+
+
+def test_two_creations_that_both_succeed() -> None:
+    assert not _good(_op(0, 10, "create", CREATED, 3), _op(1, 9, "create", CREATED, 3))
+
+
+def test_a_value_seen_and_then_unseen() -> None:
+    assert not _good(
+        _op(0, 1, "create", CREATED, 1),
+        _op(2, 20, "set", DONE, "new"),
+        _op(3, 4, "get", (1, "new")),
+        _op(5, 6, "get", (1, None)),
+    )
+
+
+def test_an_unknown_fate_explains_a_late_effect_or_none() -> None:
+    lost = _op(0, NEVER, "create", None, 3)
+    assert _good(lost, _op(1, 2, "get", None), _op(3, 4, "get", (3, None)))
+    assert _good(lost, _op(1, 2, "get", None), _op(3, 4, "get", None))
+    assert not _good(lost, _op(1, 2, "get", (3, None)), _op(3, 4, "get", None))
+    assert _good(lost)
+
+
+def test_a_call_does_not_take_effect_before_it_is_made() -> None:
+    assert not _good(_op(0, 1, "get", (3, None)), _op(2, 3, "create", CREATED, 3))
+
+
+def test_keys_are_judged_apart() -> None:
+    found = violations([_op(0, 1, "create", CREATED, 1, "a"), _op(0, 1, "delete", DELETED, None, "b")], topic_model)
+    assert [text.split(":")[1].strip() for text in found] == ["b"]
+
+
+def test_what_cannot_be_judged_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linearizability, "STATES_MAX", 10)
+    calls = [_op(0, 100, "set", UNKNOWN, str(n)) for n in range(12)]
+    with pytest.raises(TooHard, match="'t': more than 10 states"):
+        violations([*calls, _op(0, 100, "get", (9, None))], topic_model)
+
+
+def _tried(operations: Sequence[Operation]) -> bool:
+    """The same by trying every order of every choice of the unknown ones."""
+    known = [o for o in operations if o.returned != NEVER]
+    unknown = [o for o in operations if o.returned == NEVER]
+    for size in range(len(unknown) + 1):
+        for chosen in itertools.combinations(unknown, size):
+            if any(_allowed(order) for order in itertools.permutations([*known, *chosen])):
+                return True
+    return False
+
+
+def _allowed(order: Sequence[Operation]) -> bool:
+    if any(later.returned < earlier.called for i, earlier in enumerate(order) for later in order[i + 1 :]):
+        return False
+    state: Hashable = None
+    for operation in order:
+        ((result, state),) = topic_model(state, operation.action, operation.argument)
+        if operation.returned != NEVER and result != operation.result:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_search_agrees_with_trying_every_order(seed: int) -> None:
+    rng = random.Random(seed)
+    results: dict[str, list[Any]] = {
+        "create": [CREATED, EXISTS],
+        "delete": [DELETED, UNKNOWN],
+        "set": [DONE, UNKNOWN],
+        "get": [None, (1, None), (1, "x")],
+    }
+    operations = []
+    for _ in range(rng.randint(1, 6)):
+        called = rng.randrange(12)
+        unknown = rng.random() < 0.2
+        action = rng.choice(list(results))
+        argument = {"create": 1, "set": "x"}.get(action)
+        result = None if unknown else rng.choice(results[action])
+        operations.append(_op(called, NEVER if unknown else called + rng.randint(1, 6), action, result, argument))
+    assert _good(*operations) == _tried(operations)
