@@ -36,10 +36,9 @@ class Operation:
 
     def __str__(self) -> str:
         told = "?" if self.returned == NEVER else repr(self.result)
-        argument = "" if self.argument is None else repr(self.argument)
-        return (
-            f"[{self.called:.3f}, {self.returned:.3f}] {self.process}: {self.action}({self.key} {argument}) -> {told}"
-        )
+        argument = "" if self.argument is None else f", {self.argument!r}"
+        when = f"[{self.called:.3f}, {self.returned:.3f}]"
+        return f"{when} {self.process}: {self.action}({self.key}{argument}) -> {told}"
 
 
 Model = Callable[[Hashable, str, Any], Iterable[tuple[Any, Hashable]]]
