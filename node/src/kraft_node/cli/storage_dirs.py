@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.properties import format_properties, parse_properties
-from kraft_node.base.env import write_atomic
+from kraft_node.base.env import Disk, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 from kraft_node.cli.common import ToolError
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
@@ -48,13 +48,13 @@ def read_directories(paths: Sequence[str]) -> tuple[list[str], list[str], dict[s
     return found, problems, values
 
 
-def read_meta_properties(path: str) -> dict[str, str] | None:
+def read_meta_properties(path: str, disk: Disk | None = None) -> dict[str, str] | None:
     """The entries of a directory's meta.properties, None when there is no such file."""
     try:
-        with open(os.path.join(path, META_PROPERTIES), encoding="latin-1") as file:
-            return parse_properties(file.read())
+        raw = read_file(disk or RealDisk(), os.path.join(path, META_PROPERTIES))
     except FileNotFoundError:
         return None
+    return parse_properties(raw.decode("latin-1"))
 
 
 def write_directories(
@@ -67,20 +67,26 @@ def write_directories(
     ignore_formatted: bool,
     new_uuid: Callable[[], Uuid],
     say: Callable[[str], None],
+    disk: Disk | None = None,
+    now_ms: Callable[[], int] | None = None,
 ) -> list[str]:
     """Format those directories of `config` that are not, and return them.
+
+    `disk` and `now_ms` (milliseconds since the epoch) are this machine's unless a simulation brings its own.
 
     Raises ToolError before anything is written when a directory is formatted already (unless `ignore_formatted`), or
     belongs to another cluster or node.
     """
-    todo = _unformatted(sorted(config.all_dirs), cluster_id, config.node_id, ignore_formatted=ignore_formatted)
+    disk = disk or RealDisk()
+    todo = _unformatted(disk, sorted(config.all_dirs), cluster_id, config.node_id, ignore_formatted=ignore_formatted)
     if not todo:
         say("All of the log directories are already formatted.")
         return []
-    bootstrap = _snapshot(0, [], records)
+    now = now_ms() if now_ms is not None else time.time_ns() // 1_000_000
+    bootstrap = _snapshot(now, 0, [], records)
     release = metadata_version(levels[METADATA_VERSION]).name
     listener = config.controller_listener_names[0]
-    taken = _directory_ids(config.all_dirs)
+    taken = {(read_meta_properties(path, disk) or {}).get("directory.id", "") for path in config.all_dirs}
     for path in todo:
         directory_id = new_uuid()
         kind = "data directory"
@@ -94,17 +100,21 @@ def write_directories(
                 if uuid_text(directory_id) in taken:
                     raise ToolError(f"The directory id {uuid_text(directory_id)} is that of another directory already")
         say(f"Formatting {kind} {path} with metadata.version {release}.")
-        with_voters = voters if path == config.metadata_log_dir else None
-        _write(path, config.node_id, cluster_id, directory_id, bootstrap, with_voters, listener)
+        first = None
+        if voters is not None and path == config.metadata_log_dir:
+            first = _snapshot(now, now, _quorum_controls(voters, listener), [])
+        _write(disk, path, config.node_id, cluster_id, directory_id, bootstrap, first)
     return todo
 
 
-def _unformatted(paths: Sequence[str], cluster_id: str, node_id: int, *, ignore_formatted: bool) -> list[str]:
+def _unformatted(
+    disk: Disk, paths: Sequence[str], cluster_id: str, node_id: int, *, ignore_formatted: bool
+) -> list[str]:
     todo: list[str] = []
     for path in paths:
-        if os.path.exists(path) and not os.path.isdir(path):
+        if disk.exists(path) and not disk.is_dir(path):
             raise ToolError(f"{path} is not a directory")
-        entries = read_meta_properties(path)
+        entries = read_meta_properties(path, disk)
         if entries is None:
             todo.append(path)
             continue
@@ -120,26 +130,14 @@ def _unformatted(paths: Sequence[str], cluster_id: str, node_id: int, *, ignore_
     return todo
 
 
-def _directory_ids(paths: Sequence[str]) -> set[str]:
-    return {(read_meta_properties(path) or {}).get("directory.id", "") for path in paths}
-
-
 def _write(
-    path: str,
-    node_id: int,
-    cluster_id: str,
-    directory_id: Uuid,
-    bootstrap: bytes,
-    voters: Sequence[InitialVoter] | None,
-    listener: str,
+    disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: Uuid, bootstrap: bytes, first: bytes | None
 ) -> None:
-    disk = RealDisk()
+    """Write a directory's files; `first` is the first snapshot of a dynamic quorum."""
     disk.mkdir(path)
-    if voters is not None:
+    if first is not None:
         disk.mkdir(os.path.join(path, os.path.dirname(FIRST_SNAPSHOT)))
-        write_atomic(
-            disk, os.path.join(path, FIRST_SNAPSHOT), _snapshot(_now_ms(), _quorum_controls(voters, listener), [])
-        )
+        write_atomic(disk, os.path.join(path, FIRST_SNAPSHOT), first)
     write_atomic(disk, os.path.join(path, BOOTSTRAP_CHECKPOINT), bootstrap)
     entries = {
         "version": "1",
@@ -151,18 +149,13 @@ def _write(
     write_atomic(disk, os.path.join(path, META_PROPERTIES), format_properties(entries).encode("latin-1"))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _snapshot(last_timestamp_ms: int, controls: Sequence[tuple[int, bytes]], records: Sequence[Any]) -> bytes:
-    """A snapshot file: header (and quorum) control batch, the records, footer (KIP-630)."""
+def _snapshot(now: int, last_timestamp_ms: int, controls: Sequence[tuple[int, bytes]], records: Sequence[Any]) -> bytes:
+    """A snapshot file written at `now`: header (and quorum) control batch, the records, footer (KIP-630)."""
     from kraft_node.records.batch import build_batch
     from kraft_node.records.control import ControlType, build_control_batch
     from kraft_node.wire.codec import encode
     from kraft_node.wire.stored import SnapshotFooterRecord, SnapshotHeaderRecord
 
-    now = _now_ms()
     header = encode(SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms), 0)
     first = [(int(ControlType.SNAPSHOT_HEADER), header), *controls]
     parts = [build_control_batch(first, base_offset=0, leader_epoch=_NO_EPOCH, timestamp=now)]
