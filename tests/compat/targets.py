@@ -41,6 +41,8 @@ class Target:
     port: int = 0
     controller_port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    is_lone: bool = True
+    """Whether it is a cluster by itself; otherwise `overrides` say roles and listeners (`members.Members`)."""
 
     def __post_init__(self) -> None:
         if not self.port:
@@ -63,14 +65,17 @@ class Target:
 
     def properties(self) -> Path:
         """The configuration file, written anew; the same keys for both servers."""
-        values = {
+        lone = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "inter.broker.listener.name": "PLAINTEXT",
+        }
+        values = {
+            **(lone if self.is_lone else {}),
+            "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "8",
@@ -97,13 +102,17 @@ class Target:
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
     def start(self) -> Target:
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process, formatted if it is new, without waiting for it."""
         self.format()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self._command("server", str(self.properties())), stdout=log, stderr=log, env=self._env()
             )
-        self.wait_ready()
-        return self
 
     def wait_ready(self) -> None:
         """Wait for an answer to a Metadata request that names a broker."""

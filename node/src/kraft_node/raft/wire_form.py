@@ -31,7 +31,7 @@ from kraft_node.raft.messages import (
 )
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.progress import ReplicaProgress
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.quorum import NOBODY, ReplicaKey, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.records.batch import check_batch
 from kraft_node.wire import messages as wire
@@ -332,17 +332,24 @@ def _fetch_reply(partition: Any) -> FetchReply:
     diverging = partition.diverging_epoch
     snapshot = partition.snapshot_id
     records = bytes(partition.records or b"")
+    epoch, leader_id = _current_leader(partition)
     return FetchReply(
         partition.error_code,
-        partition.current_leader.leader_epoch,
-        partition.current_leader.leader_id,
+        epoch,
+        leader_id,
         partition.high_watermark,
         partition.log_start_offset,
-        EpochEnd(diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
-        SnapshotId(snapshot.end_offset, snapshot.epoch) if snapshot.epoch >= 0 else None,
+        EpochEnd(diverging.epoch, diverging.end_offset) if diverging and diverging.epoch >= 0 else None,
+        SnapshotId(snapshot.end_offset, snapshot.epoch) if snapshot and snapshot.epoch >= 0 else None,
         tuple(_batches(records)),
         records,
     )
+
+
+def _current_leader(partition: Any) -> tuple[int, int]:
+    """Epoch and id of the leader; -1 for both where the sender leaves out the tagged field."""
+    leader = partition.current_leader
+    return (-1, NOBODY) if leader is None else (leader.leader_epoch, leader.leader_id)
 
 
 def _batches(records: bytes) -> Iterable[Batch]:
@@ -355,10 +362,11 @@ def _batches(records: bytes) -> Iterable[Batch]:
 
 
 def _fetch_snapshot_reply(partition: Any) -> FetchSnapshotReply:
+    epoch, leader_id = _current_leader(partition)
     return FetchSnapshotReply(
         partition.error_code,
-        partition.current_leader.leader_epoch,
-        partition.current_leader.leader_id,
+        epoch,
+        leader_id,
         SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
         partition.size,
         partition.position,

@@ -75,18 +75,23 @@ class _Pending:
 class Channel:
     """Asks the node at `host:port`; `done` gets a response message, a KafkaError or an OSError."""
 
-    def __init__(self, env: Env, host: str, port: int, client_id: str) -> None:
+    def __init__(self, env: Env, host: str, port: int, client_id: str, *, patient: bool = True) -> None:
+        """`patient`: requests wait out the pause after a failed attempt to connect instead of failing at once."""
         self.env = env
         self.host = host
         self.port = port
         self.client_id = client_id
         self.versions: dict[int, tuple[int, int]] | None = None
         """What the other side serves, (lowest, highest) by api key; None while not connected."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the other side closes the connection, or refuses one: its process is gone, or going."""
+        self._patient = patient
         self._transport: Transport | None = None
         self._connecting = False
         self._attempt = 0
         self._not_before_ms = 0
         self._pause_ms = PAUSE_FIRST_MS
+        self._last_problem = "no connection"
         self._waiting: list[_Pending] = []
         self._sent: dict[int, _Pending] = {}
         self._correlation_id = 0
@@ -116,6 +121,10 @@ class Channel:
             reason = "closed" if self._closed else "too many requests are under way"
             self.env.scheduler.call_soon(pending.finish, ConnectionAbortedError(f"{self.host}:{self.port}: {reason}"))
             return
+        if not self._patient and self._is_pausing():
+            error = ConnectionAbortedError(f"{self.host}:{self.port}: {self._last_problem}")
+            self.env.scheduler.call_soon(pending.finish, error)
+            return
         pending.timer = self.env.scheduler.call_later(timeout_ms, self._timed_out, pending)
         self._waiting.append(pending)
         if self.versions is not None:
@@ -132,6 +141,10 @@ class Channel:
 
     def _is_clogged(self) -> bool:
         return self._transport is not None and self._transport.unsent_bytes > UNSENT_MAX
+
+    def _is_pausing(self) -> bool:
+        connected = self._connecting or self._transport is not None
+        return not connected and self.env.clock.monotonic_ms() < self._not_before_ms
 
     # Connecting
 
@@ -159,6 +172,8 @@ class Channel:
         def failed(error: OSError) -> None:
             if attempt == self._attempt:
                 self._broken(error)
+                if isinstance(error, ConnectionRefusedError):
+                    self._tell_lost()
 
         self.env.net.connect(self.host, self.port, connected, failed)
 
@@ -305,6 +320,12 @@ class Channel:
         """The transport is gone."""
         if transport is self._transport:
             self._broken(error or ConnectionResetError(f"{self.host}:{self.port} closed the connection"))
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Last of all, behind the failures of what was under way."""
+        if self.on_lost is not None and not self._closed:
+            self.env.scheduler.call_soon(self.on_lost)
 
     def _drop(self, error: OSError) -> None:
         transport = self._transport
@@ -315,6 +336,7 @@ class Channel:
     def _broken(self, error: OSError) -> None:
         """Everything under way fails; the next request connects again, after a pause."""
         log.debug("connection failed node=%s:%d error=%s", self.host, self.port, error)
+        self._last_problem = str(error)
         self._transport = None
         self.versions = None
         self._connecting = False

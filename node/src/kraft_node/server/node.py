@@ -18,6 +18,8 @@ from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.broker import Broker
+from kraft_node.broker.controller_link import ActiveControllerLink
+from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.controller.controller import Controller
 from kraft_node.raft.config import RaftConfig
@@ -25,6 +27,7 @@ from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
+from kraft_node.server.channels import Channels
 from kraft_node.server.http import HttpServer
 from kraft_node.server.listener import Gate, Limits, ServerListener
 from kraft_node.server.local_channel import LocalChannel
@@ -50,6 +53,9 @@ RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 
 HTTP_KEY: Final = "http.listener"
 """`host:port` of /metrics, /livez and /readyz; nothing is served without it. Kafka leaves this to the JVM's agents."""
+
+SERVED_BY_CONTROLLERS: Final = frozenset(FORWARDED) - {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+"""What a broker without a controller of its own forwards."""
 
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
@@ -81,9 +87,15 @@ class Node:
         self.metrics = RequestMetrics()
         self.registry = Registry()
         self.http: HttpServer | None = None
+        self.link: ActiveControllerLink | None = None
+        """The way to the active controller."""
+        self.peers: Channels | None = None
+        """The ways to other brokers, for a broker."""
         self.raft_started = False
         self.serving = False
         """Whether clients are served."""
+        self._raft_channels: Channels | None = None
+        self._controller_channels: Channels | None = None
         self._broker_listeners: list[ServerListener] = []
         self._pool = BufferPool()
         self._gate = Gate(_limits(config))
@@ -111,13 +123,16 @@ class Node:
             self.raft = raft = self._make_raft(storage)
             if config.is_controller:
                 self.controller = self._make_controller(raft, storage)
-                self._open_controller_listeners(raft, self.controller)
+                self._open_controller_listeners(self.controller)
+            self.link = self._make_link(raft)
             if config.is_broker:
-                self.broker = self._make_broker(raft, storage)
+                self.broker = self._make_broker(raft, storage, self.link)
                 self._open_broker_listeners(self.broker)
             self._open_http()
             raft.start()
             self.raft_started = True
+            if config.is_broker:
+                self._register_broker()
         except (OSError, ValueError, ArithmeticError, LookupError) as e:
             self._close_everything()
             reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
@@ -132,71 +147,96 @@ class Node:
                 raise StartRefused(
                     f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release serves PLAINTEXT only"
                 )
-        if not config.is_controller:
-            raise StartRefused("process.roles: a node without the controller role cannot run in this release")
-        voters = config.voters
-        if len(voters) > 1 or (voters and voters[0].node_id != config.node_id):
-            raise StartRefused("controller.quorum.voters: this release runs quorums of one voter, this node itself")
 
     def _make_raft(self, storage: NodeStorage) -> RaftDriver:
         config = self.config
         local = ReplicaKey(config.node_id, storage.metadata_directory_id)
-        addresses = {e.name: (e.host or self.host_name, e.port) for e in config.advertised_controller_listeners}
-        static = [
-            Voter(ReplicaKey(v.node_id), {config.controller_listener_names[0]: (v.host, v.port)}) for v in config.voters
-        ]
+        listener = config.controller_listener_names[0].upper()
+        static = [Voter(ReplicaKey(v.node_id), {listener: (v.host, v.port)}) for v in config.voters]
         driver = RaftDriver(
             self.env,
             storage.metadata,
             local=local,
-            voters=VoterSet(static or [Voter(local, addresses)]),
+            voters=VoterSet(static),
             cluster_id=storage.cluster_id,
             config=_raft_config(config),
             policy=_snapshot_policy(config),
+            listener=listener,
+            bootstrap_servers=config.bootstrap_servers,
         )
         driver.on_fatal = lambda error: self.on_fatal(f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}: {error}")
+        self._raft_channels = Channels(
+            self.env,
+            f"raft-client-{config.node_id}",
+            driver.peers.endpoint_of,
+            on_lost=driver.disconnected,
+            patient=False,
+        )
+        driver.peers.use(self._raft_channels.find)
+        driver.on_leader_changed.append(self._leader_changed)
         return driver
 
     def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
         bootstrap = raft.bootstrap_records()
         controller = Controller(self.env, self.config, storage.cluster_id, raft.image, raft, bootstrap)
+        # In place: what the quorum answers is also asked inside envelopes.
+        controller.handlers.update(raft.handlers())
         controller.in_transaction = lambda: raft.loader.in_transaction
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
         raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
         raft.on_commit.append(controller.on_commit)
-        raft.on_leader_changed.append(self._leader_changed)
+        raft.on_leader_changed.append(controller.on_leader_changed)
         return controller
 
     def _leader_changed(self, leader_id: int, epoch: int) -> None:
         log.info("quorum leader=%d epoch=%d", leader_id, epoch)
-        if self.controller is not None and not self.controller.is_active:
-            self.controller.leader_id = leader_id
+        assert self.link is not None
+        self.link.leader_changed(leader_id)
 
-    def _make_broker(self, raft: RaftDriver, storage: NodeStorage) -> Broker:
-        assert self.controller is not None
-        handlers = {**self.controller.handlers, **raft.handlers()}
-        link = LocalChannel(
-            self.env, self.config.controller_listener_names[0], f"broker-{self.config.node_id}", handlers
+    def _make_link(self, raft: RaftDriver) -> ActiveControllerLink:
+        """The way to the active controller, be it in this process or another."""
+        config = self.config
+        client_id = f"node-{config.node_id}-to-controller"
+        own = None
+        if self.controller is not None:
+            own = LocalChannel(self.env, config.controller_listener_names[0], client_id, self.controller.handlers)
+        self._controller_channels = channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False)
+        link = ActiveControllerLink(
+            self.env, config.node_id, own, channels.find, drop=channels.drop, explain=raft.peers.explain
         )
+        # A new leader is the active controller only once it knows all that was committed before.
+        raft.on_leader.append(lambda _epoch: link.retry_now())
+        return link
+
+    def _make_broker(self, raft: RaftDriver, storage: NodeStorage, link: ActiveControllerLink) -> Broker:
+        config = self.config
+        served = None if self.controller is None else frozenset(self.controller.handlers)
+        listener = config.inter_broker_listener_name
+
+        def locate(node_id: int) -> tuple[str, int] | None:
+            registration = raft.image.brokers.get(node_id)
+            endpoint = None if registration is None else registration.endpoint(listener)
+            return None if endpoint is None else (endpoint.host, endpoint.port)
+
+        self.peers = Channels(self.env, f"broker-{config.node_id}", locate, patient=False)
         broker = Broker(
             self.env,
-            self.config,
+            config,
             cluster_id=storage.cluster_id,
             image=raft.image,
             logs=storage.logs,
             controller=link,
-            controller_apis=frozenset(handlers),
+            controller_apis=SERVED_BY_CONTROLLERS if served is None else served,
+            peers=self.peers.find,
         )
         raft.loader.publishers.append(broker.apply)
-        raft.on_leader.append(lambda _epoch: self._register_broker())
         return broker
 
     def _register_broker(self) -> None:
-        """The first leader is known: have the broker registered (once; it goes on by itself)."""
+        """Have the broker registered as soon as there is an active controller; it goes on by itself."""
         broker, storage = self.broker, self.storage
-        if broker is None or broker.lifecycle is not None or self._stopping is not None:
-            return
+        assert broker is not None
         assert storage is not None
         endpoints = [
             (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id)
@@ -223,10 +263,9 @@ class Node:
 
     # Listeners
 
-    def _open_controller_listeners(self, raft: RaftDriver, controller: Controller) -> None:
-        handlers: dict[ApiKey, Handler] = {**controller.handlers, **raft.handlers()}
+    def _open_controller_listeners(self, controller: Controller) -> None:
         for endpoint in self.config.controller_listeners:
-            self._listen(endpoint, handlers, is_broker=False)
+            self._listen(endpoint, controller.handlers, is_broker=False)
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
@@ -334,12 +373,20 @@ class Node:
         if self._stopped_already:
             return
         self._stopped_already = True
+        self._close_channels()
         if self.http is not None:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
         assert self._stopping is not None
         self._stopping()
+
+    def _close_channels(self) -> None:
+        if self.link is not None:
+            self.link.close()
+        for channels in (self.peers, self._controller_channels, self._raft_channels):
+            if channels is not None:
+                channels.close()
 
     def _cancel_stop_timer(self) -> None:
         if self._stop_timer is not None:
@@ -348,6 +395,7 @@ class Node:
 
     def _close_everything(self) -> None:
         """A start that failed half way."""
+        self._close_channels()
         for listener in self.listeners:
             listener.close()
         if self.http is not None:

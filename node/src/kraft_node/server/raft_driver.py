@@ -18,10 +18,9 @@ It must not decide anything: elections, commits and answers are the core's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kraft_node.base.env import Env, Timer
-from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
@@ -46,6 +45,7 @@ from kraft_node.raft.voter_history import VoterHistory
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.raft_commits import Commits
+from kraft_node.server.raft_peers import Peer, RaftPeers
 from kraft_node.server.raft_snapshots import SnapshotKeeper
 from kraft_node.wire.api import ApiKey
 
@@ -54,13 +54,6 @@ STATE_LANE: Final = "quorum-state"
 SNAPSHOT_LANE: Final = "metadata-snapshot"
 
 Hook = Callable[[int], None]
-
-
-class Peer(Protocol):
-    """Another node of the quorum: `server.channel.Channel` has this shape."""
-
-    def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
-        """`done(response)`, or `done(error)` when there is none."""
 
 
 def _no_peer(node_id: int) -> Peer | None:  # noqa: ARG001
@@ -81,15 +74,18 @@ class RaftDriver:
         config: RaftConfig | None = None,
         policy: SnapshotPolicy | None = None,
         peers: Callable[[int], Peer | None] = _no_peer,
+        listener: str = "CONTROLLER",
+        bootstrap_servers: Sequence[tuple[str, int]] = (),
     ) -> None:
-        """`peers(node_id)` gives the way to another voter; None when there is none."""
+        """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
+        use; `bootstrap_servers` are asked for the leader as long as no voters are known."""
         self.env = env
         self.storage = storage
         self.local = local
-        self.voters = voters
+        self._voters = voters
         self.cluster_id = cluster_id
         self.history = VoterHistory()
-        """kraft.version and voters as the log states them; `voters` holds what counts."""
+        """kraft.version and voters as the log states them; `voters` says what counts."""
         self.loader = MetadataLoader()
         self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
         """The level that records are written at; the controller sets it to that of its overlay."""
@@ -99,8 +95,8 @@ class RaftDriver:
         self.on_leader_changed: list[Callable[[int, int], None]] = []
         self.on_fatal: Callable[[BaseException], None] = _raise
         self.failed = False
-        self._config = config or RaftConfig()
-        self._peers = peers
+        self.config = config or RaftConfig()
+        self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
         self._node: RaftNode | None = None
         self._timer: Timer | None = None
         self.stepping = False
@@ -123,6 +119,11 @@ class RaftDriver:
         """The core, for questions only."""
         assert self._node is not None, "law: started first"
         return self._node
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters that count now."""
+        return self._voters if self._node is None else self._node.voters
 
     @property
     def leader_id(self) -> int:
@@ -168,17 +169,18 @@ class RaftDriver:
         """Load the latest snapshot, then run, calling the hooks. Raises OSError, ValueError, MetadataError."""
         storage = self.storage
         self._commits.load_latest()
-        self.voters = self.history.voters or self.voters
+        self._voters = self.history.voters or self._voters
         snapshots = [found.id for found in storage.snapshots()]
         log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), snapshots)
         self._node = RaftNode(
             local=self.local,
-            voters=self.voters,
+            voters=self._voters,
             log=log,
             state=storage.load_quorum_state(),
             rng=self.env.rng,
             cluster_id=self.cluster_id,
-            config=self._config,
+            config=self.config,
+            bootstrap_ids=None if len(self._voters) else self.peers.bootstrap_ids,
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
@@ -213,6 +215,10 @@ class RaftDriver:
             self._finish_shutdown()
         else:
             self.step(events.Shutdown())
+
+    def disconnected(self, node_id: int) -> None:
+        """That node has closed its connection, or refuses one: it may be gone."""
+        self.step(events.Disconnected(node_id))
 
     # Requests of other nodes.
 
@@ -317,26 +323,7 @@ class RaftDriver:
 
     def _send(self, effect: do.Send) -> None:
         assert self.node.is_quorum_state_durable, "law: vote and epoch are on disk before words leave (contract 2)"
-        number = effect.number
-        peer = self._peers(effect.node_id)
-        if peer is None:
-            self.env.scheduler.call_soon(self.step, events.Answered(number, None))
-            return
-
-        def done(response: Any) -> None:
-            reply = None
-            if not isinstance(response, BaseException):
-                try:
-                    reply = wire_form.reply_from_wire(response)
-                except ValueError:
-                    reply = None
-            elif isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
-                self.step(events.Unsupported(number))
-                return
-            self.step(events.Answered(number, reply))
-
-        message = wire_form.request_to_wire(effect.request, self.local, self.voters)
-        peer.send(message, None, done, self._config.request_timeout_ms)
+        self.peers.send(effect)
 
     def _respond(self, effect: do.Respond) -> None:
         self._answer(effect.token, effect.reply)

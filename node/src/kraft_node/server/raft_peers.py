@@ -1,0 +1,136 @@
+"""The core's requests to other replicas, and where those are.
+
+Part of `raft_driver`, which owns it. Where a replica listens is said by the voter set (configured, or in the log), else
+by the answers of other replicas, which name the leader's endpoint (KIP-853); the servers of
+`controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.raft import events, wire_form
+from kraft_node.raft.messages import VoteRequest
+
+if TYPE_CHECKING:
+    from kraft_node.raft import effects as do
+    from kraft_node.server.raft_driver import RaftDriver
+
+FIRST_BOOTSTRAP_ID: Final = -2
+"""Ids of bootstrap servers go down from here: -1 is nobody."""
+
+LEARNED_MAX: Final = 1_000
+"""Endpoints learned from answers; a quorum has a handful of voters in its whole life."""
+
+FIRST_VERSION_WITH_PRE_VOTE: Final = 2
+
+
+class Peer(Protocol):
+    """Another node of the quorum: `server.channel.Channel` has this shape."""
+
+    def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:
+        """`done(response)`, or `done(error)` when there is none."""
+
+
+class RaftPeers:
+    """Sends for one driver."""
+
+    __slots__ = ("_bootstrap", "_driver", "_find", "_learned", "_listener", "_problems")
+
+    def __init__(
+        self,
+        driver: RaftDriver,
+        find: Callable[[int], Peer | None],
+        listener: str,
+        bootstrap: Sequence[tuple[str, int]],
+    ) -> None:
+        self._driver = driver
+        self._find = find
+        self._listener = listener
+        self._bootstrap = list(bootstrap)
+        self._learned: dict[int, tuple[str, int]] = {}
+        self._problems: dict[int, str] = {}
+        """Why the last request to a node was not answered."""
+
+    @property
+    def bootstrap_ids(self) -> list[int]:
+        """Whom to ask for the leader when no voter is known."""
+        return [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
+
+    def use(self, find: Callable[[int], Peer | None]) -> None:
+        """Send by these ways from now on."""
+        self._find = find
+
+    def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where that controller listens, as far as known here."""
+        index = FIRST_BOOTSTRAP_ID - node_id
+        if 0 <= index < len(self._bootstrap):
+            return self._bootstrap[index]
+        voter = self._driver.voters.get(node_id)
+        if voter is not None and voter.endpoints:
+            return voter.endpoints.get(self._listener) or next(iter(voter.endpoints.values()))
+        return self._learned.get(node_id)
+
+    def learn(self, node_id: int, host: str, port: int) -> None:
+        """Somebody has named a controller's endpoint."""
+        if node_id >= 0 and host and port > 0 and (node_id in self._learned or len(self._learned) < LEARNED_MAX):
+            self._learned[node_id] = (host, port)
+
+    def explain(self) -> str:
+        """Which controllers are asked, and why they did not answer, for people."""
+        words = []
+        driver = self._driver
+        for node_id in sorted({*driver.voters.ids, *self.bootstrap_ids, *self._learned}):
+            where = self.endpoint_of(node_id)
+            if where is not None and node_id != driver.local.id:
+                name = "" if node_id < 0 else f"{node_id}@"
+                words.append(f"{name}{where[0]}:{where[1]} ({self._problems.get(node_id, 'answers')})")
+        return ", ".join(words) or "no controller is configured"
+
+    def send(self, effect: do.Send) -> None:
+        """Carry out a `Send`: exactly one `Answered` or `Unsupported` follows, later."""
+        driver = self._driver
+        number, node_id, request = effect
+        peer = self._find(node_id)
+        if peer is None:
+            self._problems[node_id] = "its address is not known"
+            driver.env.scheduler.call_soon(driver.step, events.Answered(number, None))
+            return
+
+        def done(response: Any) -> None:
+            if isinstance(response, BaseException):
+                self._problems[node_id] = str(response)
+                if isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
+                    driver.step(events.Unsupported(number))
+                else:
+                    driver.step(events.Answered(number, None))
+            else:
+                self._answered(number, node_id, response)
+
+        message = wire_form.request_to_wire(request, driver.local, driver.voters)
+        version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
+        peer.send(message, version, done, driver.config.request_timeout_ms)
+
+    def _answered(self, number: int, node_id: int, response: Any) -> None:
+        driver = self._driver
+        if response.error_code:
+            self._problems[node_id] = _error_name(response.error_code)
+        else:
+            self._problems.pop(node_id, None)
+        for node in getattr(response, "node_endpoints", None) or ():
+            self.learn(node.node_id, node.host, node.port)
+        try:
+            reply = wire_form.reply_from_wire(response)
+        except ValueError as e:
+            self._problems[node_id] = f"it answers what cannot be read: {e}"
+            reply = None
+        driver.step(events.Answered(number, reply))
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
