@@ -28,6 +28,7 @@ from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
 from kraft_node.server.channels import Channels
+from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.http import HttpServer
 from kraft_node.server.listener import Gate, Limits, ServerListener
 from kraft_node.server.local_channel import LocalChannel
@@ -89,6 +90,7 @@ class Node:
         self.http: HttpServer | None = None
         self.link: ActiveControllerLink | None = None
         """The way to the active controller."""
+        self.registration: ControllerRegistration | None = None
         self.peers: Channels | None = None
         """The ways to other brokers, for a broker."""
         self.raft_started = False
@@ -125,6 +127,8 @@ class Node:
                 self.controller = self._make_controller(raft, storage)
                 self._open_controller_listeners(self.controller)
             self.link = self._make_link(raft)
+            if self.controller is not None:
+                self._make_registration(raft, self.link)
             if config.is_broker:
                 self.broker = self._make_broker(raft, storage, self.link)
                 self._open_broker_listeners(self.broker)
@@ -208,6 +212,15 @@ class Node:
         # A new leader is the active controller only once it knows all that was committed before.
         raft.on_leader.append(lambda _epoch: link.retry_now())
         return link
+
+    def _make_registration(self, raft: RaftDriver, link: ActiveControllerLink) -> None:
+        config = self.config
+        endpoints = [
+            (e.name, e.host or self.host_name, e.port or self.ports[e.name], e.security_protocol_id)
+            for e in config.advertised_controller_listeners
+        ]
+        self.registration = ControllerRegistration(self.env, config.node_id, raft.image, link, endpoints)
+        raft.loader.publishers.append(self.registration.moved)
 
     def _make_broker(self, raft: RaftDriver, storage: NodeStorage, link: ActiveControllerLink) -> Broker:
         config = self.config
@@ -382,6 +395,8 @@ class Node:
         self._stopping()
 
     def _close_channels(self) -> None:
+        if self.registration is not None:
+            self.registration.close()
         if self.link is not None:
             self.link.close()
         for channels in (self.peers, self._controller_channels, self._raft_channels):
