@@ -1,6 +1,6 @@
-"""A client on a simulated host: sends requests of the wire protocol, gets responses or hears that the connection broke.
+"""A client's connection on a simulated host: sends requests of the wire protocol, gets responses or hears of the end.
 
-It knows nothing of retries or metadata: scenarios say what a client does.
+It knows nothing of retries or metadata: `workloads` say what a client does.
 """
 
 from __future__ import annotations
@@ -22,50 +22,71 @@ BUFFER_BYTES: Final = 64 * 1024
 class SimClient:
     """One connection at a time, made on demand; requests are answered in order, with None when the connection broke."""
 
-    def __init__(self, net: Net, host: str, port: int) -> None:
+    def __init__(self, net: Net, host: str, port: int, client_id: str = "sim") -> None:
         self._net = net
         self._host = host
         self._port = port
-        self._transport: Transport | None = None
-        self._connecting = False
-        self._waiting: deque[tuple[int, int, Message, Answered]] = deque()
-        self._asked: deque[tuple[int, int, int, Answered]] = deque()
+        self._client_id = client_id
+        self._link: _Link | None = None
         self._correlation = 0
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._got = bytearray()
 
     def ask(self, api_key: int, version: int, request: Message, done: Answered) -> None:
         """Send; `done(response)`, or `done(None)` when that can no longer come."""
-        self._waiting.append((api_key, version, request, done))
-        if self._transport is not None:
-            self._send()
-        elif not self._connecting:
-            self._connecting = True
-            self._net.connect(self._host, self._port, self._connected, self._failed)
+        if self._link is None or self._link.ended:
+            self._link = _Link()
+            self._net.connect(self._host, self._port, self._link.connected, self._link.failed)
+        self._correlation += 1
+        frame = b"".join(
+            map(bytes, frames.encode_request(self._correlation, api_key, version, self._client_id, request))  # type: ignore[arg-type]
+        )
+        self._link.send(frame, (self._correlation, api_key, version, done))
 
-    def _connected(self, transport: Transport) -> SimClient:
+    def close(self) -> None:
+        """Give the connection up: what was asked is answered with None, what comes later is not heard."""
+        if self._link is not None:
+            self._link.give_up()
+
+
+class _Link:
+    """One connection from before it is made to its end (`base.net.Receiver`)."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._transport: Transport | None = None
+        self._unsent: list[bytes] = []
+        self._asked: deque[tuple[int, int, int, Answered]] = deque()
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._got = bytearray()
+
+    def send(self, frame: bytes, asked: tuple[int, int, int, Answered]) -> None:
+        self._asked.append(asked)
+        if self._transport is not None:
+            self._transport.write([frame])
+        else:
+            self._unsent.append(frame)
+
+    def connected(self, transport: Transport) -> _Link:
         self._transport = transport
-        self._connecting = False
-        self._send()
+        if self.ended:
+            transport.abort()
+        else:
+            for frame in self._unsent:
+                transport.write([frame])
         return self
 
-    def _failed(self, _error: OSError) -> None:
-        self._connecting = False
-        self._give_up()
+    def failed(self, _error: OSError) -> None:
+        self.give_up()
 
-    def _send(self) -> None:
-        while self._waiting and self._transport is not None:
-            api_key, version, request, done = self._waiting.popleft()
-            self._correlation += 1
-            self._asked.append((self._correlation, api_key, version, done))
-            self._transport.write(frames.encode_request(self._correlation, api_key, version, "sim", request))
-
-    def _give_up(self) -> None:
-        lost = [done for *_, done in self._asked] + [done for *_, done in self._waiting]
+    def give_up(self) -> None:
+        """End it from this side."""
+        if self.ended:
+            return
+        self.ended = True
+        if self._transport is not None:
+            self._transport.abort()
+        asked = list(self._asked)
         self._asked.clear()
-        self._waiting.clear()
-        self._got.clear()
-        for done in lost:
+        for *_, done in asked:
             done(None)
 
     # -- base.net.Receiver
@@ -75,7 +96,7 @@ class SimClient:
 
     def buffer_updated(self, count: int) -> None:
         self._got += self._buffer[:count]
-        while len(self._got) >= frames.LENGTH_SIZE:
+        while len(self._got) >= frames.LENGTH_SIZE and not self.ended:
             size = int.from_bytes(self._got[: frames.LENGTH_SIZE], "big")
             end = frames.LENGTH_SIZE + size
             if len(self._got) < end:
@@ -83,13 +104,13 @@ class SimClient:
             frame = bytes(self._got[frames.LENGTH_SIZE : end])
             del self._got[:end]
             expected, api_key, version, done = self._asked.popleft()
-            correlation_id, response = frames.decode_response(frame, api_key, version)
-            assert correlation_id == expected, f"answer {correlation_id} to request {expected}: out of order"
-            done(response)
+            found = frames.response_correlation_id(frame)
+            assert found == expected, f"answers in order: answer {found} came to request {expected}"
+            done(frames.decode_response(frame, api_key, version)[1])
 
     def drained(self) -> None:
         """Nothing waits for room here."""
 
     def connection_lost(self, error: OSError | None) -> None:  # noqa: ARG002
         self._transport = None
-        self._give_up()
+        self.give_up()

@@ -5,8 +5,9 @@ keeps what was fsynced; of every write since, in each file by itself and as the 
 at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
 removing names is durable after `fsync_dir` of the directory; of later changes of names a prefix, in their order,
 survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns
-(EIO on fsync, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. Nothing else
-ever changes a stored byte: `flip` does, for tests of bit rot.
+(EIO on fsync, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. `die_after`
+ends the process at one of its operations, before that has happened; what it does while it unwinds does not reach the
+disk. Nothing else ever changes a stored byte: `flip` does, for tests of bit rot.
 """
 
 from __future__ import annotations
@@ -141,6 +142,9 @@ class SimDisk:
         """Asked before every (operation, path); what it returns is raised."""
         self.operations = 0
         """Changes so far: the crash points of a trace."""
+        self.on_death: Callable[[], BaseException] | None = None
+        """What `die_after` raises."""
+        self._dies_at = -1
         self._names: dict[str, Inode | None] = {"/": None}
         self._durable_names: dict[str, Inode | None] = {"/": None}
         self._pending_names: list[tuple[str, str, Inode | None, str]] = []
@@ -148,6 +152,8 @@ class SimDisk:
     def about_to(self, operation: str, path: str) -> None:
         """Count a change, and let it fail where the test says so."""
         self.operations += 1
+        if 0 <= self._dies_at < self.operations and self.on_death is not None:
+            raise self.on_death()
         if self.fail is not None:
             error = self.fail(operation, path)
             if error is not None:
@@ -155,13 +161,18 @@ class SimDisk:
 
     # -- faults
 
+    def die_after(self, operations: int) -> None:
+        """Let the process end at its next operation but `operations`, and at every one that it still tries after."""
+        self._dies_at = self.operations + operations
+
     def kill_process(self) -> None:
         """The process ends: locks are free, the page cache stays."""
         self.locks.clear()
+        self._dies_at = -1
 
     def lose_power(self) -> None:
         """The machine ends: unsynced data and names survive as the fault model says."""
-        self.locks.clear()
+        self.kill_process()
         keep = self.rng.randrange(len(self._pending_names) + 1)
         for change in self._pending_names[:keep]:
             _change(self._durable_names, change)
@@ -170,6 +181,14 @@ class SimDisk:
         for inode in self._names.values():
             if inode is not None:
                 inode.lose_power(self.rng)
+
+    def sync_all(self) -> None:
+        """Everything is durable: the machine has been up for long."""
+        self._pending_names.clear()
+        self._durable_names = dict(self._names)
+        for inode in self._names.values():
+            if inode is not None:
+                inode.sync()
 
     def flip(self, path: str, position: int, bit: int) -> None:
         """Bit rot."""

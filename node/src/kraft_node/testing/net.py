@@ -1,8 +1,9 @@
 """A simulated network (`base.net.Net`) of hosts by name.
 
 Fault model: TCP. Bytes arrive in order, once, cut into pieces and after delays as the seed says, or the connection
-breaks. A host that crashes resets its connections; `cut` makes two hosts silent to each other until `heal`: bytes
-meanwhile wait, as they would for TCP's retransmission.
+breaks, anywhere between two bytes. A host that crashes resets its connections; `cut` makes two hosts silent to each
+other until `heal`: bytes and resets meanwhile wait, as they would for TCP's retransmission. `delay_ms` is how long
+bytes travel at most.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class SimNetwork:
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.transports: set[SimTransport] = set()
         self.cuts: set[frozenset[str]] = set()
+        self.delay_ms = DELAY_MAX_MS
         self._next_port = FIRST_EPHEMERAL_PORT
 
     def host(self, host: SimHost) -> SimNet:
@@ -42,8 +44,24 @@ class SimNetwork:
         """The host's sockets are gone; who was connected is told."""
         for key in [k for k, listener in self.listeners.items() if listener.host is host]:
             del self.listeners[key]
-        for transport in [t for t in self.transports if t.host is host]:
-            transport.vanish()
+        for transport in self._in_order():
+            if transport.host is host:
+                transport.vanish()
+
+    def break_some(self, share: float) -> int:
+        """Break about that share of all connections for both sides; how many."""
+        broken = 0
+        for transport in self._in_order():
+            if not transport.closed and self.world.rng.random() < share / 2:
+                broken += 1
+                error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
+                for end in (transport, transport.other):
+                    if end is not None:
+                        self.world.at(0.0, end.reset, error, host=end.host)
+        return broken
+
+    def _in_order(self) -> list[SimTransport]:
+        return sorted(self.transports, key=lambda transport: transport.number)
 
     def cut(self, a: str, b: str) -> None:
         """Nothing passes between two hosts until `heal`."""
@@ -52,8 +70,8 @@ class SimNetwork:
     def heal(self) -> None:
         """Everything passes again."""
         self.cuts.clear()
-        for transport in sorted(self.transports, key=lambda t: t.number):
-            transport.resume_delivery()
+        for transport in self._in_order():
+            self.world.at(0.0, transport.resume_delivery, host=transport.host)
 
 
 class SimListener:
@@ -83,6 +101,7 @@ class SimTransport:
         self._reading = True
         self._inbox = bytearray()
         self._ended = False
+        self._error: OSError | None = None
         self._in_flight = 0
         self._last_arrival_ms = 0.0
         self._was_high = False
@@ -96,6 +115,12 @@ class SimTransport:
     def unsent_bytes(self) -> int:
         return self._in_flight
 
+    def accepted(self, listener: SimListener) -> None:
+        """The listening side learns of the connection."""
+        if not self.closed:
+            self.receiver = listener.accept(self)
+            self.resume_delivery()
+
     def write(self, parts: Sequence[Outgoing]) -> None:
         if self.closed or self.other is None:
             return
@@ -108,7 +133,7 @@ class SimTransport:
         """Bytes, or None for the end, to the other side after a while and after what was sent before."""
         world, other = self.network.world, self.other
         assert other is not None
-        arrival = max(self._last_arrival_ms, world.now_ms + world.rng.random() * DELAY_MAX_MS)
+        arrival = max(self._last_arrival_ms, world.now_ms + world.rng.random() * self.network.delay_ms)
         self._last_arrival_ms = arrival
         world.at(arrival - world.now_ms, other.arrive, self, raw, host=other.host)
         if raw is not None:
@@ -130,8 +155,7 @@ class SimTransport:
     def resume_delivery(self) -> None:
         """Hand over what has arrived, in pieces."""
         rng = self.network.world.rng
-        while self._inbox and self._reading and not self.closed and not self._is_cut():
-            assert self.receiver is not None
+        while self._inbox and self._reading and not self.closed and self.receiver is not None and not self._is_cut():
             view = self.receiver.get_buffer(-1)
             size = min(len(view), len(self._inbox))
             if rng.random() < 0.3:
@@ -139,8 +163,8 @@ class SimTransport:
             view[:size] = self._inbox[:size]
             del self._inbox[:size]
             self.receiver.buffer_updated(size)
-        if self._ended and not self._inbox and not self.closed and not self._is_cut():
-            self._lost(None)
+        if self._ended and self.receiver is not None and not self._inbox and not self.closed and not self._is_cut():
+            self._lost(self._error)
 
     def _is_cut(self) -> bool:
         return self.other is not None and frozenset((self.host.name, self.other.host.name)) in self.network.cuts
@@ -183,11 +207,16 @@ class SimTransport:
         other = self.other
         if other is not None and not other.closed:
             error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
-            self.network.world.at(self.network.world.rng.random() * DELAY_MAX_MS, other.reset, error, host=other.host)
+            self.network.world.at(
+                self.network.world.rng.random() * self.network.delay_ms, other.reset, error, host=other.host
+            )
 
     def reset(self, error: OSError) -> None:
+        """The connection is gone, once this side can hear of it; what had arrived and was not read is lost."""
         if not self.closed:
-            self._lost(error)
+            self._inbox.clear()
+            self._ended, self._error = True, error
+            self.resume_delivery()
 
 
 class SimNet:
@@ -214,7 +243,7 @@ class SimNet:
     ) -> None:
         world = self._network.world
         name = self._host.name if host in {"localhost", "127.0.0.1"} else host
-        delay = world.rng.random() * DELAY_MAX_MS
+        delay = world.rng.random() * self._network.delay_ms
         world.at(delay, self._connect, name, port, connected, failed, host=self._host)
 
     def _connect(
@@ -231,5 +260,5 @@ class SimNet:
         near = SimTransport(self._network, self._host, (name, port))
         far = SimTransport(self._network, listener.host, (self._host.name, near.number))
         near.other, far.other = far, near
-        far.receiver = listener.accept(far)
         near.receiver = connected(near)
+        self._network.world.at(0.0, far.accepted, listener, host=far.host)

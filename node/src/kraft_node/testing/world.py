@@ -1,7 +1,11 @@
 """Simulated time: an event queue whose order follows from the seed, and a clock that jumps from event to event.
 
 Every event has a host (a machine of the simulation) and that host's life: what a crashed process had asked for never
-happens. The trace is a list of lines that reads like a story; its hash is the same for the same seed.
+happens. A host can be paused (a stopped process, a blocked loop): its events wait, and keep their order. A process can
+also die inside an event, at one of its disk operations: `ProcessDied` unwinds to the queue.
+
+The trace is a list of lines that reads like a story; its hash covers every line, when it was said and after how many
+events, and is the same for the same seed.
 """
 
 from __future__ import annotations
@@ -23,7 +27,19 @@ EVENTS_MAX: Final = 5_000_000
 TRACE_MAX: Final = 20_000
 """Lines kept for reading; the hash covers all."""
 
+BACKGROUND_MS: Final = 20.0
+TELL_MS: Final = 1.0
+"""How long a finished job takes at most to be heard of on the loop."""
+
 START_WALL_MS: Final = 1_700_000_000_000
+
+
+class ProcessDied(BaseException):
+    """The process that is running ends here and now; `bury` does what its machine does then."""
+
+    def __init__(self, bury: Callable[[], None]) -> None:
+        super().__init__("the process dies")
+        self.bury = bury
 
 
 class SimTimer:
@@ -50,6 +66,8 @@ class World:
         self.now_ms = 0.0
         self.events = 0
         self.trace: list[str] = []
+        self.running: SimHost | None = None
+        """Whose event is being done."""
         self._hash = hashlib.blake2b(digest_size=8)
         self._queue: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
@@ -57,7 +75,7 @@ class World:
     def note(self, who: str, what: str) -> None:
         """A line of the story."""
         line = f"{self.now_ms:12.3f} {who:<10} {what}"
-        self._hash.update(line.encode())
+        self._hash.update(f"{self.events} {line}".encode())
         if len(self.trace) < TRACE_MAX:
             self.trace.append(line)
 
@@ -76,14 +94,24 @@ class World:
     def step(self) -> bool:
         """Do the next event; False when there is none."""
         while self._queue:
-            moment, _, timer = heapq.heappop(self._queue)
-            if timer.function is None or (timer.host is not None and timer.life != timer.host.life):
+            moment, sequence, timer = heapq.heappop(self._queue)
+            host = timer.host
+            if timer.function is None or (host is not None and timer.life != host.life):
+                continue
+            if host is not None and host.paused_until_ms > moment:
+                heapq.heappush(self._queue, (host.paused_until_ms, sequence, timer))
                 continue
             self.now_ms = moment
             self.events += 1
             assert self.events < EVENTS_MAX, f"seed {self.seed}: {EVENTS_MAX} events and no end"
             function, timer.function = timer.function, None
-            function(*timer.args)
+            self.running = host
+            try:
+                function(*timer.args)
+            except ProcessDied as death:
+                death.bury()
+            finally:
+                self.running = None
             return True
         return False
 
@@ -111,6 +139,10 @@ class SimHost:
         self.disk = disk
         self.life = 0
         """Grows with every crash and start: events of an earlier life are dropped."""
+        self.paused_until_ms = 0.0
+        """Until then nothing happens here: the process is stopped, or its loop is blocked."""
+        self.background_ms = BACKGROUND_MS
+        """How long a job in the background takes at most."""
 
     def env(self, net: Net) -> Env:
         """The world as a process that starts on this host now sees it."""
@@ -171,29 +203,30 @@ class SimScheduler:
 class SimBackground:
     """Lanes of one process: a job takes a random while, jobs of a lane keep their order.
 
-    The work itself happens at the end of that while, in one moment: what a crash falls into has not begun. That a
-    job's single writes may be cut apart is the disk's part.
+    The work itself happens at the end of that while, in one moment; the loop hears of it a little later, and other
+    things happen in between. A crash falls before a job, between two of its disk operations, or before the loop hears.
     """
-
-    SLOWEST_MS: Final = 20.0
 
     def __init__(self, world: World, host: SimHost) -> None:
         self._world = world
         self._host = host
         self._free_at: dict[str, float] = {}
+        self._told_at: dict[str, float] = {}
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        begin = max(self._world.now_ms, self._free_at.get(lane, 0.0))
-        end = begin + self._world.rng.random() * self.SLOWEST_MS
+        world = self._world
+        begin = max(world.now_ms, self._free_at.get(lane, 0.0))
+        end = begin + world.rng.random() * self._host.background_ms
         self._free_at[lane] = end
-        self._world.at(end - self._world.now_ms, self._finish, work, done, host=self._host)
+        world.at(end - world.now_ms, self._work, lane, work, done, host=self._host)
 
-    def _finish(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def _work(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         result: Any
         try:
             result = work()
-        except OSError as e:
+        except Exception as e:  # the thread hands it to `done` as well
             result = e
-        except Exception as e:  # the thread would hand it to `done` as well
-            result = e
-        done(result)
+        world = self._world
+        told = max(world.now_ms + world.rng.random() * TELL_MS, self._told_at.get(lane, 0.0))
+        self._told_at[lane] = told
+        world.at(told - world.now_ms, done, result, host=self._host)

@@ -1,0 +1,208 @@
+"""A simulated machine and the node on it: formatted, started, stopped, killed, without power, started again.
+
+`SimCluster` makes machines that know one another by name (`n1`, `n2`, …); a node's process is the product's own
+`server.node.Node`, unchanged. What a crash promised to keep is noted at its moment: see `Durable`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.cli import storage_dirs, storage_format
+from kraft_node.server.node import Node, StartRefused
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.net import SimNetwork
+from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, World
+
+CLIENT_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+DIR: Final = "/data"
+
+Durable = dict[tuple[str, int], int]
+"""By partition: every record below that offset was on stable storage when the power went."""
+
+
+class SimMachine:
+    """One machine: its disk outlives its processes. At most one node runs on it."""
+
+    def __init__(self, world: World, network: SimNetwork, name: str, config: NodeConfig) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.config = config
+        self.disk = SimDisk(world.rng, lambda: START_WALL_MS + int(world.now_ms))
+        self.host = SimHost(world, name, self.disk)
+        self.node: Node | None = None
+        self.starts = 0
+        self.broken: str | None = None
+        """Why the node refused to start or gave up by itself."""
+        self.on_end: Callable[[str], None] = lambda _how: None
+        """Told at the end of a process: killed, power or stopped."""
+        self._stopping = False
+
+    @property
+    def running(self) -> bool:
+        return self.node is not None
+
+    @property
+    def serving(self) -> bool:
+        """Whether the node serves clients."""
+        return self.node is not None and self.node.not_ready() is None
+
+    def format(self, cluster_id: str) -> None:
+        """What `kafka-storage format` does, on a machine that has been up for long."""
+        levels = storage_format.plan_features({}, None, dynamic_quorum=False)
+        storage_dirs.write_directories(
+            self.config,
+            cluster_id=cluster_id,
+            records=storage_format.bootstrap_records(levels, []),
+            levels=levels,
+            voters=None,
+            ignore_formatted=False,
+            new_uuid=lambda: Uuid(self.world.rng.randbytes(16)),
+            say=lambda _text: None,
+            disk=self.disk,
+            now_ms=lambda: START_WALL_MS + int(self.world.now_ms),
+        )
+        self.disk.sync_all()
+
+    def start(self) -> None:
+        """Start a process, in an event of its own."""
+        assert self.node is None, f"{self.name} runs already"
+        self.world.at(0.0, self._start, host=self.host)
+
+    def _start(self) -> None:
+        self.starts += 1
+        self._stopping = False
+        self.disk.on_death = lambda: ProcessDied(self.kill)
+        self.world.note(self.name, f"starts, process {self.starts}")
+        self.node = node = Node(
+            self.host.env(self.network.host(self.host)), self.config, host_name=self.name, on_fatal=self._gave_up
+        )
+        try:
+            node.start()
+        except StartRefused as e:
+            self.broken = f"start refused: {e}"
+            self._end("refused")
+
+    def _gave_up(self, reason: str) -> None:
+        self.broken = f"the node has failed: {reason}"
+        self.world.note(self.name, self.broken)
+        raise ProcessDied(self.kill)
+
+    # -- the ends of a process
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.node is not None and not self._stopping:
+            self._stopping = True
+            self.world.note(self.name, "is told to stop")
+            self.world.at(0.0, self.node.shutdown, lambda: self._end("stopped"), host=self.host)
+
+    def kill(self) -> None:
+        """SIGKILL: the page cache stays."""
+        if self.node is not None:
+            self.disk.kill_process()
+            self._end("killed")
+
+    def die_within(self, operations: int) -> None:
+        """SIGKILL in the middle of its work: at the next disk operation but `operations`."""
+        self.disk.die_after(operations)
+
+    def lose_power(self) -> Durable:
+        """Unsynced writes are kept, lost or torn; what was durable."""
+        durable = self.durable()
+        self.disk.lose_power()
+        if self.node is not None:
+            self._end("power")
+        return durable
+
+    def _end(self, how: str) -> None:
+        self.world.note(self.name, f"process {self.starts} ends: {how}")
+        self.host.end_life()
+        self.network.crash(self.host)
+        self.disk.kill_process()
+        self.node = None
+        self.on_end(how)
+
+    def durable(self) -> Durable:
+        """The recovery points in memory: fsyncs that have come back."""
+        node = self.node
+        if node is None or node.storage is None:
+            return {}
+        return {(log.topic, log.partition): log.recovery_point for log in node.storage.logs.open_logs()}
+
+    def blocked(self, duration_ms: float) -> None:
+        """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""
+        self.host.paused_until_ms = self.world.now_ms + duration_ms
+        self.world.note(self.name, f"is blocked for {duration_ms:.0f} ms")
+
+
+class SimCluster:
+    """Machines 1 to `count`, every one a broker and a controller, formatted for one cluster."""
+
+    def __init__(self, world: World, count: int = 1, overrides: Mapping[str, str] | None = None) -> None:
+        self.world = world
+        self.network = SimNetwork(world)
+        voters = ",".join(f"{number}@n{number}:{CONTROLLER_PORT}" for number in range(1, count + 1))
+        self.machines = [
+            SimMachine(world, self.network, f"n{number}", _config(number, voters, overrides or {}))
+            for number in range(1, count + 1)
+        ]
+        cluster_id = uuid_text(Uuid(world.rng.randbytes(16)))
+        for machine in self.machines:
+            machine.format(cluster_id)
+
+    def client_host(self, name: str) -> SimHost:
+        """A machine for a client."""
+        return SimHost(self.world, name, SimDisk(self.world.rng))
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Host and port of every broker."""
+        return [(machine.name, CLIENT_PORT) for machine in self.machines]
+
+
+def _config(number: int, voters: str, overrides: Mapping[str, str]) -> NodeConfig:
+    name = f"n{number}"
+    texts = {
+        "process.roles": "broker,controller",
+        "node.id": str(number),
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{name}:{CLIENT_PORT},CONTROLLER://{name}:{CONTROLLER_PORT}",
+        "advertised.listeners": f"PLAINTEXT://{name}:{CLIENT_PORT}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": DIR,
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        **overrides,
+    }
+    return NodeConfig.parse("".join(f"{key}={value}\n" for key, value in texts.items()))
+
+
+class StoryLog(logging.Handler):
+    """Puts what the nodes log into the story, under the name of the machine whose event is being done."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self.world = world
+        self.failures: list[str] = []
+        """Logged with a traceback, or as critical."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        host = self.world.running
+        text = record.getMessage()
+        self.world.note(host.name if host is not None else "-", f"{record.levelname.lower()}: {text}")
+        if record.exc_info:
+            self.failures.append(f"{text}: {record.exc_info[1]!r}")
+
+
+__all__ = ["CLIENT_PORT", "CONTROLLER_PORT", "DIR", "Durable", "SimCluster", "SimMachine", "StoryLog"]
