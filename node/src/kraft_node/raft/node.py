@@ -393,10 +393,10 @@ class RaftNode:
         self.log.prefix_deleted(event.log_start_offset)
 
     def _disconnected(self, event: events.Disconnected) -> None:
-        """A leader that closed its connections is gone: ask at once whether to stand (the pre-vote keeps it safe)."""
+        """A leader that closed its connections is gone: ask soon whether to stand (the pre-vote keeps it safe)."""
         role = self.role
-        if isinstance(role, Follower) and self.is_voter and event.node_id == role.leader_id:
-            role.fetch_deadline_ms = self.now_ms
+        if isinstance(role, Follower) and event.node_id == role.leader_id:
+            role.suspect(self)
 
     # Others' requests.
 

@@ -150,11 +150,14 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
 
 
 def fetch_from_anyone(node: RaftNode) -> None:
-    """Look for the leader: whoever is asked names it. One node at a time, at random."""
+    """Look for the leader: whoever is asked names it. One node at a time, at random, beside a leader that is silent."""
     candidates = [node_id for node_id in node.bootstrap_ids if node_id != node.local.id]
-    if not candidates or any(not node.requests.is_ready(node_id, FetchRequest, node.now_ms) for node_id in candidates):
+    requests = node.requests
+    if any(requests.is_waiting(node_id, FetchRequest) for node_id in candidates if node_id != node.leader_id):
         return
-    fetch_from(node, candidates[node.rng.randrange(len(candidates))])
+    ready = [node_id for node_id in candidates if requests.is_ready(node_id, FetchRequest, node.now_ms)]
+    if ready:
+        fetch_from(node, ready[node.rng.randrange(len(ready))])
 
 
 def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: FetchReply) -> None:

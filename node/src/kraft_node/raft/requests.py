@@ -32,6 +32,11 @@ class Requests:
         line = self._lines.get((node_id, kind))
         return line is None or (not line.number and now_ms >= line.blocked_until_ms)
 
+    def is_waiting(self, node_id: int, kind: type) -> bool:
+        """Whether a request of that kind is in flight to that node."""
+        line = self._lines.get((node_id, kind))
+        return line is not None and bool(line.number)
+
     def sent(self, node_id: int, request: Request, now_ms: int) -> int:
         """Note a request; its number."""
         line = self._lines.setdefault((node_id, type(request)), _Line())
