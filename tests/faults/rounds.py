@@ -1,0 +1,156 @@
+"""One round: a cluster under load, faults one after another, healing, and the judgement."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kraft_node.testing.histories.linearizability import topic_model, violations
+from kraft_node.testing.histories.logs import Verdict, judge
+from tests.faults import nemesis
+from tests.faults.members import Cluster, wait_until
+from tests.faults.workload import QUIET, Administering, Clients, Consuming, Producing, read_all
+
+TOPIC = "histories"
+PARTITIONS = 6
+START_S = 60.0
+HEAL_S = 60.0
+FAULT_S = (2.0, 8.0)
+NOTICE_S = 2.0
+"""Metadata says what was for a moment: a member that returns is out of the in-sync replicas before it is in again."""
+CALM_S = (0.5, 2.0)
+ALONE = {"disk wiped"}
+"""Faults that are not paired: two at once may lose what is on two of three disks, which is more than is promised."""
+
+
+@dataclass
+class Round:
+    """What happened and what was found."""
+
+    seed: int
+    faults: list[str] = field(default_factory=list)
+    verdict: Verdict = field(default_factory=Verdict)
+    violations: list[str] = field(default_factory=list)
+    operations: int = 0
+    unexpected: Counter[str] = field(default_factory=Counter)
+    """Answers to administrators that leave the outcome open."""
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        return self.verdict.good and not self.violations
+
+    def text(self) -> str:
+        """For people: figures, then findings."""
+        v = self.verdict
+        lines = [
+            f"seed {self.seed}: {len(self.faults)} faults in {self.seconds:.0f} s; {v.acknowledged} acknowledged, "
+            f"{v.unknown} unknown, {v.read} read; lost {v.count('lost')}, phantom {v.count('phantom')}, duplicates "
+            f"{v.count('duplicate')}; {self.operations} metadata operations, open: {dict(self.unexpected)}"
+        ]
+        lines += [f"  {finding}" for finding in v.findings[:50]]
+        return "\n".join([*lines, *self.violations])
+
+
+def play(
+    folder: Path,
+    seed: int,
+    seconds: float,
+    names: list[str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    apache: Sequence[str] = (),
+) -> Round:
+    """Run one round of about `seconds` of faults. Raises AssertionError when the cluster does not start or heal.
+
+    `apache` names the members that are Apache Kafka. Which faults hit whom follows from the seed, what they meet
+    does not.
+    """
+    rng = random.Random(seed)
+    faults = nemesis.available() if names is None else {name: nemesis.FAULTS[name] for name in names}
+    result = Round(seed)
+    begun = time.monotonic()
+    cluster = Cluster(folder, apache=apache)
+    try:
+        cluster.start()
+        admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+        wait_until("a topic with three replicas", lambda: _create(admin), START_S)
+        clients = Clients()
+        producers = [Producing(clients, f"p{n}", cluster.bootstrap, TOPIC, PARTITIONS, rate=150) for n in range(2)]
+        consumers = [Consuming(clients, f"g{n}", cluster.bootstrap, TOPIC, PARTITIONS) for n in range(2)]
+        ports = [m.known_port for m in cluster.controllers]
+        admins = [Administering(clients, f"a{n}", ports, ["x", "y", "z"], 0.2) for n in range(3)]
+        wait_until("first acknowledged record", lambda: producers[0].acknowledged > 0, START_S)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            _strike(cluster, rng, faults, result, say)
+            time.sleep(NOTICE_S)
+            took = NOTICE_S + wait_until("all replicas in sync again", lambda: _healed(cluster, admin), HEAL_S)
+            say(f"healed after {took:.1f} s")
+            time.sleep(rng.uniform(*CALM_S))
+        clients.stop(90)
+        result.verdict = judge(
+            [record for p in producers for record in p.sent],
+            [read for c in consumers for read in c.reads],
+            read_all(cluster.bootstrap, TOPIC, PARTITIONS, 60),
+        )
+        history = [operation for a in admins for operation in a.history]
+        result.operations = len(history)
+        result.unexpected = sum((a.unexpected for a in admins), Counter())
+        result.violations = violations(history, topic_model)
+        _write(folder, result)
+    finally:
+        cluster.close()
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+def _strike(
+    cluster: Cluster, rng: random.Random, faults: dict[str, nemesis.Fault], result: Round, say: Callable[[str], None]
+) -> None:
+    """One fault, or two on different members."""
+    names = [rng.choice(list(faults))]
+    if names[0] not in ALONE and rng.random() < 0.4:
+        names.append(rng.choice([name for name in faults if name not in ALONE]))
+    members = rng.sample(list(cluster.members.values()), len(names))
+    text = " and ".join(f"{member.name} {name}" for name, member in zip(names, members, strict=True))
+    result.faults.append(text)
+    say(text)
+    with contextlib.ExitStack() as stack:
+        for name, member in zip(names, members, strict=True):
+            stack.enter_context(faults[name](cluster, member, rng))
+        time.sleep(rng.uniform(*FAULT_S))
+
+
+def _create(admin: AdminClient) -> bool:
+    future = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)], request_timeout=5)[TOPIC]
+    try:
+        future.result(10)
+    except KafkaException as e:
+        return bool(e.args[0].name() == "TOPIC_ALREADY_EXISTS")
+    return True
+
+
+def _healed(cluster: Cluster, admin: AdminClient) -> bool:
+    cluster.check_running()
+    try:
+        topics = admin.list_topics(TOPIC, timeout=5).topics
+    except KafkaException:
+        return False
+    partitions = topics[TOPIC].partitions.values() if TOPIC in topics else ()
+    return len(partitions) == PARTITIONS and all(p.leader >= 0 and len(p.isrs) == 3 for p in partitions)
+
+
+def _write(folder: Path, result: Round) -> None:
+    (folder / "round.json").write_text(
+        json.dumps({"seed": result.seed, "faults": result.faults, "findings": list(map(str, result.verdict.findings))})
+    )

@@ -1,0 +1,345 @@
+"""Clients that write down what they were told: librdkafka's producers and consumers, and administrators of our own.
+
+Administrators speak to the controllers directly and ask once: a request that a broker forwards may be tried again on
+the way, and then says that the topic which it has made itself exists.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.testing.histories.linearizability import (
+    CREATED,
+    DELETED,
+    DONE,
+    EXISTS,
+    NEVER,
+    UNKNOWN,
+    Operation,
+)  # fmt: skip
+from kraft_node.testing.histories.logs import Outcome, Read, Sent
+from kraft_node.wire import messages
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.errors import WireError
+from kraft_node.wire.frames import decode_response, encode_request
+
+REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+"""Errors of a delivery after which the record is certainly nowhere; all others leave it open."""
+
+TRUNCATED = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
+"""What a consumer is told when records that it has read are gone."""
+
+QUIET: dict[str, Any] = {"log_level": 0, "socket.keepalive.enable": True, "reconnect.backoff.max.ms": 500}
+
+
+class Clients:
+    """Threads that run `step` until told to stop; the first exception of any of them is kept."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.errors: list[BaseException] = []
+        self._threads: list[threading.Thread] = []
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as e:
+                self.errors.append(e)
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Raises the first error; AssertionError for a client that does not end."""
+        self.stopping.set()
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            assert not thread.is_alive(), f"client {thread.name} does not end"
+        if self.errors:
+            raise self.errors[0]
+
+
+class Producing:
+    """One idempotent producer with acks=all, some records a second to every partition."""
+
+    def __init__(self, clients: Clients, name: str, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
+        self.sent: list[Sent] = []
+        self._clients = clients
+        self._name = name
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._pause_s = 1 / rate
+        self._rng = random.Random(name)
+        self._sequence: dict[int, int] = defaultdict(int)
+        self._open: dict[str, Sent] = {}
+        self._lock = threading.Lock()
+        clients.run(name, self._work)
+
+    def _work(self) -> None:
+        life = 0
+        while not self._clients.stopping.is_set():
+            # A fatal error ends a producer (KIP-360 leaves some): the next one is another in the history, too.
+            self._live(f"{self._name}.{life}")
+            life += 1
+
+    def _live(self, name: str) -> None:
+        fatal = threading.Event()
+
+        def on_error(error: KafkaError) -> None:
+            if error.fatal():
+                fatal.set()
+
+        producer = Producer(
+            {
+                **QUIET,
+                "bootstrap.servers": self._bootstrap,
+                "client.id": name,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.timeout.ms": 300_000,
+                "request.timeout.ms": 5_000,
+                "retry.backoff.max.ms": 300,
+                "error_cb": on_error,
+            }
+        )
+        while not self._clients.stopping.is_set() and not fatal.is_set():
+            partition = self._rng.randrange(self._partitions)
+            sequence = self._sequence[partition]
+            self._sequence[partition] += 1
+            value = f"{name}/{partition}/{sequence}/" + "x" * self._rng.randrange(100)
+            with self._lock:
+                self._open[value] = Sent(name, (self._topic, partition), sequence, value, Outcome.UNKNOWN)
+            try:
+                producer.produce(self._topic, value.encode(), partition=partition, on_delivery=self._delivered)
+            except BufferError:
+                with self._lock:
+                    del self._open[value]
+            producer.poll(self._pause_s)
+        producer.flush(60)
+        with self._lock:
+            self.sent += self._open.values()
+            self._open.clear()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = (message.value() or b"").decode()
+        with self._lock:
+            record = self._open.pop(value)
+            if error is None:
+                # A retry that the broker knows already is acknowledged without its offset.
+                given = message.offset()
+                outcome, offset = Outcome.ACKNOWLEDGED, -1 if given is None else given
+            else:
+                outcome, offset = (Outcome.REFUSED if error.code() in REFUSALS else Outcome.UNKNOWN), -1
+            self.sent.append(Sent(record.producer, record.partition, record.sequence, record.value, outcome, offset))
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged so far."""
+        with self._lock:
+            return sum(1 for record in self.sent if record.outcome is Outcome.ACKNOWLEDGED)
+
+
+class Consuming:
+    """One consumer that reads every partition from the start and goes on as records come."""
+
+    def __init__(self, clients: Clients, name: str, bootstrap: str, topic: str, partitions: int) -> None:
+        self.records: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._clients = clients
+        self._name = name
+        self._topic = topic
+        self._partitions = partitions
+        self._consumer = Consumer(_consumer_settings(bootstrap, name))
+        clients.run(name, self._work)
+
+    def _work(self) -> None:
+        self._consumer.assign([TopicPartition(self._topic, p, 0) for p in range(self._partitions)])
+        while not self._clients.stopping.is_set():
+            self._take(self._consumer.consume(500, 0.2))
+        self._consumer.close()
+
+    def _take(self, messages: list[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self.records[message.partition() or 0].append(
+                    (message.offset() or 0, (message.value() or b"").decode())
+                )
+            elif error.code() in TRUNCATED:
+                raise AssertionError(f"{self._name}: {error}")
+
+    @property
+    def reads(self) -> list[Read]:
+        return [Read(self._name, (self._topic, p), tuple(records)) for p, records in self.records.items()]
+
+
+def _consumer_settings(bootstrap: str, name: str) -> dict[str, Any]:
+    return {
+        **QUIET,
+        "bootstrap.servers": bootstrap,
+        "client.id": name,
+        "group.id": name,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "fetch.error.backoff.ms": 100,
+    }
+
+
+def read_all(
+    bootstrap: str, topic: str, partitions: int, timeout_s: float
+) -> dict[tuple[str, int], list[tuple[int, str]]]:
+    """Every log from its start to its end. Raises AssertionError when the ends are not reached in time."""
+    consumer = Consumer(_consumer_settings(bootstrap, "judge"))
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {(topic, p): [] for p in range(partitions)}
+    deadline = time.monotonic() + timeout_s
+    ends: dict[int, int] = {}
+    while len(ends) < partitions:
+        assert time.monotonic() < deadline, f"end offsets of {topic}: {ends}"
+        try:
+            p = len(ends)
+            ends[p] = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=5)[1]
+        except KafkaException:
+            time.sleep(0.2)
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    left = {p for p, end in ends.items() if end > 0}
+    while left:
+        assert time.monotonic() < deadline, f"{topic}: partitions {sorted(left)} not read to {ends}"
+        for message in consumer.consume(1000, 0.5):
+            if message.error() is None:
+                p, offset = message.partition() or 0, message.offset() or 0
+                found[topic, p].append((offset, (message.value() or b"").decode()))
+                if offset + 1 >= ends[p]:
+                    left.discard(p)
+        positions = {t.partition: t.offset for t in consumer.position([TopicPartition(topic, p) for p in left])}
+        left -= {p for p, offset in positions.items() if offset >= ends[p]}
+    consumer.close()
+    return found
+
+
+class Administering:
+    """One administrator of a few topics, asking the controllers themselves, each thing once."""
+
+    def __init__(self, clients: Clients, name: str, ports: list[int], topics: list[str], pause_s: float) -> None:
+        self.history: list[Operation] = []
+        self.unexpected: Counter[str] = Counter()
+        """Answers that leave the outcome open, for people to look at."""
+        self._clients = clients
+        self._name = name
+        self._ports = ports
+        self._topics = topics
+        self._pause_s = pause_s
+        self._rng = random.Random(name)
+        self._at = 0
+        clients.run(name, self._work)
+
+    def _work(self) -> None:
+        while not self._clients.stopping.is_set():
+            self._once()
+            time.sleep(self._rng.uniform(0.5, 1.5) * self._pause_s)
+
+    def _once(self) -> None:
+        topic = self._rng.choice(self._topics)
+        action = self._rng.choice(("create", "create", "delete", "set", "grow"))
+        argument: Any = {"create": 1, "grow": self._rng.randint(2, 9), "set": str(self._rng.randrange(1, 10**6))}.get(
+            action
+        )
+        called = time.monotonic()
+        code = self._ask(action, topic, argument)
+        if code is None or code in _NO_EFFECT:
+            self._at += 1  # another controller next time
+        if code in _NO_EFFECT:
+            return
+        returned, result = NEVER, None
+        if code is not None and code in _RESULTS:
+            returned, result = time.monotonic(), _RESULTS[code] or _DONE[action]
+        elif code is not None:
+            self.unexpected[f"{action}: {code.name}"] += 1
+        self.history.append(Operation(self._name, topic, called, returned, action, argument, result))
+
+    def _ask(self, action: str, topic: str, argument: Any) -> ErrorCode | None:
+        """The error code of the answer; None when none came."""
+        port = self._ports[self._at % len(self._ports)]
+        try:
+            answer = ask(port, *_request(action, topic, argument))
+        except NotSent:
+            return ErrorCode.NOT_CONTROLLER
+        except (OSError, WireError):
+            return None
+        return _code(action, answer)
+
+
+class NotSent(Exception):  # noqa: N818
+    """The request has certainly not reached the server."""
+
+
+_NO_EFFECT = {ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_TOPIC_ID}
+"""Nothing was done. The second one: a topic of that name was found and gone a moment later; another may be there."""
+_RESULTS: dict[ErrorCode, Any] = {
+    ErrorCode.NONE: None,
+    ErrorCode.TOPIC_ALREADY_EXISTS: EXISTS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UNKNOWN,
+    ErrorCode.INVALID_PARTITIONS: EXISTS,
+}
+_DONE = {"create": CREATED, "delete": DELETED, "set": DONE, "grow": DONE}
+TIMEOUT_S = 8.0
+
+
+def _request(action: str, topic: str, argument: Any) -> tuple[ApiKey, int, Any]:
+    """Api, version and request."""
+    if action == "create":
+        create = messages.CreateTopicsRequest
+        wanted = create.CreatableTopic(name=topic, num_partitions=argument, replication_factor=2)
+        return ApiKey.CREATE_TOPICS, 7, create(topics=[wanted], timeout_ms=5000)
+    if action == "delete":
+        delete = messages.DeleteTopicsRequest
+        return ApiKey.DELETE_TOPICS, 6, delete(topics=[delete.DeleteTopicState(name=topic)], timeout_ms=5000)
+    if action == "grow":
+        grow = messages.CreatePartitionsRequest
+        more = grow.CreatePartitionsTopic(name=topic, count=argument, assignments=None)
+        return ApiKey.CREATE_PARTITIONS, 3, grow(topics=[more], timeout_ms=5000)
+    alter = messages.IncrementalAlterConfigsRequest
+    config = alter.AlterableConfig(name="retention.ms", config_operation=0, value=argument)
+    resource = alter.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
+    return ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, alter(resources=[resource])
+
+
+def _code(action: str, answer: Any) -> ErrorCode:
+    if action == "create":
+        return ErrorCode(answer.topics[0].error_code)
+    if action == "delete":
+        return ErrorCode(answer.responses[0].error_code)
+    if action == "grow":
+        return ErrorCode(answer.results[0].error_code)
+    return ErrorCode(answer.responses[0].error_code)
+
+
+def ask(port: int, api: ApiKey, version: int, request: Any) -> Any:
+    """One request on a connection of its own. Raises NotSent, OSError (also without an answer), WireError."""
+    frame = b"".join(encode_request(1, api, version, "faults", request))  # type: ignore[arg-type] # no file slices
+    try:
+        connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    except OSError as e:
+        raise NotSent from e
+    with closing(connection):
+        connection.sendall(frame)
+        answer = b""
+        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+            got = connection.recv(65536)
+            if not got:
+                raise ConnectionResetError("closed without an answer")
+            answer += got
+    return decode_response(answer[4:], api, version)[1]
