@@ -17,14 +17,18 @@ STAND_APART_MS: Final = 50
 
 
 class Follower(RoleState):
-    __slots__ = ("_leader_id", "download", "fetch_deadline_ms", "has_fetched")
+    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched")
 
     role = Role.FOLLOWER
 
     def __init__(self, node: RaftNode, epoch: int, leader_id: int) -> None:
         super().__init__(epoch)
         self._leader_id = leader_id
-        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms
+        others = [voter_id for voter_id in node.voters.ids if voter_id != leader_id]
+        self._apart_ms = others.index(node.local.id) * STAND_APART_MS if node.is_voter else 0
+        """All voters notice at the same moment that the leader is gone: they stand one after the other, so that they do
+        not split the votes."""
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
         """A fetch from this leader has succeeded: from then on pre-votes are refused."""
         self.download: snapshots.Download | None = None
@@ -36,18 +40,12 @@ class Follower(RoleState):
     def alive(self, node: RaftNode) -> None:
         """The leader has answered in this epoch."""
         self.has_fetched = True
-        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms
+        self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
 
     def suspect(self, node: RaftNode) -> None:
-        """The leader has closed its connection: look for another one, and hold nobody back who stands for election.
-
-        All voters notice at once. They stand one after the other, so that they do not split the votes.
-        """
+        """The leader has closed its connection: look for another one, and hold nobody back who stands for election."""
         self.has_fetched = False
-        rank = 0
-        if node.is_voter:
-            rank = [voter_id for voter_id in node.voters.ids if voter_id != self._leader_id].index(node.local.id)
-        self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + rank * STAND_APART_MS)
+        self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._apart_ms)
 
     def act(self, node: RaftNode) -> None:
         expired = node.now_ms >= self.fetch_deadline_ms

@@ -150,10 +150,11 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
 
 
 def fetch_from_anyone(node: RaftNode) -> None:
-    """Look for the leader: whoever is asked names it. One node at a time, at random, beside a leader that is silent."""
+    """Look for the leader: whoever is asked names it. One node at a time, at random, beside those that are silent."""
     candidates = [node_id for node_id in node.bootstrap_ids if node_id != node.local.id]
     requests = node.requests
-    if any(requests.is_waiting(node_id, FetchRequest) for node_id in candidates if node_id != node.leader_id):
+    others = [node_id for node_id in candidates if node_id != node.leader_id]
+    if any(requests.may_answer(node_id, FetchRequest, node.now_ms) for node_id in others):
         return
     ready = [node_id for node_id in candidates if requests.is_ready(node_id, FetchRequest, node.now_ms)]
     if ready:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.messages import Request
+
+SILENT_MS: Final = 250
+"""Who does not lead says so at once: a node that takes longer may hang, and another one is asked beside it."""
 
 
 class _Line:
@@ -32,10 +37,10 @@ class Requests:
         line = self._lines.get((node_id, kind))
         return line is None or (not line.number and now_ms >= line.blocked_until_ms)
 
-    def is_waiting(self, node_id: int, kind: type) -> bool:
-        """Whether a request of that kind is in flight to that node."""
+    def may_answer(self, node_id: int, kind: type, now_ms: int) -> bool:
+        """Whether a request of that kind is in flight to that node, and has not been for suspiciously long."""
         line = self._lines.get((node_id, kind))
-        return line is not None and bool(line.number)
+        return line is not None and bool(line.number) and now_ms < line.sent_ms + SILENT_MS
 
     def sent(self, node_id: int, request: Request, now_ms: int) -> int:
         """Note a request; its number."""
@@ -75,6 +80,7 @@ class Requests:
                 line.blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
     def deadlines_ms(self) -> list[int]:
-        """When lines become free again by themselves."""
+        """When lines become free again by themselves, or nodes that were asked begin to look silent."""
         timeout = self._config.request_timeout_ms
-        return [line.sent_ms + timeout if line.number else line.blocked_until_ms for line in self._lines.values()]
+        times = [line.sent_ms + timeout if line.number else line.blocked_until_ms for line in self._lines.values()]
+        return times + [line.sent_ms + SILENT_MS for line in self._lines.values() if line.number]
