@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kraft_node.raft import replication, snapshots
 from kraft_node.raft.role import RoleState
@@ -10,10 +10,6 @@ from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
     from kraft_node.raft.node import RaftNode
-
-
-STAND_APART_MS: Final = 50
-"""Between two voters that would stand for election at the same moment: several times what winning one takes."""
 
 
 class Follower(RoleState):
@@ -24,10 +20,8 @@ class Follower(RoleState):
     def __init__(self, node: RaftNode, epoch: int, leader_id: int) -> None:
         super().__init__(epoch)
         self._leader_id = leader_id
-        others = [voter_id for voter_id in node.voters.ids if voter_id != leader_id]
-        self._apart_ms = others.index(node.local.id) * STAND_APART_MS if node.is_voter else 0
-        """All voters notice at the same moment that the leader is gone: they stand one after the other, so that they do
-        not split the votes."""
+        self._apart_ms = node.stand_apart_ms(leader_id)
+        """All voters notice at the same moment that the leader is gone."""
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
         """A fetch from this leader has succeeded: from then on pre-votes are refused."""
