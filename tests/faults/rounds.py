@@ -25,7 +25,8 @@ TOPIC = "histories"
 PARTITIONS = 6
 START_S = 60.0
 HEAL_S = 60.0
-FAULT_S = (2.0, 8.0)
+FAULT_S = (2.0, 14.0)
+"""Some shorter than a lease (broker.session.timeout.ms, 9 s), some longer."""
 NOTICE_S = 2.0
 """Metadata says what was for a moment: a member that returns is out of the in-sync replicas before it is in again."""
 CALM_S = (0.5, 2.0)
