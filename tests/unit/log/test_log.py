@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import FileSlice
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -84,13 +85,53 @@ def test_what_clients_must_not_send() -> None:
     with refused(ErrorCode.INVALID_RECORD):
         log.append_as_leader(batch(b"a", control=True), 0, NOW)
     with refused(ErrorCode.INVALID_TIMESTAMP):
-        log.append_as_leader(batch(b"a", append_time=NOW), 0, NOW)
+        log.append_as_leader(batch(b"a", append_time=-1), 0, NOW)
     with refused(ErrorCode.INVALID_RECORD):
         log.append_as_leader(batch(b"a", producer_id=4, producer_epoch=0), 0, NOW)
     with refused(ErrorCode.INVALID_RECORD):
         log.append_as_leader(b"", 0, NOW) if False else log._append_carefully(b"", 0, NOW, internal=False)
     with refused(ErrorCode.CORRUPT_MESSAGE):
         log.append_as_leader(b"x" * 20, 0, NOW)
+    assert log.end_offset == 0
+
+
+def with_max_timestamp(data: bytes, max_timestamp: int) -> bytes:
+    made = bytearray(data)
+    made[35:43] = max_timestamp.to_bytes(8, "big", signed=True)
+    made[17:21] = crc32c(bytes(made[21:])).to_bytes(4, "big")
+    return bytes(made)
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+@pytest.mark.parametrize("stated", [-1, NOW - 1, NOW + 1, NOW + 10**12])
+def test_a_wrong_largest_timestamp_is_put_right(codec: int, stated: int) -> None:
+    log = LogWorld().open()
+    good = build_batch([NewRecord(b"k", b"1", NOW), NewRecord(b"k", b"2", NOW - 5)], compression=codec)
+    log.append_as_leader(with_max_timestamp(good, stated), 0, NOW)
+    data = read_bytes(log.read(0, 1000))
+    assert check_batch(data).max_timestamp == NOW
+    assert log.offset_for_timestamp(NOW) is not None
+    assert [record.value for record in iter_records(data)] == [b"1", b"2"]
+
+
+def test_the_append_time_of_a_producer_becomes_the_time_of_creation() -> None:
+    log = LogWorld().open()
+    log.append_as_leader(batch(b"a", append_time=NOW), 0, NOW)
+    header = check_batch(read_bytes(log.read(0, 1000)))
+    assert (header.timestamp_type, header.max_timestamp) == (0, NOW)
+    log = LogWorld().open({"message.timestamp.type": "LogAppendTime"})
+    with refused(ErrorCode.INVALID_TIMESTAMP):
+        log.append_as_leader(batch(b"a", append_time=NOW), 0, NOW)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 50])
+def test_records_that_are_none_are_refused_at_the_door(count: int) -> None:
+    log = LogWorld().open()
+    good = batch(*[b"value"] * count)
+    payload = good[:61] + b"\x7f" * (len(good) - 61)
+    bad = with_max_timestamp(payload, check_batch(good).max_timestamp)
+    with refused(ErrorCode.INVALID_RECORD):
+        log.append_as_leader(bad, 0, NOW)
     assert log.end_offset == 0
 
 

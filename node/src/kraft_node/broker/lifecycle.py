@@ -270,7 +270,11 @@ class Lifecycle:
                 return
             handle(answer)
 
-        self._controller.send(request, None, answered, self.config.int("broker.session.timeout.ms") // 2)
+        timeout = self.config.int("broker.session.timeout.ms") // 2
+        if self.state == BrokerState.STARTING:
+            # So that there is something to tell when registering is given up.
+            timeout = min(timeout, self.config.int("initial.broker.registration.timeout.ms") // 2)
+        self._controller.send(request, None, answered, max(1, timeout))
 
     def _again(self, call: Callable[[], None], delay_ms: float) -> None:
         self._cancel_timer()

@@ -28,12 +28,13 @@ from kraft_node.log.producers import BatchMetadata, Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.txn_index import AbortedTxn
-from kraft_node.log.validate import check_records, rewrite, target_codec, timestamp_out_of_range
+from kraft_node.log.validate import check_records, looks_sound, rewrite, target_codec
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
     HEADER,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
@@ -223,7 +224,7 @@ class Log:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {len(records)} bytes are no record batch"
             ) from None
-        first, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, _, _, count = fields
+        first, length, _, magic, crc, attributes, delta, base_time, max_timestamp, producer_id, _, _, count = fields
         size = length + LOG_OVERHEAD
         if (
             not self._plain
@@ -241,6 +242,9 @@ class Log:
         view = memoryview(records)
         if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of the batch does not fit")
+        codec = attributes & COMPRESSION_MASK
+        if not looks_sound(view[HEADER_SIZE:], codec, count, base_time, max_timestamp):
+            return self._append_carefully(records, leader_epoch, now_ms, internal=internal)
         header = None
         if producer_id >= 0:
             header = BatchHeader(fields)
@@ -271,12 +275,11 @@ class Log:
     def _append_carefully(self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool) -> AppendInfo:
         """All that is not one plain batch of a client: found to be in order first, all of it, then written."""
         headers = self._checked(records)
-        for header in headers:
-            self._check_as_leader(records, header, now_ms, internal=internal)
+        restated = [self._check_as_leader(records, header, now_ms, internal=internal) for header in headers]
         first_base = self.end_offset
         config = self.config
         info_time = now_ms if config.log_append_time else NO_TIMESTAMP
-        for header in headers:
+        for header, anew in zip(headers, restated, strict=True):
             known = None
             if header.producer_id >= 0:
                 if header.is_control:
@@ -285,7 +288,7 @@ class Log:
                     known = self._check_producer(header)
             if known is not None:
                 return self._duplicate(known)
-            self._store(records, header, leader_epoch, now_ms)
+            self._store(records, header, leader_epoch, now_ms, anew=anew)
         last = self.end_offset - 1
         self._flush_by_policy()
         return AppendInfo(first_base, last, info_time, self.start_offset)
@@ -308,7 +311,8 @@ class Log:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.name}: no record batch to append")
         return headers
 
-    def _check_as_leader(self, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> None:
+    def _check_as_leader(self, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> bool:
+        """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
         name, config = self.name, self.config
         if header.length > self._max_message_bytes:
             raise KafkaError(
@@ -322,7 +326,7 @@ class Log:
                 f"The record batch for {name} has {header.length} bytes, a segment only {self._segment_bytes}",
             )
         if internal:
-            return
+            return False
         if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: Clients are not allowed to write control records.")
         if header.base_offset != 0:
@@ -334,31 +338,40 @@ class Log:
                 ErrorCode.INVALID_RECORD,
                 f"{name}: {header.count} records do not fill the offsets up to {header.last_offset}",
             )
-        if not config.log_append_time:
-            if header.timestamp_type:
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP, f"{name}: producers must not set the timestamp type LogAppendTime"
-                )
-            latest = now_ms + self._after_max_ms
-            if header.max_timestamp > latest:
-                earliest = max(now_ms - config.message_timestamp_before_max_ms, 0)
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP, timestamp_out_of_range(header.max_timestamp, earliest, latest)
-                )
-        by_time = config.message_timestamp_before_max_ms != LONG_MAX and not config.log_append_time
-        if config.compact or by_time:
-            check_records(records, header, config, now_ms, name)
+        section = memoryview(records)[header.position + HEADER_SIZE : header.position + header.length]
+        if (
+            config.compact
+            or header.timestamp_type
+            or (not config.log_append_time and self._may_be_out_of_time(header, now_ms))
+            or not looks_sound(section, header.compression, header.count, header.base_timestamp, header.max_timestamp)
+        ):
+            latest = check_records(records, header, config, now_ms, name)
+            if latest != header.max_timestamp or header.timestamp_type:
+                header.max_timestamp = latest
+                return True
+        return False
 
-    def _store(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> None:
+    def _may_be_out_of_time(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a record may be too old or too new; the header knows only the latest."""
+        config = self.config
+        return config.message_timestamp_before_max_ms != LONG_MAX or header.max_timestamp > now_ms + self._after_max_ms
+
+    def _store(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, *, anew: bool) -> None:
         config = self.config
         base = self.end_offset
         max_timestamp = header.max_timestamp
         buffers: tuple[Buffer, ...]
         if not header.is_control and (
-            config.log_append_time or target_codec(config, header.compression) != header.compression
+            config.log_append_time or anew or target_codec(config, header.compression) != header.compression
         ):
             data = rewrite(records, header, config, now_ms, base, leader_epoch)
             buffers, size = (data,), len(data)
+            if size > self._max_message_bytes and size > header.length:
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"{self.name}: the batch has {size} bytes under the topic's codec, more than "
+                    f"{self._max_message_bytes}",
+                )
             if config.log_append_time:
                 max_timestamp = now_ms
         else:

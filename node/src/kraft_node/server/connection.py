@@ -269,7 +269,7 @@ class Connection:
         key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
         api = server.apis.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
-            return self._refuse_api(key, version, correlation_id, now_ms)
+            return self._refuse_api(frame, key, version, correlation_id, now_ms)
         try:
             last = self._last_header
             if last is None or last[0] != key or last[1] != version or frame[8 : last[3]] != last[2]:
@@ -380,10 +380,20 @@ class Connection:
         self._log_refusal(f"request size {size} is outside of 8 to {limit} (socket.request.max.bytes)")
         self.close()
 
-    def _refuse_api(self, key: int, version: int, correlation_id: int, now_ms: int) -> ApiMetrics | None:
+    def _refuse_api(
+        self, frame: memoryview, key: int, version: int, correlation_id: int, now_ms: int
+    ) -> ApiMetrics | None:
         """What this listener does not speak: ApiVersions falls back to version 0, all else ends the connection."""
         api = self.server.apis.get(API_VERSIONS)
         if key == API_VERSIONS and api is not None and self.server.versions_fallback is not None:
+            try:
+                # Whatever the version, its header is one of those known.
+                decode_request_header(frame)
+                if version > api.max_version:
+                    decode_request_header(_as_version(frame, api.max_version))
+            except DecodeError as e:
+                self._log_refusal(f"request does not decode: api={api.name} version={version}: {e}")
+                return None
             ctx = RequestContext(
                 key, 0, correlation_id, None, self.peer_host, self.server.name, self.principal, self, now_ms, self.reply
             )
@@ -395,3 +405,8 @@ class Connection:
 
     def _log_refusal(self, reason: str) -> None:
         self.server.refused(self.peer_host, reason)
+
+
+def _as_version(frame: memoryview, version: int) -> memoryview:
+    """The frame with another version in its header."""
+    return memoryview(frame[:2].tobytes() + _KEY.pack(version) + frame[4:].tobytes())

@@ -113,6 +113,9 @@ def error_response(request: Message, version: int, code: int, message: str | Non
     _Answer(api.name, version, int(code), message, response).fill(response, response.SCHEMA.top, request)
     if api.name == "Fetch":
         response.session_id = request.session_id  # type: ignore[attr-defined]
+    elif api.name == "Metadata":
+        for topic in response.topics:
+            topic.name = topic.name or ""
     elif api.name == "JoinGroup" and version >= 7:
         response.protocol_name = None
     return response  # type: ignore[no-any-return]

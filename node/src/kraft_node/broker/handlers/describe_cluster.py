@@ -24,10 +24,11 @@ def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """The brokers on the listener that the client came through."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener, the request asks for controllers"
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
         )
     if request.endpoint_type != BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} is not known")
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     brokers = []
     for registration in broker.image.brokers.values():
         endpoint = registration.endpoint(ctx.listener)

@@ -24,22 +24,22 @@ def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any)
     """One page."""
     cursor = request.cursor
     first_partition = 0
-    if cursor is not None:
-        first_partition = cursor.partition_index
-        if first_partition < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition index {first_partition} is negative")
     fetch_all = not request.topics
     names = {topic.name for topic in broker.image.topics} if fetch_all else {topic.name for topic in request.topics}
     if cursor is not None:
-        if not fetch_all and cursor.topic_name not in names and first_partition:
-            first_partition = 0
+        if not fetch_all and cursor.topic_name not in names:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}",
+            )
+        if cursor.partition_index < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the cursor's partition index {cursor.partition_index} is negative"
+            )
         names = {name for name in names if name >= cursor.topic_name}
-        if cursor.topic_name not in names:
-            first_partition = 0
-    limit = broker.config.int("max.request.partition.size.limit")
-    room = min(request.response_partition_limit, limit)
-    if room <= 0:
-        room = limit
+        if cursor.topic_name in names:
+            first_partition = cursor.partition_index
+    room = max(1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit")))
     answers: list[Any] = []
     next_cursor = None
     for name in sorted(names):
@@ -49,6 +49,7 @@ def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any)
         topic = broker.image.topics.by_name(name)
         if topic is None:
             answers.append(_unknown(name))
+            first_partition = 0
             continue
         end = min(len(topic), first_partition + room)
         answers.append(_topic(broker, ctx.listener, topic, range(first_partition, end)))
@@ -63,7 +64,12 @@ def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any)
 def _unknown(name: str) -> Any:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return Response.DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_id=ZERO_UUID, is_internal=is_internal(name), partitions=[]
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=is_internal(name),
+        partitions=[],
+        topic_authorized_operations=ALL_OPERATIONS_OF_TOPIC,
     )
 
 

@@ -73,33 +73,34 @@ class MetadataHandler:
         return found
 
     def _asked(self, ctx: RequestContext, request: Any) -> list[Any]:
-        topics = self.broker.image.topics
+        ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
+        if ids:  # names beside them do not count
+            return self._by_ids(ctx, request, ids)
         answers = []
-        missing: dict[str, None] = {}
-        seen = set()
-        for asked in request.topics:
-            key = asked.topic_id if asked.name is None else asked.name
-            if key in seen:
-                continue
-            seen.add(key)
-            if asked.name is None:
-                topic = topics.by_id(asked.topic_id)
-                if topic is None:
-                    answers.append(_unknown(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id))
-                    continue
+        missing: list[str] = []
+        for name in dict.fromkeys(asked.name for asked in request.topics):
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic is asked for without a name or an id")
+            topic = self.broker.image.topics.by_name(name)
+            if topic is not None:
+                answers.append(self._topic(ctx, topic, request))
+            elif topic_name_error(name) is None:
+                missing.append(name)
             else:
-                topic = topics.by_name(asked.name)
-                if topic is None:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if topic_name_error(asked.name) is not None:
-                        code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                    else:
-                        missing[asked.name] = None
-                    answers.append(_unknown(code, asked.name, ZERO_UUID))
-                    continue
-            answers.append(self._topic(ctx, topic, request))
+                answers.append(_unknown(request, ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID))
+        answers += [_unknown(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID) for name in missing]
         if missing and request.allow_auto_topic_creation and self.broker.config.boolean("auto.create.topics.enable"):
-            self.broker.auto_topics.create(list(missing), ctx)
+            self.broker.auto_topics.create(missing, ctx)
+        return answers
+
+    def _by_ids(self, ctx: RequestContext, request: Any, ids: dict[Uuid, None]) -> list[Any]:
+        answers = []
+        for topic_id in ids:
+            topic = self.broker.image.topics.by_id(topic_id)
+            if topic is None:
+                answers.append(_unknown(request, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+            else:
+                answers.append(self._topic(ctx, topic, request))
         return answers
 
     def _topic(self, ctx: RequestContext, topic: TopicView, request: Any) -> Any:
@@ -133,7 +134,15 @@ class MetadataHandler:
         )
 
 
-def _unknown(code: ErrorCode, name: str | None, topic_id: Uuid) -> Any:
+def _unknown(request: Any, code: ErrorCode, name: str | None, topic_id: Uuid) -> Any:
     return MetadataResponse.MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, is_internal=name is not None and is_internal(name)
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name is not None and is_internal(name),
+        topic_authorized_operations=(
+            ALL_OPERATIONS_OF_TOPIC
+            if request.include_topic_authorized_operations and name is not None
+            else NO_OPERATIONS
+        ),
     )

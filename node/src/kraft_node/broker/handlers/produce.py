@@ -28,9 +28,14 @@ LEADER_HINT_VERSION: Final = 10
 ZSTD_VERSION: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """Kafka lets the client of this name write internal topics."""
-BATCH_OVERHEAD: Final = 61
+LOG_OVERHEAD: Final = 12
+LEGACY_OVERHEAD: Final = 14
+"""The smallest length that a message of any format has."""
+LENGTH_MAX: Final = 2**31 - 1 - LOG_OVERHEAD
+"""Of a batch that Java can count."""
 MAGIC_OFFSET: Final = 16
 ATTRIBUTES_OFFSET: Final = 21
+CODEC_MASK: Final = 7
 ZSTD: Final = 4
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -48,6 +53,14 @@ _SILENT: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )
+
+
+class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
+    """Refused before the log was asked; `words` go into the answer."""
+
+    def __init__(self, code: ErrorCode, message: str, words: str | None = None) -> None:
+        super().__init__(code, message)
+        self.words = words
 
 
 class ProduceHandler:
@@ -71,7 +84,8 @@ class ProduceHandler:
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
             rows: list[Any] = []
-            topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
+            if topic.partition_data:
+                topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
             for data in topic.partition_data:
                 index = data.index
                 if not valid_acks:
@@ -79,8 +93,8 @@ class ProduceHandler:
                 else:
                     try:
                         partition = self.replicas.leader(key, index)
-                        self._check(ctx, partition, data.records)
-                        info = partition.append(data.records, acks, now_ms)
+                        records = self._check(ctx, partition, data.records, request.transactional_id)
+                        info = partition.append(records, acks, now_ms)
                     except KafkaError as error:
                         failed = True
                         row = self._failed(key, index, error)
@@ -104,51 +118,42 @@ class ProduceHandler:
             return None
         return response
 
-    def _check(self, ctx: RequestContext, partition: Partition, records: Any) -> None:
-        """What must hold before the log looks at the bytes. Raises KafkaError."""
+    def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
+        """The one batch in `records`, after what must hold before the log looks at it. Raises KafkaError."""
         if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
         size = 0 if records is None else len(records)
         version = ctx.api_version
-        if size == 0:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"Produce requests with version {version} must have at least one record batch"
-            )
-        if size <= MAGIC_OFFSET:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are no record batch")
-        if records[MAGIC_OFFSET] != 2:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"Produce requests with version {version} are only allowed to contain record batches with magic "
-                f"version 2, not {records[MAGIC_OFFSET]}",
-            )
-        if size < BATCH_OVERHEAD:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
+        if size <= MAGIC_OFFSET or records[MAGIC_OFFSET] != 2 or int.from_bytes(records[8:12], "big") + 12 != size:
+            records = _only_batch(records, size, version)
+            size = len(records)
+        if size <= ATTRIBUTES_OFFSET + 1:
+            raise _Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a record batch")
         attributes = records[ATTRIBUTES_OFFSET] << 8 | records[ATTRIBUTES_OFFSET + 1]
-        if attributes & 7 == ZSTD and version < ZSTD_VERSION:
-            raise KafkaError(
+        if attributes & CODEC_MASK == ZSTD and version < ZSTD_VERSION:
+            raise _Refused(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce requests with version {version} are not allowed to use ZStandard compression",
             )
-        if attributes & (TRANSACTIONAL_BIT | CONTROL_BIT):
-            self._refuse_transactional(attributes)
-        if int.from_bytes(records[8:12], "big") + 12 < size:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"Produce requests with version {version} are only allowed to contain exactly one record batch "
-                "per partition",
-            )
-
-    def _refuse_transactional(self, attributes: int) -> None:
+        if attributes & CODEC_MASK > ZSTD:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {attributes & CODEC_MASK}")
         if attributes & CONTROL_BIT:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "Client attempted to write a control batch")
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "no transaction coordinator has added this partition to a transaction"
-        )
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+        if attributes & TRANSACTIONAL_BIT:
+            if transactional_id is None:
+                raise _Refused(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+                )
+            raise _Refused(
+                ErrorCode.INVALID_TXN_STATE, "no transaction coordinator has added this partition to a transaction"
+            )
+        return records
 
     def _failed(self, key: TopicKey, index: int, error: KafkaError) -> Any:
         row = _row(index, error.code)
-        if error.code not in _SILENT:
+        if isinstance(error, _Refused):
+            row.error_message = error.words
+        elif error.code not in _SILENT:
             partition = self.replicas.peek((key, index))
             if partition is not None:
                 row.log_start_offset = partition.log.start_offset
@@ -157,8 +162,7 @@ class ProduceHandler:
             row.record_errors = [
                 ProduceResponse.BatchIndexAndErrorMessage(batch_index, message) for batch_index, message in bad_records
             ]
-        if bad_records or error.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
-            row.error_message = str(error)
+            row.error_message = error.message
         return row
 
     def _end_unanswered(self, ctx: RequestContext, *, failed: bool) -> None:
@@ -168,6 +172,46 @@ class ProduceHandler:
             close = getattr(ctx.connection, "close", None)
             if close is not None:
                 close()
+
+
+def _only_batch(records: Any, size: int, version: int) -> Any:
+    """The first batch, where `records` are not exactly one of today's; a few bytes behind it do not count.
+
+    Raises KafkaError unless there is one batch, and one only.
+    """
+    end = _batch_end(records, 0, size)
+    said = f"Produce requests with version {version}"
+    if end < 0:
+        raise _Refused(ErrorCode.INVALID_RECORD, f"{said} must have at least one record batch per partition")
+    if _batch_end(records, end, size) >= 0:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain exactly one record batch per partition"
+        )
+    if records[MAGIC_OFFSET] != 2:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD, f"{said} are only allowed to contain record batches with magic version 2"
+        )
+    return records[:end]
+
+
+def _batch_end(records: Any, start: int, size: int) -> int:
+    """Where the batch at `start` ends, -1 when no whole one is there (Kafka's ByteBufferLogInputStream)."""
+    if size - start < LOG_OVERHEAD:
+        return -1
+    length = int.from_bytes(records[start + 8 : start + 12], "big", signed=True)
+    if length < LEGACY_OVERHEAD:
+        why = f"Record size {length} is less than the minimum record overhead ({LEGACY_OVERHEAD})"
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
+    if size - start <= MAGIC_OFFSET:
+        return -1
+    magic = records[start + MAGIC_OFFSET]
+    if magic > 2:
+        why = f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}"
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE, why, None if start else why)
+    if length > LENGTH_MAX:
+        raise _Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length} bytes")
+    end = start + LOG_OVERHEAD + length
+    return end if end <= size else -1
 
 
 def _row(index: int, code: int) -> Any:
