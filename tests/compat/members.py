@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kraft_node.cli.client import Client
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from tests.compat.targets import Apache, Ours, Target, free_ports
 
 PROGRAMS: dict[str, type[Target]] = {"kraftcluster": Ours, "apache": Apache}
@@ -104,3 +107,56 @@ class Members:
     def tails(self) -> str:
         """The end of all logs, for a failed test."""
         return "\n".join(f"--- {n}\n{node.tail()}" for n, node in self.nodes.items())
+
+    # Asking
+
+    def ask(self, node_id: int, key: ApiKey, request: Any, *, timeout_s: float = 30.0) -> Any:
+        """The response of one node, over its client port, or the controller port where it has no other."""
+        node = self.nodes[node_id]
+        port = node.port if node_id in self.broker_ids else node.controller_port
+        with Client("127.0.0.1", port, timeout_s) as client:
+            return client.ask(key, request)
+
+    def quorum(self, node_id: int | None = None) -> Any:
+        """What a broker (the first that runs) is told of the quorum; None while nobody leads."""
+        topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
+        asked = next(n for n in self.broker_ids if self.runs(n)) if node_id is None else node_id
+        response = self.ask(asked, ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics))
+        if response.error_code or response.topics[0].partitions[0].error_code:
+            return None
+        return response.topics[0].partitions[0]
+
+    def leader(self) -> int:
+        """The id of the active controller, once there is one."""
+        return int(wait_for("an active controller", self.quorum).leader_id)
+
+    def runs(self, node_id: int) -> bool:
+        return self.nodes[node_id].process is not None
+
+    def create(self, name: str, partitions: int = 1, replicas: int = 1, *, via: int | None = None) -> None:
+        """Create a topic through a broker (the first that runs)."""
+        topic = CreateTopicsRequest.CreatableTopic(name, partitions, replicas)
+        asked = next(n for n in self.broker_ids if self.runs(n)) if via is None else via
+        response = self.ask(asked, ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=30_000))
+        assert response.topics[0].error_code == 0, (response.topics[0], self.tails())
+
+    def topics(self, node_id: int) -> set[str]:
+        """The topics that a broker knows."""
+        return {topic.name for topic in self.ask(node_id, ApiKey.METADATA, MetadataRequest(topics=None)).topics}
+
+    def unfenced(self, node_id: int) -> set[int]:
+        """The brokers that a broker shows to clients."""
+        request = MetadataRequest(topics=[])
+        return {broker.node_id for broker in self.ask(node_id, ApiKey.METADATA, request).brokers}
+
+    def metadata_log(self, node_id: int) -> bytes:
+        """The bytes of a member's metadata log (its first segment)."""
+        return (self.nodes[node_id].data / "__cluster_metadata-0" / "00000000000000000000.log").read_bytes()
+
+    def all_have(self, offset: int) -> bool:
+        """Whether every voter and observer has fetched everything below `offset`."""
+        quorum = self.quorum()
+        replicas = [*quorum.current_voters, *quorum.observers] if quorum else []
+        running = {n for n in self.nodes if self.runs(n)}
+        seen = {replica.replica_id for replica in replicas if replica.log_end_offset >= offset}
+        return bool(replicas) and running <= seen

@@ -305,6 +305,8 @@ class RaftNode:
         self.now_ms = now_ms
         self._transitions = 0
         _HANDLERS[type(event)](self, event)
+        if self.is_shutting_down and not isinstance(self.role, Leader | Resigned):
+            self.finish_shutdown()  # somebody else leads already, or the epoch is over
         if not self._is_shut_down:
             self.requests.expire(now_ms)
             self._act()

@@ -373,8 +373,7 @@ class Node:
             self._close_raft()
 
     def _close_raft(self) -> None:
-        for listener in self.listeners:
-            listener.close()
+        """Controller listeners stay until leadership is handed over: closed connections would look like a crash."""
         if self.raft is None:
             self._stopped()
             return
@@ -386,6 +385,8 @@ class Node:
         if self._stopped_already:
             return
         self._stopped_already = True
+        for listener in self.listeners:
+            listener.close()
         self._close_channels()
         if self.http is not None:
             self.http.close()

@@ -1,0 +1,150 @@
+"""Three controllers and three brokers of ours, each a process: what Apache Kafka's tools see, and members that go."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.compat.members import Members, wait_for
+from tests.compat.tools import run_tool
+
+pytestmark = pytest.mark.xdist_group("quorum")
+
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    cluster = Members(tmp_path_factory.mktemp("quorum"))
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+def _whole(members: Members) -> None:
+    """Everybody runs again, has registered, and has caught up."""
+    for node_id, node in members.nodes.items():
+        if node.process is None:
+            members.start(node_id)
+    wait_for("all brokers unfenced", lambda: members.unfenced(101) == {101, 102, 103})
+    wait_for("all replicas caught up", lambda: members.all_have(members.quorum().high_watermark))
+
+
+def _is_unfenced(members: Members, node_id: int) -> bool:
+    return node_id in members.unfenced(101)
+
+
+@pytest.mark.peer
+def test_apaches_tool_describes_the_quorum_through_brokers_and_controllers(members: Members) -> None:
+    _whole(members)
+    leader = members.leader()
+    for where in (("--bootstrap-server", members.bootstrap), ("--bootstrap-controller", members.bootstrap_controllers)):
+        status = run_tool(QUORUM, *where, "describe", "--status").text
+        assert re.search(rf"LeaderId:\s+{leader}\n", status)
+        assert [int(i) for i in re.findall(r'"id": (\d+)', status.split("CurrentVoters")[1])[:3]] == [1, 2, 3]
+        assert "CONTROLLER://127.0.0.1:" in status
+        rows = run_tool(QUORUM, *where, "describe", "--replication").text.splitlines()[1:]
+        roles = {int(row.split()[0]): row.split()[-1] for row in rows if row.strip()}
+        expected = {1: "Follower", 2: "Follower", 3: "Follower", leader: "Leader"}
+        assert roles == {**expected, 101: "Observer", 102: "Observer", 103: "Observer"}
+
+
+def test_the_next_topic_is_created_after_the_active_controller_was_killed(members: Members) -> None:
+    _whole(members)
+    before = members.leader()
+    members.nodes[before].kill()
+    begun = time.monotonic()
+    members.create("after-a-kill", 3)
+    took = time.monotonic() - begun
+    # Bench rows say how long it takes; here only that nobody waited for a time-out of two seconds.
+    assert took < 1.8, f"took {took:.2f} s\n{members.tails()}"
+    after = members.leader()
+    assert after != before
+    wait_for("all brokers have seen it", lambda: all("after-a-kill" in members.topics(n) for n in members.broker_ids))
+    members.start(before)
+    _whole(members)
+    assert members.metadata_log(before)[:4000] == members.metadata_log(after)[:4000]
+
+
+def test_a_silent_active_controller_is_replaced_and_follows_when_it_speaks_again(members: Members) -> None:
+    _whole(members)
+    before = members.leader()
+    process = members.nodes[before].process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    try:
+        members.create("after-a-silence")
+        assert members.leader() != before
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _whole(members)
+    assert members.leader() != before
+    members.create("after-its-return")
+
+
+def test_a_leader_that_is_stopped_hands_over_before_it_goes(members: Members) -> None:
+    _whole(members)
+    before = members.leader()
+    begun = time.monotonic()
+    assert members.nodes[before].stop() == 0
+    assert members.leader() != before
+    assert time.monotonic() - begun < 5
+    members.create("after-a-hand-over")
+
+
+def test_a_restarted_broker_takes_the_place_of_its_killed_self_at_once(members: Members) -> None:
+    _whole(members)
+    for node_id in (102, 103):
+        members.nodes[node_id].kill()
+        begun = time.monotonic()
+        members.start(node_id)
+        wait_for("it is unfenced", partial(_is_unfenced, members, node_id))
+        # Its session would have lasted 9 s.
+        assert time.monotonic() - begun < 8, members.tails()
+        assert "after-a-kill" in members.topics(node_id) or members.topics(node_id) == members.topics(101)
+
+
+def test_all_members_are_restarted_one_after_the_other(members: Members) -> None:
+    _whole(members)
+    members.create("before-rolling", 6)
+    for node_id in members.nodes:
+        assert members.nodes[node_id].stop() == 0, members.nodes[node_id].tail()
+        members.start(node_id)
+        wait_for("it has caught up", lambda: members.all_have(members.quorum().high_watermark))
+        members.create(f"while-rolling-{node_id}")
+    _whole(members)
+    expected = {"before-rolling"} | {f"while-rolling-{node_id}" for node_id in members.nodes}
+    assert all(expected <= members.topics(node_id) for node_id in members.broker_ids)
+
+
+def test_two_of_three_controllers_gone_and_back(members: Members) -> None:
+    _whole(members)
+    gone = [members.leader(), *[n for n in members.controller_ids if n != members.leader()]][:2]
+    for node_id in gone:
+        members.nodes[node_id].kill()
+    for node_id in gone:
+        members.nodes[node_id].launch()
+    members.create("after-a-lost-majority")
+    _whole(members)
+
+
+def test_a_broker_that_finds_no_controller_says_what_it_tried(tmp_path: Path) -> None:
+    alone = Members(tmp_path, brokers=("kraftcluster",), overrides={"initial.broker.registration.timeout.ms": "1500"})
+    broker = alone.nodes[101]
+    broker.launch()
+    assert broker.process is not None
+    try:
+        assert broker.process.wait(20) == 1
+    finally:
+        alone.stop()
+    last = broker.tail().strip().splitlines()[-1]
+    for node_id in alone.controller_ids:
+        assert f"{node_id}@127.0.0.1:{alone.nodes[node_id].controller_port}" in last
+    assert "Connection refused" in last
