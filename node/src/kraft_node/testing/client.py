@@ -30,8 +30,8 @@ class SimClient:
         self._link: _Link | None = None
         self._correlation = 0
 
-    def ask(self, api_key: int, version: int, request: Message, done: Answered) -> None:
-        """Send; `done(response)`, or `done(None)` when that can no longer come."""
+    def ask(self, api_key: int, version: int, request: Message, done: Answered | None) -> None:
+        """Send; `done(response)`, or `done(None)` when that can no longer come. None: there will be no answer."""
         if self._link is None or self._link.ended:
             self._link = _Link()
             self._net.connect(self._host, self._port, self._link.connected, self._link.failed)
@@ -39,7 +39,7 @@ class SimClient:
         frame = b"".join(
             map(bytes, frames.encode_request(self._correlation, api_key, version, self._client_id, request))  # type: ignore[arg-type]
         )
-        self._link.send(frame, (self._correlation, api_key, version, done))
+        self._link.send(frame, None if done is None else (self._correlation, api_key, version, done))
 
     def close(self) -> None:
         """Give the connection up: what was asked is answered with None, what comes later is not heard."""
@@ -58,8 +58,9 @@ class _Link:
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._got = bytearray()
 
-    def send(self, frame: bytes, asked: tuple[int, int, int, Answered]) -> None:
-        self._asked.append(asked)
+    def send(self, frame: bytes, asked: tuple[int, int, int, Answered] | None) -> None:
+        if asked is not None:
+            self._asked.append(asked)
         if self._transport is not None:
             self._transport.write([frame])
         else:

@@ -16,7 +16,7 @@ from kraft_node.cli import storage_dirs, storage_format
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
-from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, World
+from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTimer, World
 
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
@@ -43,10 +43,12 @@ class SimMachine:
         self.on_end: Callable[[str], None] = lambda _how: None
         """Told at the end of a process: killed, power or stopped."""
         self._stopping = False
+        self._starting: SimTimer | None = None
 
     @property
     def running(self) -> bool:
-        return self.node is not None
+        """Whether there is a process, or about to be one."""
+        return self.node is not None or self._starting is not None
 
     @property
     def serving(self) -> bool:
@@ -72,13 +74,13 @@ class SimMachine:
 
     def start(self) -> None:
         """Start a process, in an event of its own."""
-        assert self.node is None, f"{self.name} runs already"
-        self.world.at(0.0, self._start, host=self.host)
+        assert not self.running, f"{self.name} runs already"
+        self._starting = self.world.at(0.0, self._start, host=self.host)
 
     def _start(self) -> None:
+        self._starting = None
         self.starts += 1
         self._stopping = False
-        self.disk.on_death = lambda: ProcessDied(self.kill)
         self.world.note(self.name, f"starts, process {self.starts}")
         self.node = node = Node(
             self.host.env(self.network.host(self.host)), self.config, host_name=self.name, on_fatal=self._gave_up
@@ -105,28 +107,34 @@ class SimMachine:
 
     def kill(self) -> None:
         """SIGKILL: the page cache stays."""
-        if self.node is not None:
-            self.disk.kill_process()
+        if self.running:
             self._end("killed")
 
-    def die_within(self, operations: int) -> None:
-        """SIGKILL in the middle of its work: at the next disk operation but `operations`."""
+    def die_within(self, operations: int, end: Callable[[], object]) -> None:
+        """`end` (kill, lose_power) in the middle of its work: at the next disk operation but `operations`."""
+        self.disk.on_death = lambda: ProcessDied(end)
         self.disk.die_after(operations)
+
+    def never_mind(self) -> None:
+        """Do not die after all."""
+        self.disk.on_death = None
+        self.host.paused_until_ms = 0.0
 
     def lose_power(self) -> Durable:
         """Unsynced writes are kept, lost or torn; what was durable."""
         durable = self.durable()
         self.disk.lose_power()
-        if self.node is not None:
+        if self.running:
             self._end("power")
         return durable
 
     def _end(self, how: str) -> None:
         self.world.note(self.name, f"process {self.starts} ends: {how}")
         self.host.end_life()
+        self.host.paused_until_ms = 0.0
         self.network.crash(self.host)
         self.disk.kill_process()
-        self.node = None
+        self.node = self._starting = None
         self.on_end(how)
 
     def durable(self) -> Durable:

@@ -37,7 +37,7 @@ START_WALL_MS: Final = 1_700_000_000_000
 class ProcessDied(BaseException):
     """The process that is running ends here and now; `bury` does what its machine does then."""
 
-    def __init__(self, bury: Callable[[], None]) -> None:
+    def __init__(self, bury: Callable[[], object]) -> None:
         super().__init__("the process dies")
         self.bury = bury
 

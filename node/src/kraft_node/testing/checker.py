@@ -1,0 +1,357 @@
+"""What must hold whatever happens to the machines. Clients report what they sent, were told and read.
+
+Time is cut into *eras* by losses of power: a SIGKILL loses nothing (the page cache stays), a loss of power may take
+what had not been fsynced, always from some offset on to the end of a log. What a client hears is dated by the eras in
+which it asked and heard, for an answer may be on its way while the power goes.
+
+The laws, by the name that a finding carries:
+
+- `lost`       an acknowledged record (acks 1 or all) is in the log ever after; a loss of power may take it only at or
+               beyond what was durable then, and only with all that followed it
+- `phantom`    what is read was sent, and not refused
+- `duplicate`  a record is in the log once
+- `reordered`  an idempotent producer's records lie in the order of their sequence numbers
+- `unstable`   an offset shows one value for ever (until a loss of power takes what was not durable)
+- `gap`        offsets are dense: a reader that goes on gets the very next record
+- `beyond`     nothing at or beyond the high watermark is served
+- `watermark`  a client never sees the high watermark of a partition go back
+- `range`      a position that was served is in the range of the log
+- `session`    a producer that retries in order is never out of order
+- `fence`      a producer id and epoch are given out once
+- `offsets`    a group's committed offset is one that was committed, and not an older one than was acknowledged
+- `fresh`      a new topic is empty
+- `topics`     creations, deletions and look-ups of topics are linearizable
+- `alive`      a node that was not damaged starts by itself, and clients get on when all is well
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraft_node.testing.histories.linearizability import Operation, topic_model, violations
+from kraft_node.testing.world import World
+
+Partition = tuple[str, int]
+
+NO_POLICY: Final = 1 << 62
+"""flush.messages of a topic that is not flushed by count."""
+FINDINGS_MAX: Final = 20
+"""A run that breaks that many laws has said enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken law, and what happened, for people."""
+
+    law: str
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.where}: {self.text}"
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """What a producer sends at once to one partition."""
+
+    session: str
+    partition: Partition
+    values: Sequence[str]
+    raw: bytes
+    idempotent: bool
+    acks: int
+    era: int
+    """When it was first sent."""
+    attempts: int = 0
+    offset: int = -1
+    """Of its first record, as acknowledged."""
+    acknowledged: bool = False
+    heard_era: int = -1
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class Loss:
+    """One loss of power: below these offsets everything was durable."""
+
+    floors: dict[Partition, int]
+
+    def could_take(self, partition: Partition, offset: int) -> bool:
+        return offset >= self.floors.get(partition, 0)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question for committed offsets: what they may not be below."""
+
+    group: str
+    bounds: Mapping[Partition, int]
+    era: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    batches: list[Batch] = field(default_factory=list)
+    floor: int = 0
+    """Everything below it is durable."""
+    facts: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """By offset: the value last heard of, and the era since when it is known to have been there."""
+    final: list[tuple[int, str]] = field(default_factory=list)
+    start: int = 0
+    audited: bool = False
+
+
+class Checker:
+    """Judges one run."""
+
+    def __init__(self, world: World, *, offsets_are_durable: bool = False) -> None:
+        """`offsets_are_durable`: what groups commit is flushed before it is acknowledged."""
+        self.world = world
+        self.findings: list[Finding] = []
+        self.losses: list[Loss] = []
+        self.policies: dict[str, int] = {}
+        """flush.messages by topic."""
+        self.records_read = 0
+        self._offsets_are_durable = offsets_are_durable
+        self._of: dict[Partition, _Partition] = defaultdict(_Partition)
+        self._sent: dict[str, Batch] = {}
+        self._session_era: dict[str, int] = {}
+        self._watermarks: dict[tuple[str, Partition], tuple[int, int]] = {}
+        self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
+        self._commit_bounds: dict[tuple[str, Partition], int] = {}
+        self._producer_ids: set[tuple[int, int]] = set()
+        self._operations: list[Operation] = []
+        self._audited: Partition | None = None
+
+    def now(self) -> int:
+        """The era."""
+        return len(self.losses)
+
+    def broken(self, law: str, where: Partition | str, text: str) -> None:
+        """A law is broken."""
+        if len(self.findings) < FINDINGS_MAX:
+            name = where if isinstance(where, str) else f"{where[0]}-{where[1]}"
+            self.findings.append(Finding(law, name, text))
+            self.world.note("checker", f"BROKEN {self.findings[-1]}")
+
+    # -- the machines
+
+    def power_lost(self, durable: Mapping[Partition, int]) -> None:
+        """The power went; every record below these offsets had been fsynced."""
+        for partition, offset in durable.items():
+            self._of[partition].floor = max(self._of[partition].floor, offset)
+        self.losses.append(Loss({partition: state.floor for partition, state in self._of.items()}))
+        if not self._offsets_are_durable:
+            self._commit_bounds.clear()
+
+    def stopped_cleanly(self) -> None:
+        """Everything that was acknowledged is durable."""
+        for state in self._of.values():
+            ends = [batch.offset + len(batch.values) for batch in state.batches if batch.acknowledged]
+            state.floor = max([state.floor, *ends])
+
+    def _taken(self, partition: Partition, offset: int, since: int, until: int | None = None) -> bool:
+        """Whether a loss of power in these eras could take the record."""
+        return any(loss.could_take(partition, offset) for loss in self.losses[since:until])
+
+    # -- producers
+
+    def producer_id(self, who: str, producer_id: int, epoch: int) -> None:
+        """A producer got an id."""
+        if (producer_id, epoch) in self._producer_ids:
+            self.broken("fence", who, f"producer id {producer_id} epoch {epoch} was given out before")
+        self._producer_ids.add((producer_id, epoch))
+
+    def sending(
+        self, session: str, partition: Partition, values: Sequence[str], raw: bytes, *, idempotent: bool, acks: int
+    ) -> Batch:
+        """A batch is about to be sent."""
+        batch = Batch(session, partition, values, raw, idempotent, acks, self.now())
+        self._of[partition].batches.append(batch)
+        self._session_era.setdefault(session, self.now())
+        for value in values:
+            assert value not in self._sent, f"{value} is sent twice: the run cannot be judged"
+            self._sent[value] = batch
+        return batch
+
+    def acknowledged(self, batch: Batch, offset: int) -> None:
+        """The batch is in the log from `offset` on; -1: it is there, somewhere."""
+        batch.acknowledged, batch.offset, batch.heard_era = True, offset, self.now()
+        if offset < 0:
+            return
+        for place, value in enumerate(batch.values):
+            self._fact(batch.partition, offset + place, value, batch.era, f"acknowledged to {batch.session}")
+        flushed_by = self.policies.get(batch.partition[0], NO_POLICY)
+        state = self._of[batch.partition]
+        if batch.era == self.now():
+            state.floor = max(state.floor, offset + len(batch.values) - (flushed_by - 1))
+
+    def refused(self, batch: Batch, why: str) -> None:
+        """The batch is certainly in no log."""
+        batch.refused = why
+
+    def session_refused(self, batch: Batch, why: str) -> None:
+        """An idempotent producer's first unacknowledged batch was answered with `why`."""
+        if self._session_era[batch.session] == self.now():
+            self.broken("session", batch.partition, f"{batch.values[0]} was refused: {why}")
+
+    # -- readers
+
+    def _fact(self, partition: Partition, offset: int, value: str, asked: int, who: str) -> None:
+        facts = self._of[partition].facts
+        known = facts.get(offset)
+        if known is None:
+            facts[offset] = (value, asked)
+        elif known[0] == value:
+            facts[offset] = (value, max(known[1], asked))
+        else:
+            if not self._taken(partition, offset, known[1]):
+                self.broken("unstable", partition, f"offset {offset} was {known[0]!r} and, {who}, {value!r}")
+            facts[offset] = (value, asked)
+
+    def read(
+        self, partition: Partition, position: int, values: Sequence[tuple[int, str]], end: int, who: str, asked: int
+    ) -> None:
+        """A fetch from `position` was answered with these records and the high watermark `end`."""
+        self.records_read += len(values)
+        for offset, value in values:
+            if offset != position:
+                self.broken("gap", partition, f"{who} wanted offset {position} and was given {offset}")
+            if offset >= end:
+                self.broken("beyond", partition, f"{who} was given offset {offset}, the high watermark is {end}")
+            position = offset + 1
+            batch = self._sent.get(value)
+            if batch is None or batch.partition != partition:
+                self.broken("phantom", partition, f"{value!r}, read by {who} at offset {offset}, was never sent here")
+            elif batch.refused and batch.attempts == 1:
+                self.broken("phantom", partition, f"{value!r} at offset {offset} had been refused: {batch.refused}")
+            self._fact(partition, offset, value, asked, f"to {who}")
+        if self._audited == partition:
+            self._of[partition].final.extend(values)
+
+    def high_watermark(self, partition: Partition, offset: int, who: str, asked: int) -> None:
+        """A client was told."""
+        before, heard = self._watermarks.get((who, partition), (-1, 0))
+        if offset < before and not self._taken(partition, offset, heard):
+            self.broken("watermark", partition, f"{who} saw the high watermark at {before}, then at {offset}")
+        self._watermarks[who, partition] = (offset, asked)
+
+    def out_of_range(self, partition: Partition, position: int, who: str) -> None:
+        """A position that a client had rightly reached is not within the log."""
+        if not any(loss.could_take(partition, position - 1) for loss in self.losses):
+            self.broken("range", partition, f"{who} has read up to {position}, which is said to be out of range")
+
+    # -- groups
+
+    def committing(self, group: str, positions: Mapping[Partition, int]) -> None:
+        """Offsets are about to be committed."""
+        for partition, offset in positions.items():
+            self._commits_sent[group, partition].add(offset)
+
+    def commit_done(self, group: str, positions: Mapping[Partition, int], asked: int) -> None:
+        """They are."""
+        if asked == self.now() or self._offsets_are_durable:
+            for partition, offset in positions.items():
+                self._raise_bound(group, partition, offset)
+
+    def _raise_bound(self, group: str, partition: Partition, offset: int) -> None:
+        key = (group, partition)
+        self._commit_bounds[key] = max(self._commit_bounds.get(key, -1), offset)
+
+    def asking_committed(self, group: str, partitions: Iterable[Partition]) -> Asked:
+        """To be called before the question is sent."""
+        return Asked(group, {p: self._commit_bounds.get((group, p), -1) for p in partitions}, self.now())
+
+    def committed(self, asked: Asked, found: Mapping[Partition, int], who: str) -> None:
+        """The answer."""
+        certain = asked.era == self.now() or self._offsets_are_durable
+        for partition, offset in found.items():
+            if offset >= 0 and offset not in self._commits_sent[asked.group, partition]:
+                self.broken("offsets", partition, f"{who} was told that {asked.group} committed {offset}: nobody did")
+            if certain and offset < asked.bounds[partition]:
+                self.broken(
+                    "offsets", partition,
+                    f"{asked.group} had committed {asked.bounds[partition]}, {who} was told {offset}",
+                )  # fmt: skip
+            if certain:
+                self._raise_bound(asked.group, partition, offset)
+
+    # -- topics
+
+    def operation(self, operation: Operation) -> None:
+        """An administrator's call has ended."""
+        self._operations.append(operation)
+
+    # -- the end
+
+    def log_begins(self, partition: Partition, start: int) -> None:
+        """The auditor reads a log from its start; from now on what is read of it is what is left."""
+        state = self._of[partition]
+        state.final, state.start, state.audited = [], start, True
+        self._audited = partition
+
+    def log_ends(self, partition: Partition, end: int) -> None:
+        """It has read up to the end."""
+        state = self._of[partition]
+        if state.start + len(state.final) != end:
+            self.broken("gap", partition, f"offsets {state.start} to {end}, but {len(state.final)} records")
+        self._audited = None
+
+    def judge(self) -> list[Finding]:
+        """All findings, after everything has been audited."""
+        for partition, state in self._of.items():
+            if state.audited:
+                self._judge_log(partition, state)
+        for text in violations(self._operations, topic_model):
+            self.broken("topics", "admin", text)
+        return self.findings
+
+    def _judge_log(self, partition: Partition, state: _Partition) -> None:
+        final = dict(state.final)
+        seen: dict[str, int] = {}
+        sequences: dict[str, tuple[int, str]] = {}
+        for offset, value in state.final:
+            if value in seen:
+                self.broken("duplicate", partition, f"{value!r} is at offsets {seen[value]} and {offset}")
+                continue
+            seen[value] = offset
+            batch = self._sent.get(value)
+            if batch is not None and batch.idempotent:
+                place = int(value.rpartition(":")[2])
+                before = sequences.get(batch.session, (-1, ""))
+                if place < before[0]:
+                    self.broken("reordered", partition, f"{value!r} at offset {offset} follows {before[1]!r}")
+                sequences[batch.session] = (place, value)
+        survivors = self._survivors(state, final)
+        for batch in state.batches:
+            if not batch.acknowledged or batch.offset < 0:
+                continue
+            for place, value in enumerate(batch.values):
+                offset = batch.offset + place
+                if final.get(offset) != value and not self._may_be_gone(partition, offset, batch.era, survivors):
+                    self.broken("lost", partition, f"{value!r} was acknowledged to {batch.session} at offset {offset}")
+                    break
+
+    def _survivors(self, state: _Partition, final: Mapping[int, str]) -> list[int]:
+        """For every loss of power: the highest offset that was known before and is there in the end."""
+        highest = [-1] * len(self.losses)
+        for batch in state.batches:
+            if batch.acknowledged and batch.offset >= 0:
+                last = batch.offset + len(batch.values) - 1
+                if final.get(last) == batch.values[-1]:
+                    for number in range(batch.heard_era, len(self.losses)):
+                        highest[number] = max(highest[number], last)
+        return highest
+
+    def _may_be_gone(self, partition: Partition, offset: int, since: int, survivors: Sequence[int]) -> bool:
+        return any(
+            self.losses[number].could_take(partition, offset) and offset > survivors[number]
+            for number in range(since, len(self.losses))
+        )
+
+
+__all__ = ["NO_POLICY", "Asked", "Batch", "Checker", "Finding", "Loss"]

@@ -1,0 +1,147 @@
+"""What goes wrong, and when: drawn from the seed, one thing after the other, some of them at the same time.
+
+The faults: SIGKILL between two events or in the middle of one (at a disk operation), a loss of power likewise, a clean
+stop, a clean stop that is cut short, a machine that hangs, a slow disk, a slow network, a client that is cut off,
+connections that break. A process that has ended is started again after a while, and may end again while it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.testing.machine import SimCluster, SimMachine
+from kraft_node.testing.net import DELAY_MAX_MS
+from kraft_node.testing.world import BACKGROUND_MS
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.script import Script
+
+FAULTS_MIN, FAULTS_MAX = 2, 6
+STOP_MAX_MS: Final = 30_000.0
+"""A clean stop takes less, however slow the disk."""
+
+
+class Faults:
+    """Does them to a cluster."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker) -> None:
+        self.cluster = cluster
+        self.checker = checker
+        self.world = cluster.world
+        self.done: list[str] = []
+        self._clients: list[str] = []
+
+    def script(self, clients: Sequence[Script]) -> None:
+        """Between rests, one fault after the other."""
+        rng, world = self.world.rng, self.world
+        self._clients = [client.name for client in clients]
+        for _ in range(rng.randint(FAULTS_MIN, FAULTS_MAX)):
+            world.run(lambda: bool(self.checker.findings), rng.random() * 1500)
+            if self.checker.findings:
+                return
+            machine = rng.choice(self.cluster.machines)
+            fault = rng.choice(
+                (self._kill, self._kill, self._kill_inside, self._kill_inside, self._power, self._power,
+                 self._power_inside, self._power_inside, self._stop, self._stop_cut_short, self._hang, self._slow_disk,
+                 self._slow_network, self._cut, self._break)
+            )  # fmt: skip
+            self.done.append(fault.__name__.strip("_"))
+            world.note("faults", self.done[-1].replace("_", " "))
+            fault(machine)
+
+    def heal(self) -> None:
+        """Everything works again; what is down is started."""
+        self.world.note("faults", "all is well again")
+        self.cluster.network.delay_ms = DELAY_MAX_MS
+        self.cluster.network.heal()
+        for machine in self.cluster.machines:
+            machine.host.background_ms = BACKGROUND_MS
+            machine.never_mind()
+            if not machine.running:
+                machine.start()
+
+    def restart(self, machine: SimMachine) -> None:
+        """One more end and beginning."""
+        self.world.rng.choice((self._kill, self._stop))(machine)
+
+    # -- the faults
+
+    def _kill(self, machine: SimMachine) -> None:
+        machine.kill()
+        self._again(machine)
+
+    def _power(self, machine: SimMachine) -> None:
+        self.checker.power_lost(machine.lose_power())
+        self._again(machine)
+
+    def _kill_inside(self, machine: SimMachine) -> None:
+        self._die_inside(machine, power=False)
+
+    def _power_inside(self, machine: SimMachine) -> None:
+        self._die_inside(machine, power=True)
+
+    def _die_inside(self, machine: SimMachine, *, power: bool) -> None:
+        rng = self.world.rng
+
+        def end() -> None:
+            if power:
+                self.checker.power_lost(machine.lose_power())
+            else:
+                machine.kill()
+
+        machine.die_within(rng.randrange(40), end)
+        if not machine.running:
+            machine.start()
+        self.world.run(lambda: (not machine.running and machine.starts > 0) or bool(self.checker.findings), 3000)
+        if machine.running:
+            end()
+        self._again(machine)
+
+    def _stop(self, machine: SimMachine) -> None:
+        machine.stop()
+        stopped = self.world.run(lambda: not machine.running, STOP_MAX_MS)
+        if not stopped:
+            self.checker.broken("alive", machine.name, f"a clean stop has not ended after {STOP_MAX_MS:.0f} ms")
+        self._again(machine)
+
+    def _stop_cut_short(self, machine: SimMachine) -> None:
+        machine.stop()
+        self.world.run(lambda: not machine.running, self.world.rng.random() * 60)
+        self.world.rng.choice((self._kill, self._power))(machine)
+
+    def _again(self, machine: SimMachine) -> None:
+        """Start the machine after a while; sometimes it does not get far."""
+        rng, world = self.world.rng, self.world
+        if self.checker.findings:
+            return
+        world.rest(rng.choice((0.0, 50.0, 1000.0)) * rng.random())
+        machine.start()
+        if rng.random() < 0.25:
+            world.rest(rng.random() * 80)
+            machine.kill()
+            world.rest(rng.random() * 20)
+            machine.start()
+        if rng.random() < 0.7:
+            world.run(lambda: machine.serving or bool(self.checker.findings), 5000)
+
+    def _hang(self, machine: SimMachine) -> None:
+        machine.blocked(self.world.rng.choice((200.0, 2000.0, 12_000.0)))
+
+    def _slow_disk(self, machine: SimMachine) -> None:
+        machine.host.background_ms = self.world.rng.choice((300.0, 3000.0))
+
+    def _slow_network(self, _machine: SimMachine) -> None:
+        self.cluster.network.delay_ms = self.world.rng.choice((50.0, 500.0))
+
+    def _cut(self, machine: SimMachine) -> None:
+        rng = self.world.rng
+        self.cluster.network.cut(rng.choice(self._clients), machine.name)
+        self.world.rest(rng.choice((50.0, 1000.0, 5000.0)))
+        if rng.random() < 0.7:
+            self.cluster.network.heal()
+
+    def _break(self, _machine: SimMachine) -> None:
+        count = self.cluster.network.break_some(0.7)
+        self.world.note("faults", f"{count} connections broke")

@@ -1,0 +1,223 @@
+"""One seeded run of whole nodes: clients at work, machines that fail, and in the end everything is read and judged.
+
+    world, cluster -> topics -> clients at work, faults one after the other -> all well again -> audit -> verdict
+
+Everything is drawn from the seed: how often logs are flushed and rolled, who produces how, which faults come when.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraft_node.testing.checker import NO_POLICY, Checker, Finding
+from kraft_node.testing.faults import Faults
+from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
+from kraft_node.testing.script import Script
+from kraft_node.testing.workloads.admin import Admin
+from kraft_node.testing.workloads.auditor import Auditor
+from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.workloads.session import Worker
+from kraft_node.testing.world import World
+
+SERVES_MAX_MS: Final = 60_000.0
+"""Nothing that a node does before it serves takes so long, however slow its disk."""
+DONE_MAX_MS: Final = 120_000.0
+"""When all is well, every client gets what it wants in that time."""
+MORTAL_TOPICS: Final = ("m0", "m1", "m2")
+
+
+@dataclass
+class Result:
+    """What became of one seed."""
+
+    seed: int
+    findings: list[Finding]
+    events: int
+    simulated_ms: float
+    hash: str
+    acknowledged: int
+    read: int
+    faults: list[str]
+    story: list[str] = field(repr=False)
+
+    @property
+    def good(self) -> bool:
+        return not self.findings
+
+
+def run(seed: int, nodes: int = 1) -> Result:
+    """Run one seed."""
+    world = World(seed)
+    story = StoryLog(world)
+    logger = logging.getLogger("kraft_node")
+    before = (logger.level, logger.propagate)
+    logger.addHandler(story)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        return Scenario(world, story, nodes).run()
+    finally:
+        logger.removeHandler(story)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+class Scenario:
+    """A cluster, its clients and its faults."""
+
+    def __init__(self, world: World, story: StoryLog, nodes: int) -> None:
+        self.world = world
+        self.story = story
+        rng = world.rng
+        flush_all = rng.choice((NO_POLICY, NO_POLICY, NO_POLICY, 1, 3))
+        overrides = {
+            "group.min.session.timeout.ms": "1000",
+            "replica.high.watermark.checkpoint.interval.ms": str(rng.choice((300, 5000))),
+            "log.flush.offset.checkpoint.interval.ms": str(rng.choice((200, 1000, 60000))),
+            "log.initial.task.delay.ms": str(rng.choice((0, 500, 30000))),
+            "log.retention.check.interval.ms": "1000",
+            "log.segment.delete.delay.ms": str(rng.choice((0, 300, 60000))),
+            "log.cleaner.backoff.ms": str(rng.choice((500, 15000))),
+            "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((500, 3000, 20971520))),
+            "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
+        }
+        if flush_all != NO_POLICY:
+            overrides["log.flush.interval.messages"] = str(flush_all)
+        self.cluster = SimCluster(world, nodes, overrides)
+        self.checker = Checker(world, offsets_are_durable=flush_all == 1)
+        self.topics: dict[str, tuple[int, dict[str, str]]] = {}
+        for name, flushed in (("plain", NO_POLICY), ("safe", 1), ("third", 3)):
+            configs = {} if flushed == NO_POLICY else {"flush.messages": str(flushed)}
+            if rng.random() < 0.5:
+                configs["segment.ms"] = str(rng.choice((100, 700)))
+            if rng.random() < 0.3:
+                configs["internal.segment.bytes"] = "8000"
+            if rng.random() < 0.3:
+                configs["flush.ms"] = "500"
+            self.topics[name] = (rng.randint(1, 2), configs)
+            self.checker.policies[name] = min(flushed, flush_all) if flushed == NO_POLICY else flushed
+        self.faults = Faults(self.cluster, self.checker)
+        self.scripts: list[Script] = []
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.admins: list[Admin] = []
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return [(topic, index) for topic, (count, _) in self.topics.items() for index in range(count)]
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [*self.producers, *self.consumers, *self.admins]
+
+    # -- the run
+
+    def run(self) -> Result:
+        try:
+            self._play()
+        except Exception as e:
+            # An event failed: an assertion, a law of the product, an answer that cannot be read.
+            self.world.note("world", traceback.format_exc())
+            if not self.checker.findings:
+                self.checker.broken("alive", "event", f"{type(e).__name__}: {e}")
+        for failure in self.story.failures:
+            self.checker.broken("alive", "log", failure)
+        world = self.world
+        findings = self.checker.judge() if not self.checker.findings else self.checker.findings
+        return Result(
+            world.seed,
+            findings,
+            world.events,
+            world.now_ms,
+            world.hash,
+            sum(producer.acknowledged for producer in self.producers),
+            self.checker.records_read,
+            self.faults.done,
+            world.trace,
+        )
+
+    def _play(self) -> None:
+        for machine in self.cluster.machines:
+            machine.on_end = self._process_ended(machine)
+            machine.start()
+        self._until_serving()
+        maker = Admin(self.cluster, self.checker, "maker", ())
+        for name, (count, configs) in self.topics.items():
+            self._finish(self._script("maker", maker.create_surely(name, count, configs)))
+        self._start_clients()
+        self.faults.script(self.scripts)
+        self._heal()
+        for worker in self.workers:
+            worker.stopping = True
+        for script in self.scripts:
+            self._finish(script)
+        if self.world.rng.random() < 0.5:
+            self.faults.restart(self.cluster.machines[0])
+        self._audit()
+
+    def _process_ended(self, machine: SimMachine) -> Callable[[str], None]:
+        def ended(how: str) -> None:
+            if how == "stopped":
+                self.checker.stopped_cleanly()
+            if machine.broken is not None:
+                self.checker.broken("alive", machine.name, machine.broken)
+
+        return ended
+
+    def _script(self, name: str, work: Coroutine[Any, Any, None]) -> Script:
+        return Script(self.world, name, work, self.cluster.client_host(name))
+
+    def _start_clients(self) -> None:
+        world, rng, cluster, checker = self.world, self.world.rng, self.cluster, self.checker
+        for number in range(rng.randint(2, 4)):
+            idempotent = number == 0 or (number == 2 and rng.random() < 0.5)
+            acks = -1 if idempotent else rng.choice((0, 1, -1, -1))
+            how: dict[str, Any] = {"acks": acks, "idempotent": idempotent, "by_id": rng.random() < 0.5}
+            self.producers.append(Producer(cluster, checker, f"p{number}", self.partitions, **how))
+        counts = {topic: count for topic, (count, _) in self.topics.items()}
+        for number in range(rng.randint(1, 3)):
+            group = "g0" if number < 2 else "g1"
+            self.consumers.append(Consumer(cluster, checker, f"c{number}", group, counts, sessions=rng.random() < 0.5))
+        for number in range(rng.randint(0, 2)):
+            self.admins.append(Admin(cluster, checker, f"a{number}", MORTAL_TOPICS))
+        for worker in self.workers:
+            self.scripts.append(Script(world, worker.session.name, worker.run(), worker.session.host))
+
+    def _heal(self) -> None:
+        self.faults.heal()
+        self._until_serving()
+
+    def _until_serving(self) -> None:
+        served = self.world.run(
+            lambda: bool(self.checker.findings) or all(machine.serving for machine in self.cluster.machines),
+            SERVES_MAX_MS,
+        )
+        self._stop_if_broken()
+        assert served, f"no service after {SERVES_MAX_MS:.0f} ms without a fault"
+
+    def _finish(self, script: Script) -> None:
+        done = self.world.run(lambda: script.done or bool(self.checker.findings), DONE_MAX_MS)
+        self._stop_if_broken()
+        assert done, f"{script.name} is not done after {DONE_MAX_MS:.0f} ms without a fault"
+
+    def _stop_if_broken(self) -> None:
+        assert not self.checker.findings, "a law is broken"
+
+    def _audit(self) -> None:
+        self._until_serving()
+        auditor = Auditor(self.cluster, self.checker, "auditor")
+        groups = sorted({consumer.group for consumer in self.consumers})
+        self._finish(self._script("auditor", auditor.run(self.partitions, groups)))
+        for admin in self.admins[:1]:
+            for topic in MORTAL_TOPICS:
+                self._finish(self._script("admin", _look_up(admin, topic)))
+
+
+async def _look_up(admin: Admin, topic: str) -> None:
+    while not await admin.look_up(topic):
+        await admin.session.sleep(100)

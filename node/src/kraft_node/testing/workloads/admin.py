@@ -1,0 +1,139 @@
+"""An administrator: creates, deletes and looks up topics, and writes to what it has created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import build_batch
+from kraft_node.testing.histories.linearizability import CREATED, DELETED, EXISTS, NEVER, UNKNOWN, Operation
+from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
+from kraft_node.testing.world import START_WALL_MS
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.machine import SimCluster
+
+CREATE_VERSION, DELETE_VERSION, PRODUCE_VERSION = 7, 6, 13
+
+TOLD: Final = {
+    ("create", ErrorCode.NONE): CREATED,
+    ("create", ErrorCode.TOPIC_ALREADY_EXISTS): EXISTS,
+    ("delete", ErrorCode.NONE): DELETED,
+    ("delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): UNKNOWN,
+}
+"""What an answer says of the topic; after any other one nobody knows."""
+
+
+class Admin:
+    """Does one thing after the other to a few topics that nobody else writes to."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker, name: str, topics: Sequence[str]) -> None:
+        self.session = Session(cluster, name)
+        self.checker = checker
+        self.topics = topics
+        self.stopping = False
+        self._rng = cluster.world.rng
+        self._written = 0
+
+    async def run(self) -> None:
+        rng = self._rng
+        while not self.stopping:
+            topic = rng.choice(self.topics)
+            action = rng.choice(("create", "create", "delete", "get", "get"))
+            if action == "create":
+                await self._create(topic, rng.randint(1, 3))
+            elif action == "delete":
+                await self._delete(topic)
+            else:
+                await self.look_up(topic)
+            await self.session.sleep(rng.random() * 400)
+
+    # -- what others need too
+
+    async def create_surely(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Until the topic is there."""
+        while True:
+            answer = await self._ask_create(topic, partitions, configs)
+            if answer is not None and answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return
+            await self.session.sleep(PAUSE_MS)
+
+    async def _ask_create(self, topic: str, partitions: int, configs: Mapping[str, str]) -> Any:
+        wanted = m.CreateTopicsRequest.CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[m.CreateTopicsRequest.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        )
+        request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=2000)
+        answer = await self.session.ask(BOOTSTRAP, ApiKey.CREATE_TOPICS, CREATE_VERSION, request)
+        if answer is None:
+            return None
+        self.session.note(f"create {topic}: {ErrorCode(answer.topics[0].error_code).name}")
+        return answer.topics[0]
+
+    # -- one operation each
+
+    async def _create(self, topic: str, partitions: int) -> None:
+        called = self._called()
+        answer = await self._ask_create(topic, partitions, {})
+        self._told("create", topic, called, None if answer is None else answer.error_code, partitions)
+        if answer is not None and answer.error_code == ErrorCode.NONE:
+            await self._write_first(topic, answer.topic_id)
+
+    async def _delete(self, topic: str) -> None:
+        called = self._called()
+        request = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=2000)
+        answer = await self.session.ask(BOOTSTRAP, ApiKey.DELETE_TOPICS, DELETE_VERSION, request)
+        code = None if answer is None else answer.responses[0].error_code
+        if code is not None:
+            self.session.note(f"delete {topic}: {ErrorCode(code).name}")
+        self._told("delete", topic, called, code)
+
+    async def look_up(self, topic: str) -> bool:
+        """Ask whether the topic exists; whether that was answered."""
+        called = self._called()
+        answer = await self.session.refresh([topic])
+        if answer is None:
+            return False
+        found = answer.topics[0]
+        self.session.expect(
+            found.error_code, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"metadata of {topic}"
+        )
+        state = None if found.error_code else (len(found.partitions), None)
+        self.checker.operation(Operation(self.session.name, topic, called, self._called(), "get", result=state))
+        return True
+
+    def _called(self) -> float:
+        return self.session.world.now_ms
+
+    def _told(self, action: str, topic: str, called: float, code: int | None, argument: Any = None) -> None:
+        result = None if code is None else TOLD.get((action, ErrorCode(code)))
+        if code is not None and result is None:
+            self.session.expect(
+                code, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR,
+                what=f"{action} {topic}",
+            )  # fmt: skip
+        returned = NEVER if result is None else self._called()
+        self.checker.operation(Operation(self.session.name, topic, called, returned, action, argument, result))
+
+    async def _write_first(self, topic: str, topic_id: bytes) -> None:
+        """A topic that was just made is empty: the first record has offset 0."""
+        self._written += 1
+        raw = build_batch(
+            [(None, f"{self.session.name}:{topic}:{self._written}".encode())],
+            timestamp=START_WALL_MS + int(self.session.world.now_ms),
+        )
+        data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
+        of_topic = m.ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])  # type: ignore[arg-type]
+        request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
+        answer = await self.session.ask(BOOTSTRAP, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+        if answer is None:
+            return
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code == ErrorCode.NONE and row.base_offset != 0:
+            self.checker.broken("fresh", (topic, 0), f"the first record of the new topic got offset {row.base_offset}")

@@ -1,0 +1,162 @@
+"""Fetching: positions, requests by leader, fetch sessions (KIP-227), and what every answer must fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.env import Buffer
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
+from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+
+FETCH_VERSION: Final = 12
+SESSION_FULL: Final = 0
+NO_SESSION: Final = -1
+
+LEADER_GONE: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE,
+)  # fmt: skip
+
+
+class _FetchSession:
+    """One leader's fetch session: what it believes that we want."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = SESSION_FULL
+        self.known: dict[tuple[str, int], int] = {}
+
+
+class Fetcher:
+    """Positions in some partitions, moved on by fetches."""
+
+    def __init__(self, session: Session, checker: Checker, *, sessions: bool) -> None:
+        self.positions: dict[tuple[str, int], int] = {}
+        self.high_watermarks: dict[tuple[str, int], int] = {}
+        """As last heard in this assignment."""
+        self._session = session
+        self._checker = checker
+        self._sessions: dict[int, _FetchSession] | None = {} if sessions else None
+        self._settled: dict[tuple[str, int], int] = {}
+
+    def assign(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Other partitions, or the same anew."""
+        self.positions = dict(positions)
+        self._settled = dict(positions)
+        self.high_watermarks = {}
+        if self._sessions is not None:
+            self._sessions.clear()
+
+    def moved(self) -> dict[tuple[str, int], int]:
+        """The positions that are not where they were last `settled`."""
+        return {partition: at for partition, at in self.positions.items() if at != self._settled.get(partition)}
+
+    def settled(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Those positions are committed."""
+        self._settled.update(positions)
+
+    async def fetch(self, *, max_wait_ms: int, max_bytes: int = 1 << 20) -> None:
+        """One fetch from every leader."""
+        by_leader: dict[int, dict[tuple[str, int], int]] = {}
+        for (topic, index), position in self.positions.items():
+            leader = await self._session.leader(topic, index)
+            by_leader.setdefault(leader, {})[topic, index] = position
+        if not by_leader:
+            await self._session.sleep(PAUSE_MS)
+        for leader, wanted in by_leader.items():
+            await self._fetch_from(leader, wanted, max_wait_ms, max_bytes)
+
+    async def _fetch_from(
+        self, leader: int, wanted: Mapping[tuple[str, int], int], max_wait_ms: int, max_bytes: int
+    ) -> None:
+        own = None if self._sessions is None else self._sessions.setdefault(leader, _FetchSession())
+        named = wanted
+        forgotten: list[tuple[str, int]] = []
+        if own is not None and own.epoch != SESSION_FULL:
+            named = {partition: at for partition, at in wanted.items() if own.known.get(partition) != at}
+            forgotten = [partition for partition in own.known if partition not in wanted]
+        request = m.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_id=0 if own is None else own.id,
+            session_epoch=NO_SESSION if own is None else own.epoch,
+            topics=[
+                m.FetchRequest.FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        m.FetchRequest.FetchPartition(partition=index, fetch_offset=at, partition_max_bytes=max_bytes)
+                    ],
+                )
+                for (topic, index), at in named.items()
+            ],
+            forgotten_topics_data=[
+                m.FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten
+            ],
+        )
+        epoch = self._checker.now()
+        answer = await self._session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        if answer is None or answer.error_code:
+            if self._sessions is not None:
+                self._sessions.pop(leader, None)
+            if answer is None:
+                for partition in wanted:
+                    self._session.forget_leader(*partition)
+            else:
+                self._session.expect(
+                    answer.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                    what="fetch",
+                )  # fmt: skip
+            await self._session.sleep(PAUSE_MS)
+            return
+        if own is not None:
+            if own.id and answer.session_id != own.id:
+                self._session.expect(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, what="an incremental fetch without error")
+            own.id, own.epoch = answer.session_id, own.epoch + 1 if answer.session_id else SESSION_FULL
+            own.known = dict(wanted)
+        for topic in answer.responses:
+            for data in topic.partitions:
+                self._take((topic.topic, data.partition_index), data, epoch)
+
+    def _take(self, partition: tuple[str, int], data: Any, asked: int) -> None:
+        session, checker = self._session, self._checker
+        position = self.positions[partition]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            checker.out_of_range(partition, position, session.name)
+            self.positions[partition] = 0
+            return
+        if data.error_code:
+            session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {partition}")
+            session.forget_leader(*partition)
+            return
+        checker.high_watermark(partition, data.high_watermark, session.name, asked)
+        self.high_watermarks[partition] = data.high_watermark
+        values: list[tuple[int, str]] = []
+        for header in _whole(data.records or b""):
+            values += [
+                (record.offset, (record.value or b"").decode().rstrip("."))
+                for record in iter_records(data.records, header)
+                if record.offset >= position
+            ]
+        if values:
+            checker.read(partition, position, values, data.high_watermark, session.name, asked)
+            self.positions[partition] = values[-1][0] + 1
+
+
+def _whole(records: Buffer) -> Iterator[BatchHeader]:
+    """The batches that are not cut off at the end. Raises BatchError for what is no batch, or not what was written."""
+    position = 0
+    while position + LOG_OVERHEAD <= len(records):
+        size = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big") + LOG_OVERHEAD
+        if position + size > len(records):
+            return
+        yield check_batch(records, position)
+        position += size

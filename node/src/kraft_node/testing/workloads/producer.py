@@ -1,0 +1,176 @@
+"""A producer: batches of unique values to a few partitions, one partition at a time or several batches at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import build_batch
+from kraft_node.testing.workloads.session import BOOTSTRAP, PAUSE_MS, Session
+from kraft_node.testing.world import START_WALL_MS
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Batch, Checker
+    from kraft_node.testing.machine import SimCluster
+
+ACKS_ALL: Final = -1
+BY_NAME, BY_ID = 9, 13
+"""Versions of Produce."""
+UNDER_WAY_MAX: Final = 5
+"""Batches of a session without an answer: as many as a broker remembers of a producer."""
+RECORDS_MAX: Final = 6
+
+RETRIABLE: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)  # fmt: skip
+MAYBE_APPENDED: Final = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
+
+
+class Producer:
+    """Sends `count` batches, unless told to stop before."""
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        checker: Checker,
+        name: str,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        acks: int,
+        idempotent: bool,
+        by_id: bool,
+    ) -> None:
+        self.session = Session(cluster, name)
+        self.checker = checker
+        self.partitions = partitions
+        self.acks = ACKS_ALL if idempotent else acks
+        self.idempotent = idempotent
+        self.version = BY_ID if by_id else BY_NAME
+        self.stopping = False
+        self.acknowledged = 0
+        self._rng = cluster.world.rng
+        self._incarnation = 0
+        self._producer_id = self._producer_epoch = -1
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    async def run(self) -> None:
+        session, rng = self.session, self._rng
+        while not self.stopping:
+            if self.idempotent and self._producer_id < 0:
+                await self._new_session()
+            if not self.idempotent:
+                await self._send_once(self._make(rng.choice(self.partitions)))
+            else:
+                chosen = [rng.choice(self.partitions) for _ in range(rng.randint(1, UNDER_WAY_MAX))]
+                await self._send_until_known([self._make(partition) for partition in chosen])
+            await session.sleep(rng.random() * 200)
+
+    async def _new_session(self) -> None:
+        while True:
+            request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            answer = await self.session.ask(BOOTSTRAP, ApiKey.INIT_PRODUCER_ID, 4, request)
+            if answer is not None and answer.error_code == 0:
+                self.checker.producer_id(self.session.name, answer.producer_id, answer.producer_epoch)
+                self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+                self._incarnation += 1
+                self._sequences.clear()
+                return
+            if answer is not None:
+                self.session.expect(
+                    answer.error_code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, what="init producer id",
+                )  # fmt: skip
+            await self.session.sleep(PAUSE_MS)
+
+    def _make(self, partition: tuple[str, int]) -> Batch:
+        rng = self._rng
+        sequence = self._sequences.get(partition, 0)
+        count = rng.randint(1, RECORDS_MAX)
+        self._sequences[partition] = sequence + count
+        name = f"{self.session.name}.{self._incarnation}"
+        values = [f"{name}:{partition[0]}-{partition[1]}:{sequence + i}" for i in range(count)]
+        filler = "." * rng.choice((0, 0, 0, 700))
+        who: dict[str, int] = {}
+        if self.idempotent:
+            who = {
+                "producer_id": self._producer_id,
+                "producer_epoch": self._producer_epoch,
+                "base_sequence": sequence,
+            }
+        raw = build_batch(
+            [(b"k", f"{value}{filler}".encode()) for value in values],
+            timestamp=START_WALL_MS + int(self.session.world.now_ms),
+            compression=rng.choice((0, 0, 0, 1, 2, 3, 4)),
+            **who,  # type: ignore[arg-type]
+        )
+        return self.checker.sending(name, partition, values, raw, idempotent=self.idempotent, acks=self.acks)
+
+    def _request(self, batch: Batch) -> Any:
+        topic, index = batch.partition
+        batch.attempts += 1
+        data = m.ProduceRequest.PartitionProduceData(index=index, records=batch.raw)
+        known = {"name": topic} if self.version == BY_NAME else {"topic_id": self.session.topic_ids[topic]}
+        return m.ProduceRequest(
+            acks=self.acks,
+            timeout_ms=2000,
+            topic_data=[m.ProduceRequest.TopicProduceData(partition_data=[data], **known)],
+        )
+
+    async def _send_once(self, batch: Batch) -> None:
+        """Plain: sent once; what is not answered is not known."""
+        leader = await self.session.leader(*batch.partition)
+        request = self._request(batch)
+        if self.acks == 0:
+            self.session.tell(leader, ApiKey.PRODUCE, self.version, request)
+            return
+        answer = await self.session.ask(leader, ApiKey.PRODUCE, self.version, request)
+        if answer is None:
+            self.session.forget_leader(*batch.partition)
+            return
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code == ErrorCode.NONE:
+            self._acknowledged(batch, row)
+            return
+        self.session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {batch.partition}")
+        self.session.forget_leader(*batch.partition)
+        if row.error_code not in MAYBE_APPENDED:
+            self.checker.refused(batch, ErrorCode(row.error_code).name)
+
+    def _acknowledged(self, batch: Batch, row: Any) -> None:
+        self.acknowledged += 1
+        self.checker.acknowledged(batch, row.base_offset)
+
+    async def _send_until_known(self, batches: list[Batch]) -> None:
+        """Idempotent: all at once, and those that were not acknowledged again, in order, until all are."""
+        while batches:
+            asked = []
+            for batch in batches:
+                leader = await self.session.leader(*batch.partition)
+                asked.append((batch, self.session.ask(leader, ApiKey.PRODUCE, self.version, self._request(batch))))
+            left: list[Batch] = []
+            for batch, moment in asked:
+                answer = await moment
+                row = None if answer is None else answer.responses[0].partition_responses[0]
+                code = ErrorCode.REQUEST_TIMED_OUT if row is None else ErrorCode(row.error_code)
+                first = all(other.partition != batch.partition for other in left)
+                if code == ErrorCode.NONE:
+                    self._acknowledged(batch, row)
+                elif code in RETRIABLE or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not first):
+                    self.session.forget_leader(*batch.partition)
+                    left.append(batch)
+                elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    self.checker.session_refused(batch, code.name)
+                    self._producer_id = -1
+                    return
+                else:
+                    self.session.expect(code, what=f"produce to {batch.partition}")
+            batches = left
+            if batches:
+                await self.session.sleep(PAUSE_MS)

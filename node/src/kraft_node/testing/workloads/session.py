@@ -1,0 +1,153 @@
+"""What every client needs: connections by node, timeouts, metadata, coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.testing.client import SimClient
+from kraft_node.testing.script import Moment, sleep
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.machine import SimCluster
+    from kraft_node.testing.world import SimHost, World
+
+BOOTSTRAP: Final = -1
+TIMEOUT_MS: Final = 3_000.0
+"""A client gives a connection up that has not answered for so long."""
+PAUSE_MS: Final = 100.0
+
+METADATA_VERSION: Final = 12
+COORDINATOR_VERSION: Final = 4
+
+
+class Surprise(AssertionError):  # noqa: N818 - says of the node, not of this program, that it is wrong
+    """An answer that the protocol does not allow here."""
+
+
+class Worker(Protocol):
+    """A client that works until it is told to stop."""
+
+    session: Session
+    stopping: bool
+
+    async def run(self) -> None: ...
+
+
+class Session:
+    """One client's view of the cluster."""
+
+    def __init__(self, cluster: SimCluster, name: str) -> None:
+        self.name = name
+        self.world: World = cluster.world
+        self.host: SimHost = cluster.client_host(name)
+        self._net = cluster.network.host(self.host)
+        self._bootstrap = cluster.bootstrap
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._clients: dict[int, SimClient] = {}
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+
+    def note(self, what: str) -> None:
+        self.world.note(self.name, what)
+
+    def sleep(self, duration_ms: float) -> Moment[None]:
+        return sleep(self.world, duration_ms, self.host)
+
+    # -- asking
+
+    def ask(
+        self, node: int, api_key: ApiKey, version: int, request: Any, timeout_ms: float = TIMEOUT_MS
+    ) -> Moment[Any]:
+        """Send to a node; the response, or None when it did not come: nobody knows then what happened."""
+        moment: Moment[Any] = Moment()
+        client = self._client(node)
+        client.ask(api_key, version, request, moment.happen)
+
+        def give_up() -> None:
+            if not moment.happened:
+                client.close()
+                moment.happen(None)
+
+        self.world.at(timeout_ms, give_up, host=self.host)
+        return moment
+
+    def tell(self, node: int, api_key: ApiKey, version: int, request: Any) -> None:
+        """Send what is not answered."""
+        self._client(node).ask(api_key, version, request, None)
+
+    def _client(self, node: int) -> SimClient:
+        client = self._clients.get(node)
+        if client is None:
+            if node == BOOTSTRAP:
+                host, port = self._bootstrap[self.world.rng.randrange(len(self._bootstrap))]
+            else:
+                host, port = self._addresses[node]
+            client = self._clients[node] = SimClient(self._net, host, port, self.name)
+        return client
+
+    def forget_connections(self) -> None:
+        """Close all; the next request goes wherever metadata says then."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    # -- metadata
+
+    async def refresh(self, topics: Sequence[str] | None = None) -> Any:
+        """Ask any node for metadata of `topics`; the response or None."""
+        wanted = None if topics is None else [m.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer = await self.ask(BOOTSTRAP, ApiKey.METADATA, METADATA_VERSION, request)
+        if answer is None:
+            self._clients.pop(BOOTSTRAP, None)
+            return None
+        self._addresses.update((broker.node_id, (broker.host, broker.port)) for broker in answer.brokers)
+        for topic in answer.topics:
+            if topic.error_code:
+                continue
+            self.topic_ids[topic.name] = topic.topic_id
+            for partition in topic.partitions:
+                if partition.leader_id in self._addresses:
+                    self.leaders[topic.name, partition.partition_index] = partition.leader_id
+                else:
+                    self.leaders.pop((topic.name, partition.partition_index), None)
+        return answer
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """The partition's leader, asked for until there is one."""
+        while (topic, partition) not in self.leaders:
+            await self.refresh([topic])
+            if (topic, partition) not in self.leaders:
+                await self.sleep(PAUSE_MS)
+        return self.leaders[topic, partition]
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """What was known is wrong, or the node does not answer."""
+        self.leaders.pop((topic, partition), None)
+
+    async def coordinator(self, group: str) -> int:
+        """The node that coordinates a group, asked for until there is one."""
+        while True:
+            request = m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+            answer = await self.ask(BOOTSTRAP, ApiKey.FIND_COORDINATOR, COORDINATOR_VERSION, request)
+            if answer is None:
+                self._clients.pop(BOOTSTRAP, None)
+            else:
+                found = answer.coordinators[0]
+                if found.error_code == ErrorCode.NONE:
+                    self._addresses[found.node_id] = (found.host, found.port)
+                    return int(found.node_id)
+                self.expect(
+                    found.error_code, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+                    what="find coordinator",
+                )  # fmt: skip
+            await self.sleep(PAUSE_MS)
+
+    def expect(self, code: int, *allowed: ErrorCode, what: str) -> None:
+        """Raise Surprise unless `code` is one of `allowed`."""
+        if code not in allowed:
+            raise Surprise(f"{self.name}: {what} was answered with {ErrorCode(code).name}")
