@@ -1,0 +1,123 @@
+"""Clusters of our nodes and Apache Kafka's: one quorum of both, its brokers with our controllers and the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kraft_node.records.batch import iter_headers
+from tests.compat.members import Members, wait_for
+from tests.compat.tools import run_tool
+
+pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("mixed")]
+
+OURS, APACHE = "kraftcluster", "apache"
+MakeMembers = Callable[..., Members]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeMembers]:
+    made: list[Members] = []
+
+    def build(controllers: tuple[str, ...], brokers: tuple[str, ...], **overrides: str) -> Members:
+        made.append(Members(tmp_path, controllers, brokers, overrides=overrides))
+        return made[-1]
+
+    yield build
+    for members in made:
+        members.stop()
+
+
+def _caught_up(members: Members) -> None:
+    wait_for("all replicas caught up", lambda: members.all_have(members.quorum().high_watermark))
+
+
+def _make_lead(members: Members, wanted: int) -> None:
+    """Have that controller elected: nobody else can be, for the third one lacks what was committed last."""
+    leader = members.leader()
+    if leader == wanted:
+        return
+    _caught_up(members)
+    (third,) = {1, 2, 3} - {leader, wanted}
+    members.nodes[third].kill()
+    members.create(f"missing-on-{third}-{members.quorum().leader_epoch}")
+    members.nodes[leader].kill()
+    members.start(third)
+    assert members.leader() == wanted, members.tails()
+    members.start(leader)
+    _caught_up(members)
+
+
+def _knows(members: Members, broker: int, topics: set[str]) -> bool:
+    return topics <= members.topics(broker)
+
+
+def _agree(members: Members, *ids: int) -> None:
+    """The members' metadata logs hold the same bytes, as far as all of them go."""
+    _caught_up(members)
+    logs = [members.metadata_log(node_id) for node_id in ids]
+    end = min(map(len, logs))
+    first = logs[0][:end]
+    assert end > 1000
+    assert all(log[:end] == first for log in logs)
+
+
+def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers) -> None:
+    members = make((OURS, OURS, APACHE), (OURS, APACHE)).start()
+    wait_for("both brokers unfenced", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})
+    members.create("first", 4, via=102)
+
+    _make_lead(members, 3)
+    members.create("under-apache", 4, via=101)
+    members.create("under-apache-too", 4, via=102)
+    _agree(members, 1, 2, 3, 101, 102)
+
+    _make_lead(members, 1)
+    members.create("under-ours", 4, via=102)
+    assert members.unfenced(101) == {101, 102}
+
+    members.nodes[1].kill()
+    members.create("after-a-kill")
+    members.start(1)
+    expected = {"first", "under-apache", "under-apache-too", "under-ours", "after-a-kill"}
+    for broker in (101, 102):
+        wait_for("the broker knows all topics", partial(_knows, members, broker, expected))
+    _agree(members, 1, 2, 3, 101, 102)
+    epochs = {header.partition_leader_epoch for header in iter_headers(members.metadata_log(1))}
+    assert len(epochs) >= 4
+
+    path = members.nodes[1].data / "__cluster_metadata-0" / "00000000000000000000.log"
+    dumped = run_tool("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)).out
+    assert dumped.count('"type":"TOPIC_RECORD"') >= 5
+    assert dumped.count('"type":"REGISTER_CONTROLLER_RECORD"') >= 3
+
+
+def test_apaches_broker_lives_with_our_controllers(make: MakeMembers) -> None:
+    members = make((OURS, OURS, OURS), (APACHE,)).start()
+    members.create("a", 3)
+    before = members.leader()
+    members.nodes[before].kill()
+    members.create("b", 3)
+    members.start(before)
+    members.nodes[101].stop()
+    members.start(101)
+    wait_for("it is unfenced again", lambda: members.unfenced(101) == {101})
+    members.create("c", 3)
+    _agree(members, 1, 2, 3, 101)
+
+
+def test_our_broker_lives_with_apaches_controllers(make: MakeMembers) -> None:
+    members = make((APACHE, APACHE, APACHE), (OURS,)).start()
+    members.create("a", 3)
+    before = members.leader()
+    members.nodes[before].kill()
+    members.create("b", 3)
+    members.start(before)
+    assert members.nodes[101].stop() == 0
+    members.start(101)
+    wait_for("it is unfenced again", lambda: members.unfenced(101) == {101})
+    members.create("c", 3)
+    _agree(members, 1, 2, 3, 101)
