@@ -390,9 +390,13 @@ class LogManager:
         """Recover a log, make it durable and forget it again unless somebody has asked for it meanwhile."""
         try:
             log = self._open(directory, topic, partition)
+            is_new = _keep_producers(log)
         except KafkaError:
             return  # the directory is dead, which has been said
-        if log.recovery_point >= log.end_offset:
+        except OSError as e:
+            directory.fail(e)
+            return
+        if log.recovery_point >= log.end_offset and not is_new:
             self._close_again(log)
         elif not self._stopping:
             flushing.schedule(log, lambda: self._close_again(log))
@@ -439,8 +443,9 @@ class LogManager:
                 entry.producers.expire(now, self.timing.producer_expiration_ms)
         elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
             log = self._open(entry, topic, partition)
-            log.retain(now)
-            if log.unflushed == 0:
+            if log.retain(now):
+                flushing.schedule(log, lambda: self._close_again(log))
+            elif log.unflushed == 0:
                 self._close_again(log)
 
     def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
@@ -579,12 +584,11 @@ class LogManager:
     def _close_log(self, log: Log) -> Callable[[], None] | None:
         """Complete a log's files; the fsyncs that are left, None when nothing has changed. Raises OSError."""
         log.closed = True
-        if log.unflushed == 0 and not log.leader_epochs.dirty:
+        is_new = _keep_producers(log)
+        if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
             log.release()
             return None
         log.active.finish()
-        if log.producers.snapshots or len(log.producers):
-            log.take_snapshot(log.end_offset)
         flush = flushing.Flush(log, log.end_offset, parent=False)
         log.recovery_point = log.end_offset
         log.release()
@@ -600,6 +604,18 @@ def _dir_of(entry: Entry) -> Directory:
     directory = entry.dir if isinstance(entry, Log) else entry
     assert isinstance(directory, Directory), "law: the manager's logs lie in its directories"
     return directory
+
+
+def _keep_producers(log: Log) -> bool:
+    """Before a log is closed: a snapshot of its producers, for clean logs are opened by snapshots alone; if it is new.
+
+    Raises OSError.
+    """
+    producers = log.producers
+    if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
+        return False
+    log.take_snapshot(log.end_offset)
+    return True
 
 
 def _some(found: set[tuple[str, int]], count: int) -> Iterator[tuple[str, int]]:

@@ -1,0 +1,66 @@
+"""What a partition knows of its idempotent producers survives whatever way the log is closed and opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraft_node.base.ids import Uuid
+from kraft_node.log.config import LogConfig, make_config
+from kraft_node.log.manager import LogManager
+from tests.unit.log.test_manager import Node
+from tests.unit.log.world import NOW, batch
+
+EVERY_APPEND: Mapping[str, str] = {"flush.messages": "1"}
+
+
+def config(overrides: Mapping[str, str]) -> LogConfig:
+    return make_config(overrides)
+
+
+def write(manager: LogManager, sequence: int) -> bool:
+    """Whether the batch was taken for one that is there already."""
+    log = manager.get("t", 0) or manager.create("t", 0, Uuid(bytes(16)))
+    raw = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=sequence)
+    return log.append_as_leader(raw, 0, NOW).is_duplicate
+
+
+def test_a_clean_stop_of_a_log_that_was_flushed_already_keeps_its_producers() -> None:
+    node = Node()
+    manager = node.start(lambda _: config(EVERY_APPEND))
+    assert not write(manager, 0)
+    assert not write(manager, 2)
+    node.stop()
+    assert write(node.start(lambda _: config(EVERY_APPEND)), 2)
+
+
+def test_the_walk_that_recovers_and_closes_logs_keeps_their_producers() -> None:
+    for overrides in ({}, EVERY_APPEND):
+        node = Node()
+        manager = node.start(lambda _, o=overrides: config(o))  # type: ignore[misc]
+        assert not write(manager, 0)
+        node.kill()
+        manager = node.start()
+        node.rest()
+        assert not list(manager.open_logs()), "the walk closes what nobody has asked for"
+        assert write(manager, 0)
+
+
+def test_what_the_walk_has_closed_is_durable_after_a_clean_stop() -> None:
+    node = Node()
+    assert not write(node.start(), 0)
+    node.kill()
+    node.start()
+    node.rest()
+    node.stop()
+    node.disk.lose_power()
+    assert write(node.start(), 0)
+
+
+def test_a_stop_during_the_walk_keeps_the_producers() -> None:
+    node = Node()
+    assert not write(node.start(), 0)
+    node.kill()
+    node.start()
+    node.stop()
+    node.disk.lose_power()
+    assert write(node.start(), 0)
