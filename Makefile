@@ -7,7 +7,7 @@ SEEDS ?= 200
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format sim bench peers clean
+.PHONY: help run test matrix check format sim bench peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,7 +26,12 @@ run: $(VENV)/.node ## a node on localhost:9092 (data in .kraft/data); Ctrl-C sto
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(DATA)
 
 test: $(VENV)/.dev ## the everyday tests
+	-@$(BIN)/python tools/peers.py suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 tests
+
+matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
+	$(BIN)/python tools/peers.py suite
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --matrix docs/compatibility.md tests/compat
 
 check: $(VENV)/.dev ## ruff, mypy, import contracts, tidy tests
 	$(BIN)/ruff check .

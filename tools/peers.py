@@ -2,8 +2,9 @@
 
     python tools/peers.py install [VERSION ...]       (default: the release that we are compatible with)
     python tools/peers.py run [--version V] MAIN_CLASS [ARG ...]
+    python tools/peers.py suite                       (kafka-python's source with its tests, of the installed version)
 
-Tests and benchmarks judge by these jars; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
+Tests and benchmarks judge by these; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +46,43 @@ def installed(version: str = VERSION) -> bool:
 def java_command(main_class: str, *args: str, version: str = VERSION, options: tuple[str, ...] = ()) -> list[str]:
     """The command line that runs `main_class` of the peer; `options` are the JVM's."""
     return ["java", *options, "-cp", f"{lib(version)}/*", main_class, *args]
+
+
+def kafka_python_version() -> str:
+    """The version of kafka-python in this environment; "?" without it."""
+    try:
+        return metadata.version("kafka-python")
+    except metadata.PackageNotFoundError:
+        return "?"
+
+
+def kafka_python() -> Path:
+    """The folder of kafka-python's unpacked source, tests included, which may not be there."""
+    return home() / f"kafka-python-{kafka_python_version()}"
+
+
+def kafka_python_installed() -> bool:
+    """Whether that source is there, completely."""
+    return (kafka_python() / COMPLETE).exists()
+
+
+def install_kafka_python() -> None:
+    """Download and unpack the source of kafka-python unless it is there. Raises CalledProcessError with pip's words."""
+    target = kafka_python()
+    if kafka_python_installed():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        wanted = f"kafka-python=={kafka_python_version()}"
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", "--no-binary=kafka-python", "--dest", folder, wanted], check=True)
+        (archive,) = Path(folder).glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        (unpacked,) = (path for path in Path(folder).iterdir() if path.is_dir())
+        (unpacked / COMPLETE).touch()
+        unpacked.rename(target)
+    print(f"kafka-python {kafka_python_version()}: source with its tests in {target}")
 
 
 def _pom(version: str) -> str:
@@ -85,7 +125,14 @@ def main() -> int:
     running.add_argument("--version", default=VERSION)
     running.add_argument("main_class")
     running.add_argument("args", nargs=argparse.REMAINDER)
+    commands.add_parser("suite", help="download kafka-python's source with its integration tests")
     options = parser.parse_args()
+    if options.command == "suite":
+        if kafka_python_version() == "?":
+            print("peers: kafka-python is not installed here", file=sys.stderr)
+            return 1
+        install_kafka_python()
+        return 0
     if options.command == "install":
         if shutil.which("mvn") is None:
             print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)

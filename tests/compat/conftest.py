@@ -1,6 +1,6 @@
 """One server a target and test process, and the table of outcomes.
 
-`pytest tests/compat --matrix docs/compatibility.md` writes the table from the run.
+`pytest tests/compat --matrix docs/compatibility.md` writes the table from the run (tests/compat/matrix.py).
 """
 
 from __future__ import annotations
@@ -8,18 +8,65 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.compat import matrix
 from tests.compat.targets import Apache, Ours, Target
 from tests.peer import require_peer
 
-SERVERS = {"kraftcluster": Ours, "apache": Apache}
+SERVERS = {matrix.OURS: Ours, matrix.APACHE: Apache}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--matrix", metavar="FILE", default=None, help="write what passed against whom to FILE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("matrix", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(MatrixWriter(Path(config.getoption("matrix"))), "compat-matrix")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Reports carry what names their row, also from xdist's workers."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            own = getattr(item.cls, "CLIENT", None) or getattr(item.module, "CLIENT", None)
+            client = own or matrix.title(item.path.stem)
+            what = matrix.title(str(params.get("foreign", item.originalname)))
+            item.user_properties.append(("compat", [client, what, params.get("server_name", matrix.OURS)]))
+
+
+class MatrixWriter:
+    """Collects the outcomes of a run and writes the page when it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._outcomes = matrix.Outcomes()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            properties: dict[str, Any] = dict(report.user_properties)
+            if "compat" in properties:
+                client, what, target = properties["compat"]
+                self._outcomes.add(matrix.Row(client, what), target, self._outcome(report))
+
+    @staticmethod
+    def _outcome(report: pytest.TestReport) -> str:
+        if report.skipped:
+            return matrix.NOT_YET if hasattr(report, "wasxfail") else matrix.SKIPPED
+        return matrix.PASSED if report.passed else matrix.FAILED
+
+    def pytest_sessionfinish(self) -> None:
+        matrix.write(self._path, self._outcomes)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "cluster" in metafunc.fixturenames:
-        marked = [pytest.param(n, marks=pytest.mark.xdist_group(f"compat-{n}")) for n in SERVERS]
+    if "server_name" in metafunc.fixturenames:
+        prefix = getattr(metafunc.module, "XDIST_GROUP", "compat")
+        marked = [pytest.param(n, marks=pytest.mark.xdist_group(f"{prefix}-{n}")) for n in SERVERS]
         metafunc.parametrize("server_name", marked, scope="session", indirect=False)
 
 

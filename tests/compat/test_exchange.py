@@ -9,6 +9,7 @@ import pytest
 
 from tests.compat.targets import Target
 
+CLIENT = "Data directories, written by one server and served by the other"
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("exchange")]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

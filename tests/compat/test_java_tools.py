@@ -14,6 +14,7 @@ from tests.compat.targets import Target
 from tests.compat.tools import run_tool
 from tests.peer import run_java
 
+CLIENT = "Apache Kafka's Java tools"
 pytestmark = pytest.mark.peer
 
 TOOLS = "org.apache.kafka.tools"

@@ -10,6 +10,7 @@ import pytest
 from tests.compat.targets import Target
 from tests.peer import require_program
 
+CLIENT = "kcat"
 pytestmark = pytest.mark.kcat
 
 

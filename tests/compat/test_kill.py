@@ -11,6 +11,7 @@ import pytest
 
 from tests.compat.targets import Target
 
+CLIENT = "The process, killed"
 pytestmark = pytest.mark.xdist_group("exchange")
 
 KILLS = 3

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.targets import Ours, Target, free_ports
 
+CLIENT = "The process, and strange clients"
 pytestmark = pytest.mark.xdist_group("node-basic")
 
 MakeNode = Callable[..., Ours]

@@ -27,6 +27,8 @@ def _drain(consumer: Any, count: int, timeout_s: float = 30) -> list[Any]:
 class TestConfluent:
     """librdkafka 2.x through confluent-kafka."""
 
+    CLIENT = "confluent-kafka"
+
     @pytest.mark.parametrize("codec", CODECS)
     def test_idempotent_producer(self, cluster: Target, name: str, codec: str) -> None:
         from confluent_kafka import Consumer, Producer
@@ -138,6 +140,8 @@ def _names(names: list[str]) -> Any:
 class TestKafkaPython:
     """The pure-Python client."""
 
+    CLIENT = "kafka-python"
+
     @pytest.mark.parametrize("codec", CODECS)
     def test_produce_and_consume_in_a_group(self, cluster: Target, name: str, codec: str) -> None:
         from kafka import KafkaConsumer, KafkaProducer
@@ -169,6 +173,8 @@ class TestKafkaPython:
 
 class TestAiokafka:
     """The asyncio client."""
+
+    CLIENT = "aiokafka"
 
     @pytest.mark.parametrize("codec", CODECS)
     def test_idempotent_producer_and_group(self, cluster: Target, name: str, codec: str) -> None:
