@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -38,6 +39,8 @@ class Members:
     controllers: Iterable[str] = ("kraftcluster",) * 3
     brokers: Iterable[str] = ("kraftcluster",) * 3
     combined: bool = False
+    dynamic: bool = False
+    """Voters in the log (KIP-853), found by controller.quorum.bootstrap.servers, rather than in the configuration."""
     overrides: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -46,6 +49,10 @@ class Members:
         self.nodes: dict[int, Target] = {}
         places = {node_id: (next(ports), next(ports)) for node_id in kinds}
         voters = ",".join(f"{i}@127.0.0.1:{places[i][1]}" for i in kinds if i < 100)
+        quorum = {"controller.quorum.voters": voters}
+        if self.dynamic:
+            servers = ",".join(f"127.0.0.1:{places[i][1]}" for i in kinds if i < 100)
+            quorum = {"controller.quorum.bootstrap.servers": servers}
         for node_id, kind in kinds.items():
             port, controller_port = places[node_id]
             is_controller = node_id < 100
@@ -58,7 +65,7 @@ class Members:
             values = {
                 "process.roles": roles,
                 "node.id": str(node_id),
-                "controller.quorum.voters": voters,
+                **quorum,
                 "listeners": ",".join(listeners),
                 "offsets.topic.replication.factor": "1",
                 **self.overrides,
@@ -69,6 +76,13 @@ class Members:
             self.nodes[node_id] = PROGRAMS[kind](
                 f"{kind}-{node_id}", self.folder / str(node_id), values, port, controller_port, is_lone=False
             )
+            if self.dynamic and is_controller:
+                initial = ",".join(
+                    f"{i}@127.0.0.1:{places[i][1]}:{base64.urlsafe_b64encode(bytes([i]) * 16).decode().rstrip('=')}"
+                    for i in kinds
+                    if i < 100
+                )
+                self.nodes[node_id].format_options = ("--initial-controllers", initial)
 
     @property
     def controller_ids(self) -> list[int]:

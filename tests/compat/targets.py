@@ -44,6 +44,9 @@ class Target:
     is_lone: bool = True
     """Whether it is a cluster by itself; otherwise `overrides` say roles and listeners (`members.Members`)."""
 
+    format_options: tuple[str, ...] = ()
+    """Of kafka-storage format."""
+
     def __post_init__(self) -> None:
         if not self.port:
             self.port, self.controller_port = free_ports(2)
@@ -97,7 +100,7 @@ class Target:
         """Format the log directory unless it has been."""
         if (self.data / "meta.properties").exists():
             return
-        command = self._command("storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()))
+        command = self._command("storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options)
         done = subprocess.run(command, capture_output=True, timeout=60, check=False, env=self._env())
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 

@@ -104,7 +104,6 @@ class MetadataLog:
         directory: str,
         *,
         config: LogConfig | None = None,
-        kraft_version: int = 0,
         lock: bool = True,
     ) -> None:
         """`directory` is the metadata log directory; `lock`: nobody else of this process holds its lock.
@@ -114,7 +113,6 @@ class MetadataLog:
         self._env = env
         self._directory = directory
         self._path = f"{directory}/{METADATA_TOPIC_NAME}-0"
-        self._kraft_version = kraft_version
         self._lock: DiskLock | None = lock_directory(env.disk, directory) if lock else None
         self._flushed: flushing.Flush | None = None
         """The last finished flush, until it is noted; set by the background thread."""
@@ -273,10 +271,10 @@ class MetadataLog:
         """Raises OSError, ValueError."""
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
 
-    def begin_save_quorum_state(self, state: QuorumState) -> Work:
-        """The work that makes `state` durable."""
+    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int) -> Work:
+        """The work that makes `state` durable, in the file's form of that finalized kraft.version."""
         disk, path = self._env.disk, f"{self._path}/{quorum_state.FILE}"
-        data = quorum_state.render(state, version=min(self._kraft_version, 1))
+        data = quorum_state.render(state, version=min(kraft_version, 1))
         return lambda: write_atomic(disk, path, data)
 
     # --- snapshots ---

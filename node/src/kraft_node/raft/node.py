@@ -491,7 +491,8 @@ class RaftNode:
 
     def _learn(self, epoch: int, leader_id: int) -> None:
         """Somebody says who leads an epoch that is not older than ours."""
-        known = leader_id not in (NOBODY, self.local.id) and leader_id in self.voters
+        # An observer that knows bootstrap servers only learns of voters from the leader's log.
+        known = leader_id not in (NOBODY, self.local.id) and (leader_id in self.voters or not len(self.voters))
         if epoch > self.epoch:
             if known:
                 self.become_follower(epoch, leader_id)

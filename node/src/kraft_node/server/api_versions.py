@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.metadata.features import SUPPORTED_RANGES
+from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.messages import ApiVersionsResponse, SaslHandshakeResponse
 
@@ -33,8 +33,16 @@ FIRST_VERSION_WITH_ZERO_MINIMUM: Final = 4
 class ApiVersions:
     """Answers for one listener; the table of keys is made once."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], image: MetadataImage, *, is_broker: bool) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        image: MetadataImage,
+        *,
+        is_broker: bool,
+        kraft_version: Callable[[], int],
+    ) -> None:
         self._image = image
+        self._kraft_version = kraft_version
         served = {**handlers, ApiKey.API_VERSIONS: self}
         self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served)]
 
@@ -59,7 +67,7 @@ class ApiVersions:
         ]
         finalized = [
             ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted([*image.features.items(), (KRAFT_VERSION, self._kraft_version())])
             if level > 0
         ]
         return ApiVersionsResponse(
@@ -87,14 +95,21 @@ def sasl_authenticate(ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
 
 
 def with_connection_apis(
-    handlers: Mapping[ApiKey, Handler], image: MetadataImage, *, is_broker: bool
+    handlers: Mapping[ApiKey, Handler],
+    image: MetadataImage,
+    *,
+    is_broker: bool,
+    kraft_version: Callable[[], int] = lambda: 0,
 ) -> tuple[dict[ApiKey, Handler], Callable[[], Any]]:
-    """`handlers` and those that every plain listener has; also the fallback for unknown ApiVersions."""
+    """`handlers` and those that every plain listener has; also the fallback for unknown ApiVersions.
+
+    `kraft_version` is not in the image: it is the quorum's own, finalized in its control records (KIP-853).
+    """
     table = {
         **handlers,
         ApiKey.SASL_HANDSHAKE: sasl_handshake,
         ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
     }
-    versions = ApiVersions(table, image, is_broker=is_broker)
+    versions = ApiVersions(table, image, is_broker=is_broker, kraft_version=kraft_version)
     table[ApiKey.API_VERSIONS] = versions
     return table, versions.fallback

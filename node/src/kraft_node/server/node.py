@@ -286,8 +286,11 @@ class Node:
             self._broker_listeners.append(listener)
 
     def _listen(self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, is_broker: bool) -> ServerListener:
-        assert self.raft is not None
-        table, fallback = with_connection_apis(handlers, self.raft.image, is_broker=is_broker)
+        raft = self.raft
+        assert raft is not None
+        table, fallback = with_connection_apis(
+            handlers, raft.image, is_broker=is_broker, kraft_version=lambda: raft.kraft_version
+        )
         listener = ServerListener(
             self.env,
             endpoint.name,

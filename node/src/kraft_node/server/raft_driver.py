@@ -283,7 +283,7 @@ class RaftDriver:
         return done
 
     def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
-        work = self.storage.begin_save_quorum_state(effect.state)
+        work = self.storage.begin_save_quorum_state(effect.state, self.kraft_version)
         self.env.background.submit(STATE_LANE, work, self._later(events.QuorumStateWritten(effect.state)))
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
@@ -307,6 +307,13 @@ class RaftDriver:
             if header.is_control:
                 for control in iter_control_records(effect.records, header):
                     self.history.take(control.offset, control.type, control.value)
+        self._follow_history()
+
+    def _follow_history(self) -> None:
+        """The voters that the log states count as soon as they are written, committed or not (KIP-853)."""
+        voters = self.history.voters
+        if voters is not None and voters != self.node.voters:
+            self.node.voters = voters
 
     def _write(self, offset: int, batches: Sequence[Any]) -> None:
         assert offset == self.storage.end_offset, f"law: core and storage agree on the log's end ({offset})"
@@ -317,6 +324,7 @@ class RaftDriver:
         assert effect.offset >= self._commits.committed, "law: nothing committed is truncated (contract 7)"
         self.storage.truncate(effect.offset)
         self.history.truncated(effect.offset)
+        self._follow_history()
 
     def _flush(self, effect: do.Flush) -> None:
         self.env.background.submit(LOG_LANE, self.storage.begin_flush(), self._later(events.Flushed(effect.offset)))
@@ -363,6 +371,7 @@ class RaftDriver:
                 return
             self.storage.reset_to(snapshot.end_offset)
             self._commits.load_snapshot(snapshot)
+            self._follow_history()
             self.step(events.SnapshotStored(snapshot))
 
         self.env.background.submit(SNAPSHOT_LANE, work, done)
