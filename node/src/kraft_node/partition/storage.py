@@ -50,15 +50,12 @@ class Storage:
         logs = self._logs
         wanted = state.directory(self._node_id)
         found = logs.get(topic, index)
-        if found is not None and found.topic_id not in (None, ZERO_UUID, topic_id):
-            log.warning(
-                "The log of %s-%d is that of an older topic of this name (%s): set aside",
-                topic,
-                index,
-                uuid_text(Uuid(found.topic_id)),
-            )
-            logs.set_aside(topic, index)
-            found = None
+        if found is not None and found.topic_id != topic_id:
+            stranger = _stranger(found)
+            if stranger is not None:
+                log.warning("The log of %s-%d is set aside: %s", topic, index, stranger)
+                logs.set_aside(topic, index)
+                found = None
         if found is None:
             self._check_may_create(topic, index, wanted, state)
             found = logs.create(topic, index, topic_id, self._topic_config(topic), directory_id=wanted)
@@ -90,7 +87,7 @@ class Storage:
         self._lost.update(partitions)
 
     def _adopt(self, found: Log, topic_id: Uuid) -> None:
-        """A log from before topic ids belongs to the topic of its name."""
+        """An empty log whose making a crash interrupted becomes the topic's."""
         try:
             partition_metadata.write(found.dir.env.disk, found.path, topic_id)
         except OSError as e:
@@ -153,3 +150,17 @@ class Storage:
             for directory in self._logs.directories
             if not directory.online and Uuid(directory.id) != ZERO_UUID
         ]
+
+
+def _stranger(found: Log) -> str | None:
+    """Why a log that does not carry the topic's id is not the topic's; None for an empty one without any id.
+
+    The id is made durable with the first flush. A log without one was never flushed, so no record in it was promised to
+    anybody; whether they are this topic's or those of a deleted one of the same name cannot be told. Kafka takes such
+    logs for strays as well.
+    """
+    if found.topic_id not in (None, ZERO_UUID):
+        return f"it is that of an older topic of this name ({uuid_text(Uuid(found.topic_id))})"
+    if found.end_offset > 0:
+        return "it carries no topic id, a crash came before it was ever flushed"
+    return None
