@@ -312,7 +312,8 @@ def brief(value: Any) -> str:
     """A message without the fields that say nothing."""
     fields = getattr(value, "_fields", None)
     if fields is not None:
-        told = [(f, getattr(value, f)) for f in fields if getattr(value, f) not in (None, 0, "", [], ZERO_UUID)]
+        plain = type(value)()
+        told = [(f, getattr(value, f)) for f in fields if getattr(value, f) != getattr(plain, f)]
         return f"{type(value).__name__}({', '.join(f'{f}={brief(v)}' for f, v in told)})"
     if isinstance(value, list):
         return f"[{', '.join(map(brief, value))}]"

@@ -61,7 +61,7 @@ class LeaderEpochs:
         own number; one after the latest is not known.
         """
         epochs = self._epochs
-        if epoch < 0 or not epochs or epoch > epochs[-1]:
+        if epoch == NO_EPOCH or not epochs or epoch > epochs[-1]:
             return NO_EPOCH, -1
         if epoch == epochs[-1]:
             return epoch, log_end

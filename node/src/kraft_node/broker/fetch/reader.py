@@ -67,6 +67,8 @@ def collect(
                 remaining -= size
             elif row.diverging_epoch is not None:
                 found.immediate = True
+        if remaining < 0:
+            remaining = 0
         found.rows.append((wanted, row))
     return found
 
@@ -93,6 +95,8 @@ def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolatio
             return row
     if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
         return row
+    if max_bytes < 0 and log.start_offset <= offset <= log.end_offset:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes of {wanted.key} are asked for")
     found = partition.read(offset, max_bytes, isolation, min_one=min_one)
     size = _length(found.records)
     if size:
@@ -109,7 +113,11 @@ def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolatio
 
 def _failed(wanted: FetchPartition, error: KafkaError) -> Any:
     return FetchResponse.PartitionData(
-        partition_index=wanted.index, error_code=error.code, high_watermark=UNKNOWN, records=NO_RECORDS
+        partition_index=wanted.index,
+        error_code=error.code,
+        high_watermark=UNKNOWN,
+        aborted_transactions=[] if error.code in UNKNOWN_TOPIC else None,
+        records=NO_RECORDS,
     )
 
 

@@ -64,8 +64,8 @@ class FetchPartition:
         """Take over a FetchRequest.FetchPartition."""
         self.offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
-        self.leader_epoch = wanted.current_leader_epoch
-        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.leader_epoch = max(wanted.current_leader_epoch, UNKNOWN)
+        self.last_fetched_epoch = max(wanted.last_fetched_epoch, UNKNOWN)
 
     def partition_changed(self, appended_bytes: int) -> None:
         """The partition has more to say (called by what is watched)."""

@@ -27,7 +27,7 @@ def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:  #
         for asked in topic.partitions:
             low_watermark, code = INVALID_LOW_WATERMARK, ErrorCode.NONE
             try:
-                if is_internal(topic.name):
+                if is_internal(topic.name) and broker.metadata.partition(topic.name, asked.partition_index) is not None:
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic.name}"
                     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import KafkaError
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_node.wire.messages import DescribeProducersResponse as Response
 
 if TYPE_CHECKING:
@@ -17,13 +18,21 @@ def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> Any
     topics = []
     for topic in request.topics:
         rows = []
+        wrong = topic_name_error(topic.name)
+        known = broker.metadata.topic(topic.name) is not None
         for index in topic.partition_indexes:
             row = Response.PartitionResponse(partition_index=index)
+            if wrong is not None:
+                row.error_code, row.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}"
+                rows.append(row)
+                continue
             try:
                 partition = broker.replicas.leader(topic.name, index)
                 row.active_producers = [_producer(state) for state in partition.log.producers.active()]
             except KafkaError as error:
-                row.error_code, row.error_message = error.code, str(error)
+                row.error_code = error.code
+                if not known:
+                    row.error_message = "This server does not host this topic-partition."
             rows.append(row)
         topics.append(Response.TopicResponse(name=topic.name, partitions=rows))
     return Response(topics=topics)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.fetch import reader
-from kraft_node.broker.fetch.session import FINAL_EPOCH, NO_SESSION, FetchSession, SessionCache
+from kraft_node.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, SessionCache
 from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.partition.partition import READ_LOG_END
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
 
 CONSUMER: Final = -1
+ISOLATION_LEVELS: Final = (0, 1)
 TOPIC_IDS_VERSION: Final = 13
 REPLICA_STATE_VERSION: Final = 15
 LEADER_HINT_VERSION: Final = 16
@@ -48,7 +49,9 @@ class FetchHandler:
         replica_id = request.replica_id
         if version >= REPLICA_STATE_VERSION and request.replica_state is not None:
             replica_id = request.replica_state.replica_id
-        full = request.session_epoch <= 0
+        if request.isolation_level not in ISOLATION_LEVELS:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
+        full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         if full:
             if request.session_id != NO_SESSION:
                 self.sessions.close(request.session_id)
@@ -67,9 +70,13 @@ class FetchHandler:
         if request.forgotten_topics_data:
             session.forget(request.forgotten_topics_data)
         if not session.partitions:
+            # A session with nothing left ends; what its last request names is answered without one.
             self.sessions.close(session.id)
-            return FetchResponse()
-        if full and request.session_epoch != FINAL_EPOCH:
+            session, full = FetchSession(by_topic_id=by_topic_id, privileged=replica_id >= 0), True
+            session.update(request.topics)
+            if not session.partitions:
+                return FetchResponse()
+        if request.session_epoch == INITIAL_EPOCH:
             self.sessions.keep(session, self.clock.monotonic_ms())
         max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
         fetch = WaitingFetch(

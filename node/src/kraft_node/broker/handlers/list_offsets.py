@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
 
 CONSUMER: Final = -1
+ISOLATION_LEVELS: Final = (0, 1)
 DEBUGGING: Final = -2
 
 LEADER_EPOCH_VERSION: Final = 4
@@ -45,7 +46,9 @@ FIRST_VERSION: Final = {
 
 
 def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a partition; a partition named twice is refused both times."""
+    """One answer a partition; a partition named twice is refused, once."""
+    if request.isolation_level not in ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     asked: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -57,10 +60,14 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     for topic in request.topics:
         rows = []
         for row in topic.partitions:
+            times = asked[topic.name, row.partition_index]
+            if not times:
+                continue
             code: int = ErrorCode.NONE
             found = NO_OFFSET
-            if asked[topic.name, row.partition_index] > 1:
+            if times > 1:
                 code = ErrorCode.INVALID_REQUEST
+                asked[topic.name, row.partition_index] = 0
             elif row.timestamp < 0 and ctx.api_version < FIRST_VERSION.get(row.timestamp, 2**15):
                 code = ErrorCode.UNSUPPORTED_VERSION
             else:
