@@ -201,9 +201,9 @@ def test_quorum_state_is_kafkas_json() -> None:
     log = voter.open()
     assert log.load_quorum_state() == QuorumState()
     state = QuorumState(2, 1, ReplicaKey(-1))
-    log.begin_save_quorum_state(state, 0)()
+    log.begin_save_quorum_state(state, 0, [1, 2])()
     assert bytes(voter.disk._inode(f"{PATH}/quorum-state").data) == (
-        b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,"currentVoters":[],'
+        b'{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1},{"voterId":2}],'
         b'"data_version":0}'
     )
     voter.crash()
@@ -213,7 +213,7 @@ def test_quorum_state_is_kafkas_json() -> None:
 def test_quorum_state_names_the_directory_voted_for_from_kraft_version_1_on() -> None:
     voter = Voter()
     state = QuorumState(3, -1, ReplicaKey(2, Uuid(b"D" * 16)))
-    voter.open().begin_save_quorum_state(state, 1)()
+    voter.open().begin_save_quorum_state(state, 1, [1, 2])()
     assert bytes(voter.disk._inode(f"{PATH}/quorum-state").data) == (
         b'{"leaderId":-1,"leaderEpoch":3,"votedId":2,"votedDirectoryId":"RERERERERERERERERERERA","data_version":1}'
     )

@@ -271,10 +271,10 @@ class MetadataLog:
         """Raises OSError, ValueError."""
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
 
-    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int) -> Work:
+    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
         """The work that makes `state` durable, in the file's form of that finalized kraft.version."""
         disk, path = self._env.disk, f"{self._path}/{quorum_state.FILE}"
-        data = quorum_state.render(state, version=min(kraft_version, 1))
+        data = quorum_state.render(state, version=min(kraft_version, 1), voter_ids=voter_ids)
         return lambda: write_atomic(disk, path, data)
 
     # --- snapshots ---

@@ -1,11 +1,13 @@
 """quorum-state: the election state of a voter, one JSON line, replaced atomically (KIP-595, KIP-853).
 
-Version 0 is written while kraft.version is 0; version 1 adds the directory of the candidate voted for. Both are read.
+Version 0 is written while kraft.version is 0, and names the voters for older releases to check; version 1 adds the
+directory of the candidate voted for. Both are read.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kraft_node.base.env import Disk, read_file
@@ -19,7 +21,7 @@ class QuorumStateError(ValueError):
     """The file does not hold a quorum state."""
 
 
-def render(state: QuorumState, *, version: int = 0) -> bytes:
+def render(state: QuorumState, *, version: int = 0, voter_ids: Sequence[int] = ()) -> bytes:
     """The file's bytes."""
     fields: dict[str, Any]
     if version == 0:
@@ -29,7 +31,7 @@ def render(state: QuorumState, *, version: int = 0) -> bytes:
             "leaderEpoch": state.epoch,
             "votedId": state.voted.id,
             "appliedOffset": 0,
-            "currentVoters": [],
+            "currentVoters": [{"voterId": voter_id} for voter_id in voter_ids],
             "data_version": 0,
         }
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraft_node.raft import replication
 from kraft_node.raft.messages import EndQuorumEpochRequest
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.raft.role import RoleState
@@ -40,6 +41,9 @@ class Resigned(RoleState):
         request = EndQuorumEpochRequest(self.epoch, self.local_id, self._successors, node.cluster_id)
         for voter_id in sorted(self.unacknowledged):
             node.ask(voter_id, request)
+        if not self.unacknowledged and not node.is_shutting_down:
+            # Restarted, or everybody knows: another one may lead by now.
+            replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
         return [self.deadline]

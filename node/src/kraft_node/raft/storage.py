@@ -73,7 +73,7 @@ class MetadataStorage(Protocol):
 
     def load_quorum_state(self) -> QuorumState: ...
 
-    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int) -> Work:
+    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
         """Replace the quorum-state, whose form follows the finalized kraft.version."""
 
     def snapshots(self) -> list[SnapshotFile]:

@@ -387,9 +387,11 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
 
     def state(replica: ReplicaProgress) -> Any:
         is_own = replica.key.id == own
+        # Static voters are not known by their directories, whatever their fetches say.
+        voter = node.voters.get(replica.key.id) if replica.key.id in progress.voters else None
         return wire.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,
-            replica_directory_id=replica.key.directory,
+            replica_directory_id=(replica.key if voter is None else voter.key).directory,
             log_end_offset=node.log.end_offset if is_own else replica.end_offset,
             last_fetch_timestamp=wall_ms if is_own else _wall(replica.last_fetch_ms, now_ms, wall_ms),
             last_caught_up_timestamp=wall_ms if is_own else _wall(replica.caught_up_ms, now_ms, wall_ms),

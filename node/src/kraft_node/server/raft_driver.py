@@ -283,7 +283,7 @@ class RaftDriver:
         return done
 
     def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
-        work = self.storage.begin_save_quorum_state(effect.state, self.kraft_version)
+        work = self.storage.begin_save_quorum_state(effect.state, self.kraft_version, self.voters.ids)
         self.env.background.submit(STATE_LANE, work, self._later(events.QuorumStateWritten(effect.state)))
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
