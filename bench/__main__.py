@@ -1,110 +1,52 @@
-"""`python -m bench [--rounds N] [SCENARIO ...]`: the comparison with Apache Kafka; see `bench.rows`."""
+"""`python -m bench [--rounds N] [--write docs/benchmarks.md] [SCENARIO ...]`: the comparison with Apache Kafka.
+
+See `bench.rows` for what is measured. `--write` needs all scenarios: it also measures the codecs and the metadata image
+and puts tables and plot into the page.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
-from bench.rows import ROWS, SCENARIOS, Figures, Load
+from bench import codec, image, report
+from bench.report import Samples
+from bench.rows import KEPT, ROUNDS_MAX, SCENARIOS, Load
 from bench.servers import SERVERS
 from tools import peers
 
 OUT = Path(__file__).parent / "out"
-Samples = dict[str, dict[str, list[float]]]
 
 
 def measure(names: list[str], rounds: int, console: Console) -> Samples:
     """All figures: row -> server -> one value a round."""
     samples: Samples = {}
-    with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder, Progress(console=console) as progress:
-        load = Load(Path(folder))
-        task = progress.add_task("", total=len(names) * rounds * len(SERVERS))
-        for scenario in names:
-            for round_ in range(rounds):
-                order = list(SERVERS) if round_ % 2 == 0 else list(reversed(SERVERS))
-                for server in order:
-                    progress.update(task, description=f"{scenario}, round {round_ + 1}, {server}")
-                    figures: Figures = SCENARIOS[scenario](server, Path(folder) / server, load)
-                    for row, value in figures.items():
-                        samples.setdefault(row, {}).setdefault(server, []).append(value)
-                    shutil.rmtree(Path(folder) / server, ignore_errors=True)
-                    progress.advance(task)
+    plan = [(name, at) for name in names for at in range(min(rounds, ROUNDS_MAX.get(name, rounds)))]
+    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
+    with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top, Progress(*columns, console=console) as progress:
+        load = Load(Path(top))
+        task = progress.add_task("", total=len(plan) * len(SERVERS))
+        for scenario, at in plan:
+            for server in list(SERVERS) if at % 2 == 0 else list(reversed(SERVERS)):
+                progress.update(task, description=f"{scenario}, round {at + 1}, {server}")
+                folder = Path(top) / f"{scenario}-{at}-{server}"
+                begun = time.monotonic()
+                for row, value in SCENARIOS[scenario](server, folder, load).items():
+                    samples.setdefault(row, {}).setdefault(server, []).append(value)
+                if scenario not in KEPT:
+                    shutil.rmtree(folder, ignore_errors=True)
+                progress.advance(task)
+                progress.print(f"{scenario}, round {at + 1}, {server}: {time.monotonic() - begun:.0f} s")
     return samples
-
-
-def ratios(samples: Samples) -> dict[str, dict[str, float]]:
-    """Median, least and greatest ratio ours/Kafka a row, by pairs of one round."""
-    out = {}
-    for row, by_server in samples.items():
-        pairs = [a / b for a, b in zip(by_server["ours"], by_server["kafka"], strict=True) if b > 0]
-        if pairs:
-            out[row] = {"median": statistics.median(pairs), "min": min(pairs), "max": max(pairs)}
-    return out
-
-
-def reached(row: str, ratio: float) -> bool:
-    """Whether the ratio is as good as what is aimed at."""
-    return ratio >= ROWS[row].aim if ROWS[row].more_is_better else ratio <= ROWS[row].aim
-
-
-def table(samples: Samples) -> list[list[str]]:
-    """The rows as text: name, ours, Kafka, ratio with spread, aim, reached."""
-    lines = []
-    for row, ratio in ratios(samples).items():
-        ours, kafka = (statistics.median(samples[row][s]) for s in ("ours", "kafka"))
-        sign = "≥" if ROWS[row].more_is_better else "≤"
-        lines.append(
-            [
-                row,
-                f"{ours:,.3g} {ROWS[row].unit}",
-                f"{kafka:,.3g} {ROWS[row].unit}",
-                f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})",
-                f"{sign} {ROWS[row].aim:.2g}",
-                "yes" if reached(row, ratio["median"]) else "**no**",
-            ]
-        )
-    return lines
-
-
-HEAD = ["row", "ours", "Kafka 4.3.1", "ours/Kafka (spread)", "aim", "reached"]
-
-
-def markdown(samples: Samples, rounds: int) -> str:
-    """The table as docs/benchmarks.md holds it."""
-    lines = [HEAD, ["---"] * len(HEAD), *table(samples)]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"Medians of {rounds} interleaved rounds on one machine with 2 cores; the ratio is what counts.\n\n{body}\n"
-
-
-def plot(samples: Samples, path: Path) -> None:
-    """Ratios as bars, beyond 1 to the better side."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    found = ratios(samples)
-    better = {r: (x["median"] if ROWS[r].more_is_better else 1 / x["median"]) for r, x in found.items()}
-    figure, axes = plt.subplots(figsize=(10, 0.4 * len(better) + 1.5), layout="constrained")
-    axes.barh(
-        list(better),
-        list(better.values()),
-        color=["tab:green" if reached(r, found[r]["median"]) else "tab:orange" for r in better],
-    )
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xscale("log")
-    axes.invert_yaxis()
-    axes.set_xlabel("times better than Apache Kafka 4.3.1 (orange: short of the aim)")
-    figure.savefig(path)
 
 
 def main() -> int:
@@ -112,28 +54,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put tables and plot into this page")
+    parser.add_argument("--again", action="store_true", help="write from the figures of the last run, measure nothing")
     parser.add_argument("--json", action="store_true", help="samples and ratios for machines")
     options = parser.parse_args()
     unknown = set(options.scenarios) - set(SCENARIOS)
     if unknown:
         parser.error(f"unknown scenarios: {', '.join(sorted(unknown))}")
+    if options.write and set(options.scenarios) != set(SCENARIOS):
+        parser.error("--write needs all scenarios")
     if not peers.installed():
         print("bench: Apache Kafka is not installed: `make peers`", file=sys.stderr)
         return 1
     console = Console(stderr=True)
-    samples = measure(options.scenarios, options.rounds, console)
-    OUT.mkdir(exist_ok=True)
-    (OUT / "samples.json").write_text(json.dumps(samples, indent=1))
-    (OUT / "benchmarks.md").write_text(markdown(samples, options.rounds))
-    plot(samples, OUT / "benchmarks.png")
+    kept = OUT / "samples.json"
+    if options.again:
+        figures = json.loads(kept.read_text())
+    else:
+        figures = {"samples": measure(options.scenarios, options.rounds, console), "codecs": {}, "image": {}}
+        if options.write:
+            figures["codecs"] = codec.results()
+            figures["image"] = image.topic_cost()
+        OUT.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(figures, indent=1))
+    samples: Samples = figures["samples"]
+    if options.write:
+        picture = options.write.with_suffix(".svg")
+        report.plot(samples, picture)
+        body = report.measured(samples, figures["codecs"], figures["image"], picture.name)
+        report.write_page(options.write, body)
+        console.print(f"written: {options.write}, {picture}")
     if options.json:
-        print(json.dumps({"samples": samples, "ratios": ratios(samples)}))
+        print(json.dumps({**figures, "ratios": report.ratios(samples)}))
         return 0
-    shown = Table(*HEAD)
-    for line in table(samples):
+    shown = Table(*report.HEAD)
+    for line in report.table(samples):
         shown.add_row(*line)
     Console().print(shown)
-    console.print(f"written: {OUT}")
     return 0
 
 

@@ -1,12 +1,12 @@
 /* Sends prebuilt Kafka frames and counts the answers, so that the client is not what is measured.
  *
- *   load HOST PORT COUNT INFLIGHT [ADVANCE_AT] < frames
+ *   load HOST PORT COUNT INFLIGHT [ADVANCE_AT [RATE]] < frames
  *
  * stdin: one or more whole request frames (4-byte length in front), sent round robin on one connection until COUNT have
  * been sent; at most INFLIGHT are unanswered. With ADVANCE_AT (a Fetch benchmark) the 8 bytes at that offset of the
  * frame are the fetch offset, set to the offset after the last batch of the answer before, until COUNT bytes of answers
- * have come. Prints: seconds, requests, bytes sent, bytes received, and median and 99th percentile of the time
- * between request and answer in microseconds.
+ * have come; -1 is none. With RATE no more than that many requests are sent a second. Prints: seconds, requests, bytes
+ * sent, bytes received, and median and 99th percentile of the time between request and answer in microseconds.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -119,7 +119,7 @@ static void fetch(int fd, unsigned char *frame, size_t size, size_t at, double w
     report(now_s() - start, requests, sent, received, times, requests);
 }
 
-static void pipeline(int fd, unsigned char *all, size_t total, long count, long inflight) {
+static void pipeline(int fd, unsigned char *all, size_t total, long count, long inflight, double rate) {
     static size_t starts[MAX_FRAMES], sizes[MAX_FRAMES];
     long frames = 0, sent = 0, answered = 0;
     for (size_t p = 0; p + 4 <= total && frames < MAX_FRAMES; p += sizes[frames++]) {
@@ -133,7 +133,12 @@ static void pipeline(int fd, unsigned char *all, size_t total, long count, long 
     unsigned char length[4];
     fcntl(fd, F_SETFL, O_NONBLOCK);
     while (answered < count) {
+        int early = 0;
         while (sent < count && sent - answered < inflight) {
+            if (offset == 0 && rate > 0 && (now_s() - start) * rate < sent) {
+                early = 1;
+                break;
+            }
             long f = sent % frames;
             if (offset == 0)
                 began[sent] = now_s();
@@ -149,8 +154,11 @@ static void pipeline(int fd, unsigned char *all, size_t total, long count, long 
                 sent++;
             }
         }
-        struct pollfd p = {.fd = fd, .events = POLLIN | (sent < count && sent - answered < inflight ? POLLOUT : 0)};
-        if (poll(&p, 1, 60000) <= 0)
+        struct pollfd p = {.fd = fd, .events = POLLIN | (!early && sent < count && sent - answered < inflight ? POLLOUT : 0)};
+        int ready = poll(&p, 1, early ? 1 : 60000);
+        if (ready == 0 && early)
+            continue;
+        if (ready <= 0)
             die("poll");
         if (!(p.revents & (POLLIN | POLLHUP)))
             continue;
@@ -188,9 +196,9 @@ int main(int argc, char **argv) {
     size_t total;
     unsigned char *all = read_frames(&total);
     int fd = connect_to(argv[1], atoi(argv[2]));
-    if (argc > 5)
+    if (argc > 5 && atol(argv[5]) >= 0)
         fetch(fd, all, 4 + be32(all), atol(argv[5]), atof(argv[3]));
     else
-        pipeline(fd, all, total, atol(argv[3]), atol(argv[4]));
+        pipeline(fd, all, total, atol(argv[3]), atol(argv[4]), argc > 6 ? atof(argv[6]) : 0);
     return 0;
 }

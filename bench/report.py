@@ -1,0 +1,168 @@
+"""What the samples say: tables for the terminal and for docs/benchmarks.md, and the plot.
+
+The page is written between two marks; what stands around them is kept, so that the explanations of rows that fall
+short live beside the table that says so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+from pathlib import Path
+
+from bench.rows import ROWS
+
+Samples = dict[str, dict[str, list[float]]]
+"""Row -> server -> a value a round."""
+Table = list[list[str]]
+
+HEAD = ["row", "ours", "Kafka 4.3.1", "ours/Kafka (spread)", "aim", "reached"]
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+SKELETON = f"# Benchmarks\n\n{BEGIN}\n{END}\n\n## What the profile shows\n"
+
+
+def ratios(samples: Samples) -> dict[str, dict[str, float]]:
+    """Median, least and greatest ratio ours/Kafka a row, by pairs of one round."""
+    out = {}
+    for row, by_server in samples.items():
+        pairs = [a / b for a, b in zip(by_server["ours"], by_server["kafka"], strict=True) if b > 0]
+        if pairs:
+            out[row] = {"median": statistics.median(pairs), "min": min(pairs), "max": max(pairs)}
+    return out
+
+
+def reached(row: str, ratio: float, ours: float) -> bool:
+    """Whether the ratio, or our figure where the aim is one, is as good as what is aimed at."""
+    value = ours if ROWS[row].absolute else ratio
+    return value >= ROWS[row].aim if ROWS[row].more_is_better else value <= ROWS[row].aim
+
+
+def table(samples: Samples) -> Table:
+    """The rows as text: name, ours, Kafka, ratio with spread, aim, reached."""
+    lines = []
+    for row, ratio in ratios(samples).items():
+        ours, kafka = (statistics.median(samples[row][s]) for s in ("ours", "kafka"))
+        unit = ROWS[row].unit
+        sign = "≥" if ROWS[row].more_is_better else "≤"
+        lines.append(
+            [
+                row,
+                f"{_number(ours)} {unit}",
+                f"{_number(kafka)} {unit}",
+                f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})",
+                f"{sign} {ROWS[row].aim:.2g}{f' {unit}' if ROWS[row].absolute else ''}",
+                "yes" if reached(row, ratio["median"], ours) else "**no**",
+            ]
+        )
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def codec_table(results: dict[str, dict[str, float]]) -> Table:
+    """What `bench.codec` found, the head line first."""
+    lines = [["message", "ours", "kafka-python", "times faster (least)", "aim", "reached"]]
+    for name, r in results.items():
+        lines.append(
+            [
+                name,
+                f"{_number(r['ours_us'])} µs",
+                f"{_number(r['theirs_us'])} µs",
+                f"{r['ratio']:.1f} ({r['least']:.1f})",
+                f"≥ {r['aim']:.2g}",
+                "yes" if r["ratio"] >= r["aim"] else "**no**",
+            ]
+        )
+    return lines
+
+
+def image_table(cost: dict[str, float]) -> Table:
+    """What `bench.image` found of the cost of one topic more, the head line first."""
+    return [
+        ["one topic of 10 partitions", "beside 1,000 topics", "beside 100,000 topics", "ratio", "aim", "reached"],
+        [
+            "planned, committed and removed again",
+            f"{cost['small_us']:.0f} µs",
+            f"{cost['large_us']:.0f} µs",
+            f"{cost['ratio']:.2f}",
+            f"≤ {cost['aim']}",
+            "yes" if cost["ratio"] <= cost["aim"] else "**no**",
+        ],
+    ]
+
+
+def grid(head: list[str], lines: Table) -> str:
+    """A markdown table."""
+    return "".join("| " + " | ".join(line) + " |\n" for line in [head, ["---"] * len(head), *lines])
+
+
+def machine() -> str:
+    """The class of machine, without its name."""
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.split('"')
+    return (
+        f"a machine with {os.cpu_count()} cores ({platform.machine()}) and {pages * page / 2**30:.0f} GiB of memory, "
+        f"{platform.system()}, Python {platform.python_version()}, Java {java[1] if len(java) > 1 else 'unknown'}"
+    )
+
+
+def measured(samples: Samples, codecs: dict[str, dict[str, float]], image: dict[str, float], picture: str) -> str:
+    """The part of the page that the run writes."""
+    lines = table(samples)
+    rounds = {len(by_server["ours"]) for by_server in samples.values()}
+    how_many = f"{max(rounds)}" if len(rounds) == 1 else f"{max(rounds)} (latency: {min(rounds)})"
+    short = [line[0] for line in lines if line[-1] != "yes"]
+    parts = [
+        f"Medians of {how_many} interleaved rounds on {machine()}; the ratio is what counts, its spread is over the "
+        f"rounds.\n{len(lines) - len(short)} of {len(lines)} rows reach their aim"
+        + (f"; short of it: {'; '.join(short)}." if short else "."),
+        grid(HEAD, lines),
+        f"![times better than Apache Kafka]({picture})",
+        "Codecs beside kafka-python, pure Python both, in the same run:",
+        grid(*_split(codec_table(codecs))),
+        "The metadata image, cost in proportion to the change:",
+        grid(*_split(image_table(image))),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _split(lines: Table) -> tuple[list[str], Table]:
+    return lines[0], lines[1:]
+
+
+def write_page(path: Path, body: str) -> None:
+    """Put `body` between the marks of the page, and keep all else. Raises ValueError when the marks are gone."""
+    page = path.read_text() if path.exists() else SKELETON
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has not the marks {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+
+
+def plot(samples: Samples, path: Path) -> None:
+    """Ratios as bars, beyond 1 to the better side."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.fonttype"] = "none"  # text as text: a tenth of the size
+    mpl.rcParams["svg.hashsalt"] = "bench"  # the same figures give the same file
+    from matplotlib import pyplot as plt
+
+    found = ratios(samples)
+    better = {r: (x["median"] if ROWS[r].more_is_better else 1 / x["median"]) for r, x in found.items()}
+    ours = {r: statistics.median(samples[r]["ours"]) for r in found}
+    figure, axes = plt.subplots(figsize=(10, 0.3 * len(better) + 1.2), layout="constrained")
+    colors = ["tab:green" if reached(r, found[r]["median"], ours[r]) else "tab:orange" for r in better]
+    bars = axes.barh(list(better), [value - 1 for value in better.values()], left=1, color=colors)
+    axes.bar_label(bars, [f" {value:.1f}x " for value in better.values()])
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.margins(x=0.1)
+    axes.invert_yaxis()
+    axes.set_xlabel("times better than Apache Kafka 4.3.1, log scale (orange: short of the aim)")
+    figure.savefig(path, metadata={"Date": None})
