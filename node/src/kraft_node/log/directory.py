@@ -22,6 +22,9 @@ log = logging.getLogger("kraft_node.log")
 
 NO_BROKER_EPOCH: Final = -1
 
+NAMES_SYNC_MS: Final = 50
+"""How long changes of names wait for others to share their fsync: a bulk of new partitions needs a few, not each one."""
+
 
 def lock_directory(disk: Disk, path: str) -> DiskLock:
     """The lock of a log directory. Raises LogDirInvalid when another process (also Apache Kafka's) holds it."""
@@ -174,7 +177,10 @@ class Directory(LogDir):
         return path
 
     def sync_names(self) -> None:
-        """Make renamed and new partition directories durable soon; many changes share one fsync."""
+        """Make renamed and new partition directories durable soon; many changes share one fsync.
+
+        A flush of a log does not wait for it: it makes the names that it needs durable itself.
+        """
         if self._dir_sync_waiting:
             return
         self._dir_sync_waiting = True
@@ -191,7 +197,7 @@ class Directory(LogDir):
             if self.failed is None:
                 self.env.background.submit(self.lane, work, done)
 
-        self.env.scheduler.call_soon(start)
+        self.env.scheduler.call_later(NAMES_SYNC_MS, start)
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove a directory in the background after `delay_ms`; one that cannot be removed is left for next time."""
@@ -205,6 +211,8 @@ class Directory(LogDir):
             if isinstance(result, BaseException):
                 log.warning("Cannot remove %s: %s", path, result)
 
+        # Not before the name that says so is durable: a crash must not bring back half a log under its old name.
+        delay_ms = max(delay_ms, 2 * NAMES_SYNC_MS)
         env.scheduler.call_later(delay_ms, lambda: env.background.submit(self.lane, work, done))
 
     def release(self) -> None:

@@ -132,7 +132,10 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def mkdir(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)  # mostly that is all, and a bulk of new partitions makes thousands
+        except OSError:
+            os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
