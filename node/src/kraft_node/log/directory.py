@@ -23,7 +23,7 @@ log = logging.getLogger("kraft_node.log")
 NO_BROKER_EPOCH: Final = -1
 
 NAMES_SYNC_MS: Final = 50
-"""How long changes of names wait for others to share their fsync: a bulk of new partitions needs a few, not each one."""
+"""How long changes of names wait for others to share an fsync: a bulk of new partitions needs a few, not one each."""
 
 
 def lock_directory(disk: Disk, path: str) -> DiskLock:
@@ -65,8 +65,8 @@ class Directory(LogDir):
         self.high_watermarks: OffsetMap = {}
         self.cleaner_offsets: OffsetMap = {}
         """Up to where each log has been compacted."""
-        self.unrecovered: set[tuple[str, int]] = set()
-        """Logs that were open at an unclean stop and have not been looked at since."""
+        self.unrecovered: dict[tuple[str, int], None] = {}
+        """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
         self.offsets_dirty = False
 
     @property
@@ -119,7 +119,7 @@ class Directory(LogDir):
                 continue
             self.count += 1
             if not self.clean:
-                self.unrecovered.add(found)
+                self.unrecovered[found] = None
             yield found
 
     def _read_mark(self) -> None:

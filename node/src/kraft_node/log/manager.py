@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 from kraft_node.base.config.view import ConfigView
@@ -212,7 +213,7 @@ class LogManager:
             log.topic_id = partition_metadata.read(self.env.disk, path)
         except (OSError, LogDirDamaged) as e:
             raise directory.fail(e) from e
-        directory.unrecovered.discard(key)
+        directory.unrecovered.pop(key, None)
         self._logs[topic][partition] = log
         return log
 
@@ -315,7 +316,7 @@ class LogManager:
         if not entries:
             del self._logs[topic]
         directory.count -= 1
-        directory.unrecovered.discard((topic, partition))
+        directory.unrecovered.pop((topic, partition), None)
         for offsets in (
             directory.recovery_points,
             directory.start_offsets,
@@ -377,7 +378,7 @@ class LogManager:
     def _recover_some(self) -> None:
         """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again."""
         for directory in self.directories:
-            for topic, partition in list(_some(directory.unrecovered, WALK_STEP)):
+            for topic, partition in list(islice(directory.unrecovered, WALK_STEP)):
                 if directory.failed is not None:
                     break
                 self._visit(directory, topic, partition)
@@ -616,13 +617,6 @@ def _keep_producers(log: Log) -> bool:
         return False
     log.take_snapshot(log.end_offset)
     return True
-
-
-def _some(found: set[tuple[str, int]], count: int) -> Iterator[tuple[str, int]]:
-    for number, key in enumerate(found):
-        if number >= count:
-            return
-        yield key
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ The laws, by the name that a finding carries:
 - `beyond`     nothing at or beyond the high watermark is served
 - `watermark`  a client never sees the high watermark of a partition go back
 - `range`      a position that was served is in the range of the log
-- `session`    a producer that retries in order is never out of order
+- `session`    a producer that has one batch under way and retries it is never out of order
 - `fence`      a producer id and epoch are given out once
 - `offsets`    a group's committed offset is one that was committed, and not an older one than was acknowledged
 - `fresh`      a new topic is empty

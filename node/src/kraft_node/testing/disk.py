@@ -3,7 +3,7 @@
 Fault model. A write is in the page cache at once: a process that is killed loses nothing. A machine that loses power
 keeps what was fsynced; of every write since, in each file by itself and as the seed says, a write is kept, lost or torn
 at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
-removing names is durable after `fsync_dir` of the directory; of later changes of names a prefix, in their order,
+removing names is durable after `fsync_dir` of the directory; of all other changes of names a prefix, in their order,
 survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns
 (EIO on fsync, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. `die_after`
 ends the process at one of its operations, before that has happened; what it does while it unwinds does not reach the
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from kraft_node.base.env import Buffer
 
@@ -131,8 +131,23 @@ class SimLock:
         self._disk.locks.discard(self._path)
 
 
+class Dir:
+    """A directory: its names as the process sees them and as they are durable."""
+
+    __slots__ = ("durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node: TypeAlias = Inode | Dir
+Change: TypeAlias = tuple[tuple[Dir, str, Node | None], ...]
+"""What one call did to directories: (directory, name, what the name means now)."""
+
+
 class SimDisk:
-    """One machine's disk: a flat map of paths, with directories as entries of their own."""
+    """One machine's disk."""
 
     def __init__(self, rng: random.Random, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.rng = rng
@@ -145,9 +160,9 @@ class SimDisk:
         self.on_death: Callable[[], BaseException] | None = None
         """What `die_after` raises."""
         self._dies_at = -1
-        self._names: dict[str, Inode | None] = {"/": None}
-        self._durable_names: dict[str, Inode | None] = {"/": None}
-        self._pending_names: list[tuple[str, str, Inode | None, str]] = []
+        self._root = Dir()
+        self._pending: list[Change] = []
+        """Changes of names that no fsync of their directory has followed, in order."""
 
     def about_to(self, operation: str, path: str) -> None:
         """Count a change, and let it fail where the test says so."""
@@ -173,22 +188,19 @@ class SimDisk:
     def lose_power(self) -> None:
         """The machine ends: unsynced data and names survive as the fault model says."""
         self.kill_process()
-        keep = self.rng.randrange(len(self._pending_names) + 1)
-        for change in self._pending_names[:keep]:
-            _change(self._durable_names, change)
-        self._pending_names.clear()
-        self._names = dict(self._durable_names)
-        for inode in self._names.values():
-            if inode is not None:
-                inode.lose_power(self.rng)
+        for change in self._pending[: self.rng.randrange(len(self._pending) + 1)]:
+            _make_durable(change)
+        self._pending.clear()
+        _restore(self._root, self.rng)
 
     def sync_all(self) -> None:
         """Everything is durable: the machine has been up for long."""
-        self._pending_names.clear()
-        self._durable_names = dict(self._names)
-        for inode in self._names.values():
-            if inode is not None:
-                inode.sync()
+        for change in self._pending:
+            _make_durable(change)
+        self._pending.clear()
+        for node in _below(self._root):
+            if isinstance(node, Inode):
+                node.sync()
 
     def flip(self, path: str, position: int, bit: int) -> None:
         """Bit rot."""
@@ -199,40 +211,32 @@ class SimDisk:
     def copy(self) -> SimDisk:
         """The same contents, all durable, on another disk: for trying a crash point without moving on."""
         other = SimDisk(random.Random(self.rng.random()), self.now_ms)
-        for path, inode in self._names.items():
-            if inode is None:
-                other._names[path] = None
-                continue
-            made = Inode()
-            made.data, made.durable = bytearray(inode.data), bytearray(inode.data)
-            other._names[path] = made
-        other._durable_names = dict(other._names)
+        _copy(self._root, other._root)
         return other
 
     # -- base.env.Disk
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimFile:
         path = _clean(path)
-        found = self._names.get(path, _MISSING)
-        if found is None:
+        found = self._find(path)
+        if isinstance(found, Dir):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-        if isinstance(found, Inode):
+        if found is not None:
             return SimFile(self, path, found)
         if not create or read_only:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        if self._names.get(_parent(path), _MISSING) is not None:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", _parent(path))
+        parent, name = self._parent(path)
         self.about_to("create", path)
         inode = Inode()
         inode.mtime_ms = self.now_ms()
-        self._record("create", path, inode)
+        self._change((parent, name, inode))
         return SimFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        return _clean(path) in self._names
+        return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return self._names.get(_clean(path), _MISSING) is None
+        return isinstance(self._find(path), Dir)
 
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
@@ -241,63 +245,64 @@ class SimDisk:
         return self._inode(path).mtime_ms
 
     def listdir(self, path: str) -> list[str]:
-        path = _clean(path)
-        if self._names.get(path, _MISSING) is not None:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        prefix = path.rstrip("/") + "/"
-        return sorted(
-            p[len(prefix) :] for p in self._names if p.startswith(prefix) and "/" not in p[len(prefix) :] and p != "/"
-        )
+        return sorted(self._dir(path).names)
 
     def mkdir(self, path: str) -> None:
-        path = _clean(path)
-        missing = []
-        while path not in self._names:
-            missing.append(path)
-            path = _parent(path)
-        for each in reversed(missing):
-            self.about_to("mkdir", each)
-            self._record("create", each, None)
+        at = self._root
+        made = ""
+        for name in _parts(path):
+            made += "/" + name
+            node = at.names.get(name)
+            if node is None:
+                self.about_to("mkdir", made)
+                node = Dir()
+                self._change((at, name, node))
+            elif not isinstance(node, Dir):
+                raise FileExistsError(errno.EEXIST, "is a file", made)
+            at = node
 
     def rename(self, old: str, new: str) -> None:
-        old, new = _clean(old), _clean(new)
-        if old not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", old)
-        self.about_to("rename", old)
-        self._record("rename", old, None, new)
+        node = self._find(old)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", _clean(old))
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        self.about_to("rename", _clean(old))
+        self._change((source, old_name, None), (target, new_name, node))
 
     def remove(self, path: str) -> None:
-        path = _clean(path)
         self._inode(path)
-        self.about_to("remove", path)
-        self._record("remove", path, None)
+        parent, name = self._parent(path)
+        self.about_to("remove", _clean(path))
+        self._change((parent, name, None))
 
     def rmtree(self, path: str) -> None:
-        path = _clean(path)
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        for each in sorted((p for p in self._names if p == path or p.startswith(path + "/")), reverse=True):
-            self.about_to("remove", each)
-            self._record("remove", each, None)
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", _clean(path))
+        if isinstance(node, Dir):
+            for name in sorted(node.names, reverse=True):
+                self.rmtree(f"{path}/{name}")
+        parent, name = self._parent(path)
+        self.about_to("remove", _clean(path))
+        self._change((parent, name, None))
 
     def fsync_dir(self, path: str) -> None:
-        path = _clean(path)
-        if self._names.get(path, _MISSING) is not None:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        self.about_to("fsync_dir", path)
+        directory = self._dir(path)
+        self.about_to("fsync_dir", _clean(path))
         rest = []
-        for change in self._pending_names:
-            if path in {_parent(change[1]), _parent(change[3]) if change[3] else path, change[1]}:
-                _change(self._durable_names, change)
+        for change in self._pending:
+            if any(part[0] is directory for part in change):
+                _make_durable(change)
             else:
                 rest.append(change)
-        self._pending_names = rest
+        self._pending = rest
 
     def lock(self, path: str) -> SimLock:
         path = _clean(path)
         if path in self.locks:
             raise BlockingIOError(errno.EAGAIN, "locked by another process", path)
-        if path not in self._names:
+        if not self.exists(path):
             self.open(path, create=True).close()
         self.locks.add(path)
         return SimLock(self, path)
@@ -310,36 +315,81 @@ class SimDisk:
 
     # -- names
 
-    def _inode(self, path: str) -> Inode:
-        path = _clean(path)
-        found = self._names.get(path, _MISSING)
-        if not isinstance(found, Inode):
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in _parts(path):
+            if not isinstance(node, Dir):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _dir(self, path: str) -> Dir:
+        found = self._find(path)
+        if not isinstance(found, Dir):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", _clean(path))
         return found
 
-    def _record(self, kind: str, path: str, inode: Inode | None, new: str = "") -> None:
-        change = (kind, path, inode, new)
-        _change(self._names, change)
-        self._pending_names.append(change)
+    def _parent(self, path: str) -> tuple[Dir, str]:
+        head, _, name = _clean(path).rpartition("/")
+        return self._dir(head), name
+
+    def _inode(self, path: str) -> Inode:
+        found = self._find(path)
+        if not isinstance(found, Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", _clean(path))
+        return found
+
+    def _change(self, *parts: tuple[Dir, str, Node | None]) -> None:
+        for directory, name, node in parts:
+            _set(directory.names, name, node)
+        self._pending.append(parts)
 
 
-_MISSING: Final = object()
+def _make_durable(change: Change) -> None:
+    for directory, name, node in change:
+        _set(directory.durable, name, node)
 
 
-def _change(names: dict[str, Inode | None], change: tuple[str, str, Inode | None, str]) -> None:
-    kind, path, inode, new = change
-    if kind == "create":
-        names.setdefault(path, inode)
-    elif kind == "remove":
-        names.pop(path, None)
-    elif path in names:
-        for old in [p for p in names if p == path or p.startswith(path + "/")]:
-            names[new + old[len(path) :]] = names.pop(old)
+def _set(names: dict[str, Node], name: str, node: Node | None) -> None:
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node
+
+
+def _below(directory: Dir) -> Iterator[Node]:
+    """All nodes that the process can reach."""
+    for node in directory.names.values():
+        yield node
+        if isinstance(node, Dir):
+            yield from _below(node)
+
+
+def _restore(directory: Dir, rng: random.Random) -> None:
+    """What is there after the power is back."""
+    directory.names = dict(directory.durable)
+    for node in directory.names.values():
+        if isinstance(node, Dir):
+            _restore(node, rng)
+        else:
+            node.lose_power(rng)
+
+
+def _copy(source: Dir, target: Dir) -> None:
+    for name, node in source.names.items():
+        made: Node
+        if isinstance(node, Dir):
+            made = Dir()
+            _copy(node, made)
+        else:
+            made = Inode()
+            made.data, made.durable = bytearray(node.data), bytearray(node.data)
+        target.names[name] = target.durable[name] = made
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part and part != "."]
 
 
 def _clean(path: str) -> str:
-    return "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
+    return "/" + "/".join(_parts(path))
