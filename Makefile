@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .kraft/data
+CLUSTER_DATA ?= .kraft/cluster
 SEEDS ?= 200
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test matrix check format sim bench peers clean
+.PHONY: help run cluster test matrix check format sim bench peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,6 +25,9 @@ $(VENV)/.dev: pyproject.toml
 
 run: $(VENV)/.node ## a node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(DATA)
+
+cluster: $(VENV)/.node ## three controllers, three brokers on localhost:9092, 9192, 9292 (data in .kraft/cluster); Ctrl-C
+	@exec $(BIN)/python -m kraft_node.cli.local_cluster --data $(CLUSTER_DATA)
 
 test: $(VENV)/.dev ## the everyday tests
 	-@$(BIN)/python tools/peers.py suite

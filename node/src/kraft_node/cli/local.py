@@ -13,7 +13,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import uuid_text
@@ -42,26 +42,31 @@ def main(arguments: Sequence[str]) -> int:
     return start([args.config, *(word for override in overrides for word in ("--override", override))])
 
 
-def format_once(config: NodeConfig) -> None:
-    """Format those directories of `config` that are not yet, into the cluster of those that are."""
+def format_once(config: NodeConfig, cluster_id: str | None = None, *, say: Callable[[str], None] = print) -> str:
+    """Format those directories of `config` that are not yet; the cluster's id.
+
+    That is the one of the directories that have been formatted, else `cluster_id`, else a new one.
+    """
     from kraft_node.cli import storage_format as plan
     from kraft_node.cli.storage import new_uuid
     from kraft_node.cli.storage_dirs import read_meta_properties, write_directories
 
     known = [entries for path in config.all_dirs if (entries := read_meta_properties(path)) is not None]
+    chosen = known[0]["cluster.id"] if known else cluster_id or uuid_text(new_uuid())
     if len(known) == len(config.all_dirs):
-        return
+        return chosen
     levels = plan.plan_features({}, None, dynamic_quorum=not config.voters)
     write_directories(
         config,
-        cluster_id=known[0]["cluster.id"] if known else uuid_text(new_uuid()),
+        cluster_id=chosen,
         records=plan.bootstrap_records(levels, []),
         levels=levels,
         voters=None if config.voters else plan.standalone_voter(config, new_uuid),
         ignore_formatted=True,
         new_uuid=new_uuid,
-        say=print,
+        say=say,
     )
+    return chosen
 
 
 def _announce(config: NodeConfig) -> None:
