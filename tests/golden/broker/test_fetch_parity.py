@@ -108,7 +108,9 @@ def test_leader_epochs(pair: Pair) -> None:
         pair.same(fetch(wanted(0, 3, current_leader_epoch=epoch)), (9, 12, 16, 18), label=f"current epoch {epoch}")
     for last in (0, 1, -1, -2):
         for offset in (0, 4, 12, 13, 20):
-            pair.same(fetch(wanted(0, offset, last_fetched_epoch=last)), (12, 13, 18), label=f"fetched {last}, {offset}")
+            pair.same(
+                fetch(wanted(0, offset, last_fetched_epoch=last)), (12, 13, 18), label=f"fetched {last}, {offset}"
+            )
 
 
 def test_as_a_follower(pair: Pair) -> None:

@@ -21,12 +21,12 @@ def loaded() -> Node:
 
 def test_the_groups_are_those_that_kafka_listed():
     assert loaded().listed() == {
-        "classic": ("Stable", "Classic", "consumer"),
-        "left": ("Empty", "Classic", "consumer"),
-        "simple": ("Empty", "Classic", ""),
-        "tx-commit": ("Empty", "Classic", ""),
-        "tx-abort": ("Empty", "Classic", ""),
-        "tx-open": ("Empty", "Classic", ""),
+        "classic": ("Stable", "classic", "consumer"),
+        "left": ("Empty", "classic", "consumer"),
+        "simple": ("Empty", "classic", ""),
+        "tx-commit": ("Empty", "classic", ""),
+        "tx-abort": ("Empty", "classic", ""),
+        "tx-open": ("Empty", "classic", ""),
         "modern": ("Empty", "Consumer", "consumer"),
         # Kafka saw a live member here; members of the newer protocol are none to a coordinator of classic groups.
         "modern-live": ("Empty", "Consumer", "consumer"),
@@ -68,7 +68,7 @@ def test_groups_of_the_newer_protocol_can_be_used_by_classic_members_or_deleted(
     assert node.delete("modern-live", "tx-open") == {"modern-live": ErrorCode.NONE, "tx-open": ErrorCode.NONE}
     node.start()
     listed = node.listed()
-    assert listed["modern"] == ("Stable", "Classic", "consumer")
+    assert listed["modern"] == ("Stable", "classic", "consumer")
     assert "modern-live" not in listed
     assert "tx-open" not in listed
     assert node.offsets("modern") == {("t", 1): 8}

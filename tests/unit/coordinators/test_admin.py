@@ -13,8 +13,8 @@ def test_lists_by_state_and_type_whatever_the_case():
     node.stable_group(1, group="busy")
     node.commit({("t", 0): 1}, group="simple")
     assert node.listed() == {
-        "busy": ("Stable", "Classic", "consumer"),
-        "simple": ("Empty", "Classic", ""),
+        "busy": ("Stable", "classic", "consumer"),
+        "simple": ("Empty", "classic", ""),
     }
     assert node.listed(states=[" STABLE "]).keys() == {"busy"}
     assert node.listed(states=["empty", "dead"]).keys() == {"simple"}
@@ -129,9 +129,9 @@ def test_asking_creates_the_topic():
 @pytest.mark.parametrize(
     ("kind", "version", "code"),
     [
-        (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (1, 1, ErrorCode.UNSUPPORTED_VERSION),
+        (1, 6, ErrorCode.UNSUPPORTED_VERSION),
+        (2, 6, ErrorCode.UNSUPPORTED_VERSION),
         (2, 5, ErrorCode.INVALID_REQUEST),
         (9, 6, ErrorCode.INVALID_REQUEST),
     ],

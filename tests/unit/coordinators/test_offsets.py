@@ -26,7 +26,7 @@ def test_a_consumer_without_membership_commits_and_reads_back(version):
     assert set(codes(call).values()) == {ErrorCode.NONE}
     assert node.offsets() == {("t", 0): 10, ("t", 3): 13, ("u", 1): 5}
     assert node.offsets(wanted={"t": [0, 1]}) == {("t", 0): 10, ("t", 1): -1}
-    assert node.listed() == {"g": ("Empty", "Classic", "")}
+    assert node.listed() == {"g": ("Empty", "classic", "")}
 
 
 @pytest.mark.parametrize("version", range(1, 11))

@@ -156,9 +156,9 @@ def test_a_group_of_the_other_protocol_is_listed_and_can_be_taken_over():
     assert node.join(group="s").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     (a,), generation = node.stable_group(1)
-    assert node.listed()["g"] == ("Stable", "Classic", "consumer")
+    assert node.listed()["g"] == ("Stable", "classic", "consumer")
     node.start()
-    assert node.listed()["g"] == ("Stable", "Classic", "consumer")
+    assert node.listed()["g"] == ("Stable", "classic", "consumer")
     assert node.heartbeat(a, generation) is ErrorCode.NONE
     assert node.offsets() == {("t", 0): 7}
 

@@ -67,8 +67,7 @@ def collect(
                 remaining -= size
             elif row.diverging_epoch is not None:
                 found.immediate = True
-        if remaining < 0:
-            remaining = 0
+        remaining = max(remaining, 0)
         found.rows.append((wanted, row))
     return found
 

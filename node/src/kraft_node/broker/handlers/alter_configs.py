@@ -1,8 +1,8 @@
 """AlterConfigs (33), versions 0-2, and IncrementalAlterConfigs (44), versions 0-1 (KIP-339, KIP-412).
 
-All resources are the controller's to decide but one: the levels of this process's loggers, set here and now. A request
-that names loggers only is answered here, one that names none is handed on as it is, a mixed one is split and the two
-answers are put together.
+All resources are the controller's to decide but one: the levels of this process's loggers, set here and now. And what
+this broker could not live with as its own configuration is refused here with INVALID_REQUEST, because the controller
+does not know its file. What is not answered here is handed on, and the two answers are put together.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.config.dynamic import check_broker_overrides
+from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker import loggers
-from kraft_node.broker.metadata_cache import BROKER_LOGGER_CONFIG
+from kraft_node.broker.metadata_cache import BROKER_CONFIG, BROKER_LOGGER_CONFIG
 from kraft_node.wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -30,7 +32,7 @@ DELETE: Final = 1
 
 
 class AlterConfigsHandler:
-    """Loggers here, everything else by the controller."""
+    """Loggers and what this broker refuses here, everything else by the controller."""
 
     def __init__(self, broker: Broker, forward: Forwarder) -> None:
         self._broker = broker
@@ -54,11 +56,16 @@ class AlterConfigsHandler:
 
     def incremental(self, ctx: RequestContext, request: Any) -> Any:
         """IncrementalAlterConfigs."""
-        mine = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER_CONFIG]
-        if not mine:
+        results = []
+        others = []
+        for resource in request.resources:
+            result = self._answered_here(resource, validate_only=request.validate_only)
+            if result is None:
+                others.append(resource)
+            else:
+                results.append(result)
+        if not results:
             return self._forward(ctx, request)
-        results = [self._loggers(resource, validate_only=request.validate_only) for resource in mine]
-        others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER_CONFIG]
         if not others:
             return IncrementalAlterConfigsResponse(responses=results)
         rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
@@ -72,6 +79,32 @@ class AlterConfigsHandler:
         else:
             others = answer.responses
         ctx.respond(IncrementalAlterConfigsResponse(responses=results + others))
+
+    def _answered_here(self, resource: Any, *, validate_only: bool) -> Any:
+        if resource.resource_type == BROKER_LOGGER_CONFIG:
+            return self._loggers(resource, validate_only=validate_only)
+        if resource.resource_type == BROKER_CONFIG and resource.resource_name in ("", str(self._broker.node_id)):
+            try:
+                self._check_own(resource)
+            except ConfigError as e:
+                return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
+        return None
+
+    def _check_own(self, resource: Any) -> None:
+        """Raise ConfigError when this broker could not have what results from the alteration.
+
+        Operations on lists, and those that do not exist, are left to the controller.
+        """
+        name = resource.resource_name
+        overrides = self._broker.metadata.configs(BROKER_CONFIG, name)
+        for config in resource.configs:
+            if config.config_operation == DELETE:
+                overrides.pop(config.name, None)
+            elif config.config_operation == SET and config.value is not None:
+                overrides[config.name] = config.value
+            else:
+                return
+        check_broker_overrides(overrides, per_broker=bool(name), static=self._broker.config.static)
 
     def _loggers(self, resource: Any, *, validate_only: bool) -> Any:
         if resource.resource_name != str(self._broker.node_id):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.member import Member
     from kraft_node.broker.coordinators.group.shard import Shard
 
-CLASSIC: Final = "Classic"
+CLASSIC: Final = "classic"
 FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP: Final = 6
 FIRST_DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11

@@ -1,7 +1,8 @@
 """FindCoordinator (0-6): which broker coordinates a key. Several keys from 4 (KIP-699), share groups from 6.
 
 Asking for a group's coordinator creates `__consumer_offsets` when it is not there yet; until it has leaders the
-answer is COORDINATOR_NOT_AVAILABLE, which clients retry. So are keys of coordinators that this broker does not run.
+answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Coordinators that this release does not have are refused with
+UNSUPPORTED_VERSION, at which clients give up: to a retriable answer Kafka's admin client asks again without a pause.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ NOBODY: Final = Endpoint(-1, "", -1)
 _TEXT: Final = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.INVALID_REQUEST: "No coordinator is kept for keys of this type.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details."
+    ),
 }
 
 
@@ -52,12 +56,17 @@ class Locator:
             return FindCoordinatorResponse(
                 error_code=code, error_message=_TEXT[code], node_id=node.node_id, host=node.host, port=node.port
             )
-        coordinators = []
+        kind, coordinators = request.key_type, []
         for key in request.coordinator_keys:
-            code, node = self._find(ctx, request.key_type, key)
+            code, node = self._find(ctx, kind, key)
             coordinators.append(
                 FindCoordinatorResponse.Coordinator(
-                    key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code, error_message=""
+                    key=key,
+                    node_id=node.node_id,
+                    host=node.host,
+                    port=node.port,
+                    error_code=code,
+                    error_message=_TEXT[code] if code == ErrorCode.INVALID_REQUEST and kind != KEY_TYPE_SHARE else "",
                 )
             )
         return FindCoordinatorResponse(coordinators=coordinators)
@@ -68,7 +77,7 @@ class Locator:
         known = {KEY_TYPE_TRANSACTION}
         if ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS:
             known.add(KEY_TYPE_SHARE)
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if key_type in known else ErrorCode.INVALID_REQUEST
+        code = ErrorCode.UNSUPPORTED_VERSION if key_type in known else ErrorCode.INVALID_REQUEST
         return code, NOBODY
 
     def _find_group(self, ctx: RequestContext, group_id: str) -> tuple[ErrorCode, Endpoint]:

@@ -119,7 +119,7 @@ class Membership:
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, protocols: Protocols
     ) -> JoinGroupResponse | None:
         instance_id = request.group_instance_id
-        new_id = f"{instance_id or ctx.client_id or ''}-{_random_uuid_text(self.shard.rng)}"
+        new_id = f"{(ctx.client_id or '') if instance_id is None else instance_id}-{_random_uuid_text(self.shard.rng)}"
         if instance_id is not None:
             if instance_id in group.static_members:
                 return self._replace_static(ctx, request, group, protocols, new_id)
