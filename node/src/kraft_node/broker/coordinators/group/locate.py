@@ -33,6 +33,7 @@ NOBODY: Final = Endpoint(-1, "", -1)
 _TEXT: Final = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.UNSUPPORTED_VERSION: "This release has no coordinator for keys of this type.",
     ErrorCode.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or the message was sent to "
         "an incompatible broker. See the broker logs for more details."
