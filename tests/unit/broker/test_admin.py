@@ -147,6 +147,37 @@ def test_what_loggers_refuse(rig: Rig, broker: str, change: Any, code: ErrorCode
     assert got.responses[0].error_code == code
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "value", "message"),
+    [
+        ("1", "node.id", "4", "Cannot update these configs dynamically: [node.id]"),
+        ("", "log.retention.ms", "x", "Invalid value x for configuration log.retention.ms: Not a number of type LONG"),
+        ("1", "max.connections.per.ip.overrides", "abc", "max.connections.per.ip.overrides"),
+        (
+            "",
+            "listener.name.plaintext.ssl.keystore.location",
+            "x",
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.plaintext.ssl.keystore.location]",
+        ),
+    ],
+)
+def test_what_this_broker_could_not_live_with_is_refused_here(
+    rig: Rig, name: str, key: str, value: str, message: str
+) -> None:
+    got = rig.alter.incremental(rig.client.context(44, 1), alter([(BROKER, name, [(key, 0, value)])]))
+    assert got.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert message in got.responses[0].error_message
+    assert rig.controller.sent == []
+
+
+def test_a_change_that_this_broker_can_live_with_is_the_controllers_to_decide(rig: Rig) -> None:
+    replay(rig.image, [config(BROKER, "1", "log.retention.ms", "x")])  # as an older release may have let through
+    good = [(BROKER, "1", [("log.retention.ms", 1, None), ("log.cleaner.threads", 0, "2")])]
+    assert rig.alter.incremental(rig.client.context(44, 1), alter(good)) is None  # type: ignore[arg-type]
+    rig.controller.take(m.IncrementalAlterConfigsRequest)
+
+
 def test_a_mixed_change_is_split_and_put_together(rig: Rig) -> None:
     request = alter([(LOGGER, "1", [("root", 0, "LOUD")]), (TOPIC, "a", [("retention.ms", 0, "1")])])
     assert rig.alter.incremental(rig.client.context(44, 1), request) is None

@@ -107,6 +107,8 @@ def test_validate_only_writes_nothing(quorum: Quorum) -> None:
         (BROKER, "7", ("log.cleaner.threads", SET, "2"), ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "one", ("log.cleaner.threads", SET, "2"), ErrorCode.INVALID_REQUEST),
         (BROKER, "-1", ("log.cleaner.threads", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("node.id", SET, "2"), ErrorCode.INVALID_REQUEST),
         (BROKER_LOGGER, "1", ("kafka", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), ErrorCode.INVALID_REQUEST),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),

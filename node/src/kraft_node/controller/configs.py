@@ -156,7 +156,9 @@ class Configs:
         try:
             self._check(resource, after, before, is_new)
         except ConfigError as e:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from None
+            # Brokers check their own configurations in Apache Kafka, and say so with this code.
+            code = ErrorCode.INVALID_REQUEST if resource[0] == BROKER_RESOURCE else ErrorCode.INVALID_CONFIG
+            raise KafkaError(code, str(e)) from None
         if not is_new:
             self._check_exists(resource)
         return records

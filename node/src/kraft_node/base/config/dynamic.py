@@ -54,9 +54,9 @@ def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool, st
     """
 
     def refuse(names: Iterable[str], why: str) -> None:
-        bad = sorted(names)
+        bad = list(names)
         if bad:
-            raise ConfigError(f"{why}: {','.join(bad)}", bad[0])
+            raise ConfigError(f"{why}: [{', '.join(bad)}]", bad[0])
 
     known = {name: key for name in overrides if (key := definition(name)) is not None}
     refuse(
