@@ -42,7 +42,7 @@ def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, dict[i
         yield process, port, processes, tmp_path / "data"
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.communicate(timeout=60)
 
 
 def _room() -> int:
