@@ -145,7 +145,8 @@ class ServerListener:
         self.apis = {
             int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order of their arrival: what is done to all is done in that order."""
         self.held = held
         """While it is set, connections are accepted but nothing of theirs is read."""
         self.refusals = 0
@@ -171,7 +172,7 @@ class ServerListener:
             return _Refused()
         self.accepted += 1
         connection = Connection(self, transport, self.clock.monotonic_ms())
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self.held:
             transport.pause_reading()
         return connection
@@ -185,7 +186,7 @@ class ServerListener:
     def forget(self, connection: Connection) -> None:
         """It is gone."""
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self.gate.leave(connection.peer_host)
 
     def touch(self, connection: Connection) -> None:
