@@ -1,0 +1,177 @@
+"""Whole nodes under many seeds.
+
+    python -m kraft_node.testing.sim [--seeds N] [--first S] [--jobs J] [--json]
+    python -m kraft_node.testing.sim --seed S [--story] [--json]
+
+Each seed is a run of `scenario`: the same seed does the same every time, on every machine. A failure ends with the line
+that replays it. Exit code 1 when a law was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from kraft_node.testing.scenario import Result, run
+
+DEFAULT_SEEDS: Final = 200
+FAILURES_SHOWN: Final = 5
+STORY_TAIL: Final = 25
+"""Lines of the story that a failure shows by itself."""
+
+
+@dataclass
+class Score:
+    """What became of many seeds."""
+
+    seeds: int = 0
+    events: int = 0
+    simulated_ms: float = 0.0
+    acknowledged: int = 0
+    read: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Result] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        """One more."""
+        self.seeds += 1
+        self.events += result.events
+        self.simulated_ms += result.simulated_ms
+        self.acknowledged += result.acknowledged
+        self.read += result.read
+        self.faults.update(result.faults)
+        if not result.good:
+            self.failures.append(result)
+
+
+def replay_line(seed: int) -> str:
+    """The command that does a seed again."""
+    return f"replay: python -m kraft_node.testing.sim --seed {seed} --story"
+
+
+def sweep(first: int, count: int, jobs: int = 1) -> Iterator[Result]:
+    """Run seeds, as they get done."""
+    seeds = range(first, first + count)
+    if jobs == 1:
+        yield from map(run, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(run, seeds, chunksize=4)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m kraft_node.testing.sim", description="Run whole nodes under seeds."
+    )
+    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, metavar="N", help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
+    parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
+    parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return _one(options.seed, story=options.story, as_json=options.json)
+    begun = time.perf_counter()
+    score = Score()
+    with _progress(options.seeds, quiet=options.json) as advance:
+        for result in sweep(options.first, options.seeds, options.jobs):
+            score.add(result)
+            advance(score, time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    if options.json:
+        print(json.dumps(_as_json(score, seconds)))
+    else:
+        _print(score, seconds)
+    return 1 if score.failures else 0
+
+
+def _one(seed: int, *, story: bool, as_json: bool) -> int:
+    result = run(seed)
+    if as_json:
+        fields = asdict(result)
+        if not story:
+            del fields["story"]
+        print(json.dumps(fields))
+    else:
+        if story:
+            print("\n".join(result.story))
+        print(
+            f"seed {seed}: {result.events} events, {result.simulated_ms / 1000:.1f} s simulated, "
+            f"{result.acknowledged} batches acknowledged, {result.read} records read, trace {result.hash}"
+        )
+        for finding in result.findings:
+            print(f"BROKEN {finding}")
+    return 0 if result.good else 1
+
+
+def _as_json(score: Score, seconds: float) -> dict[str, Any]:
+    return {
+        "seeds": score.seeds,
+        "seconds": round(seconds, 2),
+        "events": score.events,
+        "events_per_second": round(score.events / seconds),
+        "simulated_seconds": round(score.simulated_ms / 1000),
+        "acknowledged": score.acknowledged,
+        "read": score.read,
+        "faults": dict(score.faults.most_common()),
+        "failures": [
+            {"seed": failure.seed, "findings": list(map(str, failure.findings)), "replay": replay_line(failure.seed)}
+            for failure in sorted(score.failures, key=lambda failure: failure.seed)
+        ],
+    }
+
+
+def _print(score: Score, seconds: float) -> None:
+    print(
+        f"{score.seeds} seeds, {score.events} events in {seconds:.1f} s ({score.events / seconds:,.0f} events/s); "
+        f"{score.simulated_ms / 1000:,.0f} s simulated, {score.acknowledged:,} batches acknowledged, "
+        f"{score.read:,} records read"
+    )
+    print("faults: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in score.faults.most_common()))
+    if not score.failures:
+        print("no law was broken")
+        return
+    print(f"{len(score.failures)} seeds broke a law")
+    for failure in sorted(score.failures, key=lambda failure: failure.seed)[:FAILURES_SHOWN]:
+        print(f"\nseed {failure.seed}, the end of its story:")
+        print("\n".join(f"  {line}" for line in failure.story[-STORY_TAIL:]))
+        for finding in failure.findings:
+            print(f"BROKEN {finding}")
+        print(replay_line(failure.seed))
+
+
+@contextlib.contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _score, _seconds: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where somebody looks
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    bar = Progress(
+        TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TextColumn("[red]{task.fields[broken]}"), console=Console(stderr=True), transient=True,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("", total=total, rate="", broken="")
+
+        def advance(score: Score, seconds: float) -> None:
+            broken = f"{len(score.failures)} broken" if score.failures else ""
+            bar.update(task, completed=score.seeds, rate=f"{score.events / seconds:,.0f} events/s", broken=broken)
+
+        yield advance
+
+
+if __name__ == "__main__":
+    sys.exit(main())
