@@ -156,7 +156,9 @@ class MemoryStorage:
     def load_quorum_state(self) -> QuorumState:
         return self.state
 
-    def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Callable[[], object]:
+    def begin_save_quorum_state(
+        self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]
+    ) -> Callable[[], object]:
         def work() -> None:
             self.state = state
 

@@ -1,0 +1,286 @@
+"""Three drivers and an observer, joined by the protocol's bytes in memory: elections, commits, losses, snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.wire import codec, stored
+from kraft_node.wire.api import API
+from tests.unit.server.raft_world import MemoryStorage, World
+
+IDS = (1, 2, 3)
+OBSERVER = 101
+PORTS = {1: 9091, 2: 9092, 3: 9093}
+
+
+class Member:
+    """One process: a driver on a storage that outlives it."""
+
+    def __init__(self, quorum: Quorum, node_id: int, *, dynamic: bool = False) -> None:
+        self.quorum = quorum
+        self.id = node_id
+        self.storage = MemoryStorage()
+        self.dynamic = dynamic
+        self.driver: RaftDriver | None = None
+        self.is_silent = False
+        self.leaders: list[tuple[int, int]] = []
+
+    def start(self) -> None:
+        self.is_silent = False
+        voters = VoterSet(Voter(ReplicaKey(i), {"CONTROLLER": ("localhost", PORTS[i])}) for i in IDS)
+        self.driver = RaftDriver(
+            self.quorum.world,  # type: ignore[arg-type]
+            self.storage,  # type: ignore[arg-type]
+            local=ReplicaKey(self.id, Uuid(bytes([self.id]) * 16)),
+            voters=VoterSet([]) if self.dynamic else voters,
+            cluster_id="cluster",
+            policy=SnapshotPolicy(max_new_record_bytes=2_000),
+            bootstrap_servers=[("localhost", PORTS[2])] if self.dynamic else [],
+            peers=self.find,
+        )
+        self.driver.on_leader_changed.append(lambda leader, epoch: self.leaders.append((leader, epoch)))
+        self.driver.start()
+
+    def find(self, node_id: int) -> Any:
+        assert self.driver is not None
+        where = self.driver.peers.endpoint_of(node_id)
+        return None if where is None else Way(self.quorum, self, where[1])
+
+    def stop(self, *, told: bool = True) -> None:
+        """The process is gone; its peers are told that connections closed, or not."""
+        driver, self.driver = self.driver, None
+        assert driver is not None
+        driver.fail = lambda _error: None  # type: ignore[method-assign]
+        driver.failed = True
+        self.storage.crash()
+        self.is_silent = not told
+        for other in self.quorum.members.values():
+            if told and other.driver is not None:
+                self.quorum.world.call_soon(other.driver.disconnected, self.id)
+
+
+class Way:
+    """A channel from one member to a port: requests and responses are encoded and decoded on the way."""
+
+    def __init__(self, quorum: Quorum, sender: Member, port: int) -> None:
+        self.quorum = quorum
+        self.sender = sender
+        self.port = port
+
+    def send(self, request: Any, version: int | None, done: Any, timeout_ms: int) -> None:
+        spec = API[request.SCHEMA.api_key]
+        highest = min(spec.max_version, self.quorum.newest.get(type(request).__name__, 99))
+        if version is not None and version > highest:
+            self.quorum.world.call_soon(done, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+            return
+        data = codec.encode(request, highest)
+        target = next(m for m in self.quorum.members.values() if PORTS.get(m.id) == self.port)
+        asker = self.sender.driver
+
+        def answered(response: Any) -> None:
+            back = codec.decode(spec.response, codec.encode(response, highest), highest)
+            if self.sender.driver is asker:
+                self.quorum.world.call_later(1, done, back)
+
+        def deliver() -> None:
+            if target.is_silent:
+                self.quorum.world.call_later(timeout_ms, done, TimeoutError("silent"))
+                return
+            if target.driver is None:
+                done(ConnectionRefusedError(f"localhost:{self.port}: refused"))
+                if asker is not None:
+                    asker.disconnected(target.id)
+                return
+            ctx = Context(highest, answered)
+            response = target.driver._handle(ctx, codec.decode(spec.request, data, highest))  # type: ignore[arg-type]
+            if response is not None:
+                answered(response)
+
+        self.quorum.world.call_later(1, deliver)
+
+
+class Context:
+    def __init__(self, version: int, answered: Any) -> None:
+        self.api_version = version
+        self.listener = "CONTROLLER"
+        self.respond = answered
+
+
+class Quorum:
+    def __init__(self, ids: tuple[int, ...] = IDS) -> None:
+        self.world = World()
+        self.newest: dict[str, int] = {}
+        self.members = {node_id: Member(self, node_id) for node_id in ids}
+
+    def start(self) -> Quorum:
+        for member in self.members.values():
+            member.start()
+        self.world.run(500)
+        return self
+
+    def leader(self) -> Member:
+        (found,) = {
+            m.driver.leader_id for m in self.members.values() if m.driver is not None and m.driver.leader_id >= 0
+        }
+        return self.members[found]
+
+    def append(self, *numbers: int) -> None:
+        driver = self.leader().driver
+        assert driver is not None
+        driver.append([topic(number) for number in numbers])
+        self.world.run(100)
+
+    def images(self) -> dict[int, int]:
+        """How many topics each running member knows."""
+        return {m.id: len(m.driver.image.topics) for m in self.members.values() if m.driver is not None}
+
+
+def topic(number: int) -> stored.TopicRecord:
+    return stored.TopicRecord(name=f"t{number}", topic_id=Uuid(number.to_bytes(16, "big")))
+
+
+def test_three_voters_elect_the_first_at_once_and_commit_what_a_majority_has() -> None:
+    quorum = Quorum().start()
+    assert quorum.leader().id == 1
+    quorum.append(1, 2)
+    assert quorum.images() == {1: 2, 2: 2, 3: 2}
+    quorum.members[3].stop()
+    quorum.append(3)
+    assert quorum.images() == {1: 3, 2: 3}
+    quorum.members[2].stop()
+    quorum.append(4)
+    assert quorum.images() == {1: 3}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_next_leader_leads_at_once_when_connections_close_and_after_the_time_out_when_not(told: bool) -> None:
+    quorum = Quorum().start()
+    quorum.append(1)
+    quorum.leader().stop(told=told)
+    quorum.world.run(150)
+    known = [m.driver.leader_id for m in quorum.members.values() if m.driver is not None]
+    assert (set(known) == {2}) == told
+    quorum.world.run(2_600)
+    assert quorum.leader().id in (2, 3)
+    quorum.append(2)
+    assert quorum.images() == {2: 2, 3: 2}
+
+
+def test_a_leader_that_comes_back_follows_and_what_it_alone_had_is_gone() -> None:
+    quorum = Quorum().start()
+    quorum.append(1)
+    first = quorum.leader()
+    others = [m for m in quorum.members.values() if m is not first]
+    for member in others:
+        member.stop(told=False)
+    quorum.append(90, 91)
+    first.stop()
+    for member in others:
+        member.start()
+    quorum.world.run(1_000)
+    quorum.append(2)
+    first.start()
+    quorum.world.run(1_000)
+    assert quorum.images() == {1: 2, 2: 2, 3: 2}
+    logs = {bytes(b"".join(m.storage.durable)) for m in quorum.members.values()}
+    assert len(logs) == 1
+
+
+def test_a_leader_that_stops_hands_over_to_a_voter_that_has_everything() -> None:
+    quorum = Quorum().start()
+    quorum.append(1)
+    stopped: list[bool] = []
+    first = quorum.leader()
+    assert first.driver is not None
+    first.driver.shutdown(lambda: stopped.append(True))
+    quorum.world.run(100)
+    assert stopped == [True]
+    first.driver = None
+    assert quorum.leader().id == 2
+    quorum.append(2)
+    assert quorum.images() == {2: 2, 3: 2}
+
+
+def test_voters_that_know_no_pre_vote_are_asked_for_their_votes() -> None:
+    quorum = Quorum()
+    quorum.newest = {"VoteRequest": 1}
+    quorum.start()
+    assert quorum.leader().id in IDS
+    quorum.append(1)
+    assert quorum.images() == {1: 1, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_observer_finds_the_leader_follows_and_looks_for_the_next_one(dynamic: bool) -> None:
+    quorum = Quorum().start()
+    quorum.append(1)
+    observer = quorum.members[OBSERVER] = Member(quorum, OBSERVER, dynamic=dynamic)
+    observer.start()
+    quorum.world.run(500)
+    assert quorum.images()[OBSERVER] == 1
+    quorum.leader().stop()
+    quorum.world.run(500)
+    quorum.append(2)
+    quorum.world.run(500)
+    assert quorum.leader().id == 2
+    assert quorum.images() == {2: 2, 3: 2, OBSERVER: 2}
+    assert observer.leaders[-1] == (2, 2)
+
+
+def test_latecomers_begin_with_a_snapshot() -> None:
+    quorum = Quorum().start()
+    for number in range(40):
+        quorum.append(number)
+    assert quorum.leader().storage.files
+    observer = quorum.members[OBSERVER] = Member(quorum, OBSERVER)
+    observer.start()
+    quorum.world.run(1_000)
+    assert quorum.images()[OBSERVER] == 40
+    (snapshot,) = observer.storage.files
+    assert observer.storage.start_offset == snapshot.end_offset > 0
+
+
+def test_what_was_tried_is_told() -> None:
+    quorum = Quorum()
+    quorum.members[2].start()
+    quorum.world.run(200)
+    driver = quorum.members[2].driver
+    assert driver is not None
+    assert driver.peers.explain() == (
+        "1@localhost:9091 (localhost:9091: refused), 3@localhost:9093 (localhost:9093: refused)"
+    )
+    observer = Member(quorum, OBSERVER, dynamic=True)
+    observer.start()
+    quorum.world.run(200)
+    assert observer.driver is not None
+    assert observer.driver.peers.explain() == "localhost:9092 (answers)"
+
+
+def test_another_clusters_voters_are_not_listened_to() -> None:
+    quorum = Quorum()
+    for member in quorum.members.values():
+        member.start()
+    stranger = quorum.members[3].driver
+    assert stranger is not None
+    stranger.cluster_id = stranger.node.cluster_id = "other"
+    quorum.world.run(1_000)
+    assert quorum.leader().id in (1, 2)
+    assert stranger.leader_id == -1
+    assert "INCONSISTENT_CLUSTER_ID" in stranger.peers.explain()
+
+
+def test_endpoints_are_learned_from_answers() -> None:
+    quorum = Quorum().start()
+    observer = Member(quorum, OBSERVER, dynamic=True)
+    observer.start()
+    assert observer.driver is not None
+    assert observer.driver.peers.endpoint_of(1) is None
+    quorum.world.run(500)
+    assert observer.driver.peers.endpoint_of(1) == ("localhost", 9091)
