@@ -28,6 +28,8 @@ class Client:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as e:
             raise ToolError(f"cannot connect to {self.address}: {e}") from None
+        # A request goes out in parts: without this the last one waits for the acknowledgement of the first.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.versions: dict[int, tuple[int, int]] = {}
         try:
             self.versions = self._ask_versions()
