@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 DATA ?= .kraft/data
 CLUSTER_DATA ?= .kraft/cluster
 SEEDS ?= 200
+SEED_FROM ?= 100000
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim bench peers clean
+.PHONY: help run cluster test matrix check format sim sim-night bench peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,8 +49,12 @@ format: $(VENV)/.dev ## mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(VENV)/.dev ## the whole node under SEEDS=n seeds of simulated faults
+sim: $(VENV)/.dev ## the raft core and the whole node under SEEDS=n seeds of simulated faults
+	$(BIN)/python -m kraft_node.testing.raft --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
+
+sim-night: $(VENV)/.dev ## raft seeds without end, from SEED_FROM on; Ctrl-C stops it
+	$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM)
 
 peers: $(VENV)/.dev ## Apache Kafka from Maven Central into .peers (needs Java and Maven)
 	$(BIN)/python tools/peers.py install

@@ -6,7 +6,7 @@ end: 4
 > start
     Send(number=1 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=4 last_epoch=1 max_bytes=1048576 max_wait_ms=500))
     LeaderChanged(leader_id=2 epoch=5)
-    SetTimer(at_ms=2000)
+    SetTimer(at_ms=250)
 > fetch-answer 2 epoch=5 leader=2 snapshot=100:4
     Send(number=2 node_id=2 request=FetchSnapshotRequest(epoch=5 replica=1/A snapshot=SnapshotId(end_offset=100 epoch=4) position=0 max_bytes=1048576))
 > snapshot-answer 2 epoch=5 leader=2 snapshot=100:4 size=1500 at=0 bytes=1000
@@ -15,6 +15,7 @@ end: 4
 > snapshot-answer 2 epoch=5 leader=2 snapshot=100:4 size=1500 at=1000 bytes=500
     WriteSnapshotPart(snapshot=SnapshotId(end_offset=100 epoch=4) position=1000 data=500 bytes)
     FinishSnapshot(snapshot=SnapshotId(end_offset=100 epoch=4))
+    SetTimer(at_ms=2000)
 > snapshot-stored 100:4
     Committed(high_watermark=100)
-    Send(number=4 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=100 last_epoch=4 max_bytes=1048576 max_wait_ms=500 high_watermark=100))
+    Flush(offset=100)

@@ -6,18 +6,22 @@ end: 15
 > start
     Send(number=1 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=15 last_epoch=4 max_bytes=1048576 max_wait_ms=500))
     LeaderChanged(leader_id=2 epoch=5)
-    SetTimer(at_ms=2000)
+    SetTimer(at_ms=250)
 > fetch-answer 2 epoch=5 leader=2 diverging=3:12 hw=8
     Truncate(offset=10)
     Flush(offset=10)
+    SetTimer(at_ms=2000)
 > flushed 10
     Send(number=2 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=10 last_epoch=1 max_bytes=1048576 max_wait_ms=500))
+    SetTimer(at_ms=250)
 > fetch-answer 2 epoch=5 leader=2 batches=10-13-3,13-20-5 hw=11
     AppendFetched(offset=10 next_offset=20 records=bytes)
     Committed(high_watermark=11)
     Flush(offset=20)
+    SetTimer(at_ms=2000)
 > flushed 20
     Send(number=3 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=20 last_epoch=5 max_bytes=1048576 max_wait_ms=500 high_watermark=11))
+    SetTimer(at_ms=250)
 > fetch-answer 2 epoch=5 leader=2 hw=20
     Committed(high_watermark=20)
     Send(number=4 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=20 last_epoch=5 max_bytes=1048576 max_wait_ms=500 high_watermark=20))
@@ -29,7 +33,7 @@ end: 15
 @ 120
 > tick
     Send(number=5 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=20 last_epoch=5 max_bytes=1048576 max_wait_ms=500 high_watermark=20))
-    SetTimer(at_ms=2000)
+    SetTimer(at_ms=370)
 @ 2000
 > tick
     Send(number=6 node_id=2 request=VoteRequest(epoch=5 candidate=1/A last_epoch=5 end_offset=20 pre_vote=True voter=2))

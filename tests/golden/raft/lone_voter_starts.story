@@ -43,7 +43,6 @@
 @ 35
 > tick
     Append(offset=6 epoch=1 records=[f])
-    SetTimer()
 > flushed 6
     Flush(offset=7)
     Committed(high_watermark=6)

@@ -44,7 +44,6 @@
 @ 600
 > tick
     Respond(token=t4 reply=FetchReply(error=0 epoch=1 leader_id=1 high_watermark=3 log_start_offset=0))
-    SetTimer()
 # Wrong epochs, an end beyond ours, an epoch that never was.
 > asked-fetch t5 from=7/B epoch=0 offset=3 last=0
     Respond(token=t5 reply=FetchReply(error=74 epoch=1 leader_id=1))

@@ -1,18 +1,13 @@
 # A 3.9 voter does not know pre-votes: stand at once.
 voters: 1 2 3
 > start
-    Send(number=1 node_id=3 request=FetchRequest(epoch=0 replica=1/A offset=0 last_epoch=0 max_bytes=1048576 max_wait_ms=500))
+    Send(number=1 node_id=2 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=2))
+    Send(number=2 node_id=3 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=3))
     LeaderChanged(leader_id=-1 epoch=0)
-    SetTimer(at_ms=1500)
-@ 1500
-> tick
-    Send(number=2 node_id=2 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=2))
-    Send(number=3 node_id=3 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=3))
-    SetTimer(at_ms=2000)
+    SetTimer(at_ms=250)
 > vote-unknown-to 2
     WriteQuorumState(state=QuorumState(epoch=1 leader_id=-1 voted=1/A))
     LeaderChanged(leader_id=-1 epoch=1)
-    SetTimer(at_ms=3000)
 > state-written
-    Send(number=4 node_id=2 request=VoteRequest(epoch=1 candidate=1/A last_epoch=0 end_offset=0 voter=2))
-    Send(number=5 node_id=3 request=VoteRequest(epoch=1 candidate=1/A last_epoch=0 end_offset=0 voter=3))
+    Send(number=3 node_id=2 request=VoteRequest(epoch=1 candidate=1/A last_epoch=0 end_offset=0 voter=2))
+    Send(number=4 node_id=3 request=VoteRequest(epoch=1 candidate=1/A last_epoch=0 end_offset=0 voter=3))

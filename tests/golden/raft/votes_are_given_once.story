@@ -4,9 +4,10 @@ state: 3
 log: 1:0,3:5
 end: 9
 > start
-    Send(number=1 node_id=3 request=FetchRequest(epoch=3 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
+    Send(number=1 node_id=2 request=VoteRequest(epoch=3 candidate=1/A last_epoch=3 end_offset=9 pre_vote=True voter=2))
+    Send(number=2 node_id=3 request=VoteRequest(epoch=3 candidate=1/A last_epoch=3 end_offset=9 pre_vote=True voter=3))
     LeaderChanged(leader_id=-1 epoch=3)
-    SetTimer(at_ms=1500)
+    SetTimer(at_ms=250)
 > asked-vote t1 from=2 epoch=2 log=1:20
     Respond(token=t1 reply=VoteReply(error=74 epoch=3 leader_id=-1 granted=False))
 > asked-vote t2 from=2 epoch=4 log=4:20
@@ -19,7 +20,7 @@ end: 9
     WriteQuorumState(state=QuorumState(epoch=4 leader_id=-1 voted=2))
 > state-written
     Respond(token=t3 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=False))
-    Send(number=2 node_id=3 request=FetchRequest(epoch=4 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
+    Send(number=3 node_id=3 request=FetchRequest(epoch=4 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
     Respond(token=t4 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=True))
 > asked-vote t5 from=3 epoch=4 log=3:12
     Respond(token=t5 reply=VoteReply(error=0 epoch=4 leader_id=-1 granted=False))
@@ -34,4 +35,4 @@ end: 9
     LeaderChanged(leader_id=-1 epoch=5)
 > state-written
     Respond(token=t8 reply=VoteReply(error=125 epoch=5 leader_id=-1 granted=False))
-    Send(number=3 node_id=3 request=FetchRequest(epoch=5 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))
+    Send(number=4 node_id=3 request=FetchRequest(epoch=5 replica=1/A offset=9 last_epoch=3 max_bytes=1048576 max_wait_ms=500))

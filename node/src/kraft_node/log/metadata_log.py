@@ -146,8 +146,11 @@ class MetadataLog:
         log.topic_id = METADATA_TOPIC_ID
         self._log = log
         found = [file.id for file in self.snapshots() if not file.id.is_bootstrap]
-        if found and found[-1].end_offset > log.end_offset:
-            # The records that the log lacks are in the snapshot, which was downloaded or outlived them.
+        epochs = log.leader_epochs.entries()
+        end = (epochs[-1][0] if epochs else -1, log.end_offset)
+        if found and (found[-1].epoch, found[-1].end_offset) > end:
+            # The records that the log lacks are in the snapshot, which was downloaded or outlived them. A log that goes
+            # further in older epochs is not the quorum's: its replacement by the snapshot was not durable yet.
             self._lower_mark(found[-1].end_offset)
             log.reset_to(found[-1].end_offset)
         elif found and found[0].end_offset > log.start_offset:

@@ -25,10 +25,11 @@ class Candidate(RoleState):
     def act(self, node: RaftNode) -> None:
         if node.is_quorum_state_durable:
             self.tally.grant(node.local.id)
-        if self.tally.is_won:
-            node.become_leader(self.tally.granting())
-        elif node.now_ms >= self.deadline:
+        if node.now_ms >= self.deadline:
+            # Before the votes: none may count that was given so long ago (`amnesia`).
             node.become_prospective()
+        elif self.tally.is_won:
+            node.become_leader(self.tally.granting())
         else:
             election.ask_for_votes(node, self.tally, pre_vote=False)
 

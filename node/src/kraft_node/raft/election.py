@@ -86,6 +86,7 @@ def answer_vote(node: RaftNode, request: VoteRequest) -> VoteReply:
         node.become_unattached(request.epoch)
     if request.voter is not None and not request.voter.matches(node.local):
         return _refuse(node, INVALID_VOTER_KEY)
+    node.hear(request.candidate.id, request.epoch)
     granted = _may_grant(node, request)
     if granted and not request.pre_vote:
         node.remember_vote(request.candidate)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kraft_node.raft import effects as do
 from kraft_node.raft import election, events, replication, snapshots
 from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.amnesia import READER, Amnesia
 from kraft_node.raft.candidate import Candidate
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.follower import Follower
 from kraft_node.raft.leader import Leader
-from kraft_node.raft.log_view import LogView
+from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
@@ -87,6 +88,7 @@ class RaftNode:
         self.cluster_id = cluster_id
         self.config = config or RaftConfig()
         self.bootstrap_ids = list(voters.ids if bootstrap_ids is None else bootstrap_ids)
+        self._amnesia: Amnesia | None = None
         self.is_amnesiac = is_amnesiac
         self.requests = Requests(self.config)
         self.waiting: dict[Hashable, WaitingFetch] = {}
@@ -97,18 +99,19 @@ class RaftNode:
         self.flush_needed = False
         """The log was truncated: a flush is to begin before its end is acknowledged (contract 8)."""
         self._settling = False
+        self.loading: SnapshotId | None = None
+        """A fetched snapshot that is about to take the log's place: until then the log stays as it is."""
         self.opening_extra = 0
         """How many control records the driver writes behind LeaderChange when this node opens an epoch (KIP-853)."""
         self.is_shutting_down = False
         self._is_shut_down = False
         self._started = False
-        self._durable_state = state
+        self._durable_state: QuorumState | None = state
         self._effects: list[do.Effect] = []
         self._held: list[do.Effect] = []
         self._timer: int | None = None
         self._announced = (NOBODY, -1)
         self._transitions = 0
-        self._amnesia_until: int | None = None
 
     # What roles and helpers ask.
 
@@ -119,6 +122,11 @@ class RaftNode:
     @property
     def leader_id(self) -> int:
         return self.role.leader_id
+
+    @property
+    def fetches_as(self) -> ReplicaKey:
+        """Who asks for records: while nothing is acknowledged, nobody in particular."""
+        return READER if self.is_amnesiac else self.local
 
     @property
     def is_voter(self) -> bool:
@@ -200,8 +208,6 @@ class RaftNode:
             f"law: only what exists is committed ({offset}, end {self.log.end_offset})"
         )
         self.high_watermark = offset
-        if self.is_amnesiac and self._amnesia_until is not None and offset >= self._amnesia_until:
-            self.is_amnesiac = False
         self.emit(do.Committed(offset))
 
     # Transitions. The new role's first `act` follows in the same step.
@@ -226,7 +232,28 @@ class RaftNode:
             if epoch == self.state.epoch and NOBODY not in (kept.id, voted.id):
                 assert voted == kept, f"law: one vote an epoch ({kept} in {epoch}, now {voted})"
             self.state = state
-            self.emit(do.WriteQuorumState(state))
+            if self.is_amnesiac:
+                self._durable_state = state
+            else:
+                self.emit(do.WriteQuorumState(state))
+
+    def remember_again(self) -> None:
+        """The amnesia is over: from now on what is said is on disk before (contract 2)."""
+        self.is_amnesiac = False
+        self._durable_state = None
+        self.emit(do.WriteQuorumState(self.state))
+        if isinstance(self.role, Unattached):
+            self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
+
+    def hear(self, voter_id: int, epoch: int) -> None:
+        """A voter has said what epoch it is in."""
+        if self.is_amnesiac and self._amnesia is not None and self._amnesia.heard(self, voter_id, epoch):
+            self.remember_again()
+
+    def caught_up_perhaps(self, request: FetchRequest, reply: FetchReply) -> None:
+        """The leader has answered a fetch."""
+        if self.is_amnesiac and self._amnesia is not None and self._amnesia.fetched(self, request, reply):
+            self.remember_again()
 
     def _voted_in(self, epoch: int) -> ReplicaKey:
         return self.state.voted if epoch == self.state.epoch else ReplicaKey(NOBODY)
@@ -243,7 +270,7 @@ class RaftNode:
         self._remember(epoch, leader_id, voted)
 
     def become_prospective(self) -> None:
-        if self.is_amnesiac:
+        if self.is_amnesiac or self.loading is not None:
             self._wait_on()
             return
         leader_id = self.leader_id if self.role.role is not Role.RESIGNED else NOBODY
@@ -341,6 +368,7 @@ class RaftNode:
 
     def _start(self, event: events.Started) -> None:  # noqa: ARG002
         state = self.state
+        self._amnesia = Amnesia(self.now_ms)
         if self.log.last_epoch > state.epoch:
             self.state = self._durable_state = state = QuorumState()
             self.become_unattached(self.log.last_epoch)
@@ -363,8 +391,9 @@ class RaftNode:
         elected_itself = state.voted.matches(self.local) and self.log.last_epoch == state.epoch
         return state.leader_id == self.local.id or (elected_itself and state.epoch > 0)
 
-    def _tick(self, event: events.Tick) -> None:
-        """Everything that is due is found by `act`."""
+    def _tick(self, event: events.Tick) -> None:  # noqa: ARG002
+        """Everything that is due is found by `act`; the timer is spent, be it early."""
+        self._timer = None
 
     def _quorum_state_written(self, event: events.QuorumStateWritten) -> None:
         self._durable_state = event.state
@@ -472,6 +501,7 @@ class RaftNode:
             return
         node_id, request = found
         reply = event.reply
+        self.hear(node_id, reply.epoch)
         if self._is_stale(reply):
             return
         self._use(node_id, request, reply)
@@ -503,8 +533,6 @@ class RaftNode:
 
     def _use(self, node_id: int, request: Request, reply: Reply) -> None:
         if isinstance(request, FetchRequest) and isinstance(reply, FetchReply):
-            if self.is_amnesiac and self._amnesia_until is None and reply.high_watermark >= 0:
-                self._amnesia_until = reply.high_watermark
             replication.take_fetch(self, node_id, request, reply)
         elif isinstance(request, FetchSnapshotRequest) and isinstance(reply, FetchSnapshotReply):
             snapshots.take_part(self, node_id, request, reply)

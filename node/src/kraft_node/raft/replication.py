@@ -134,11 +134,11 @@ def release_waiting(node: RaftNode) -> None:
 
 def fetch_from(node: RaftNode, node_id: int) -> None:
     """Ask for what comes next, once everything before it is durable here (contract 5, 8)."""
-    if node.is_voter and not node.is_log_durable:
+    if node.loading is not None or (node.is_voter and not node.is_log_durable):
         return
     request = FetchRequest(
         node.epoch,
-        node.local,
+        node.fetches_as,
         node.log.end_offset,
         node.log.last_epoch,
         node.config.fetch_max_bytes,
@@ -163,12 +163,12 @@ def fetch_from_anyone(node: RaftNode) -> None:
 
 def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: FetchReply) -> None:
     """Use the leader's answer to our Fetch."""
-    if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
-        return
-    follower: Follower = node.follower
     if reply.error != NONE:
         node.requests.back_off(node_id, FetchRequest, node.now_ms)
         return
+    if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
+        return
+    follower: Follower = node.follower
     if request.offset != node.log.end_offset:
         return
     follower.alive(node)
@@ -182,6 +182,7 @@ def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: Fetch
         _append(node, reply)
         if reply.high_watermark >= 0:
             node.advance_high_watermark(min(reply.high_watermark, node.log.end_offset))
+    node.caught_up_perhaps(request, reply)
 
 
 def _append(node: RaftNode, reply: FetchReply) -> None:

@@ -69,12 +69,11 @@ RETENTION_CHECK_MS: Final = 60_000
 class Download:
     """A snapshot being fetched."""
 
-    __slots__ = ("finishing", "position", "snapshot")
+    __slots__ = ("position", "snapshot")
 
     def __init__(self, snapshot: SnapshotId) -> None:
         self.snapshot = snapshot
         self.position = 0
-        self.finishing = False
 
 
 def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapshotRequest) -> None:
@@ -96,11 +95,9 @@ def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapsho
 
 def fetch_part(node: RaftNode, follower: Follower, download: Download) -> None:
     """Ask for the next chunk."""
-    if download.finishing:
-        return
     request = FetchSnapshotRequest(
         node.epoch,
-        node.local,
+        node.fetches_as,
         download.snapshot,
         download.position,
         node.config.fetch_snapshot_max_bytes,
@@ -128,20 +125,18 @@ def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply
     node.emit(WriteSnapshotPart(download.snapshot, download.position, reply.data))
     download.position += len(reply.data)
     if download.position >= reply.size:
-        download.finishing = True
+        follower.download = None
+        node.loading = download.snapshot
         node.emit(FinishSnapshot(download.snapshot))
 
 
 def stored(node: RaftNode, snapshot: SnapshotId) -> None:
     """A snapshot is durable: one of ours is remembered, a fetched one stands for the whole log."""
-    role = node.role
-    if role.role is Role.FOLLOWER:
-        follower = node.follower
-        if follower.download is not None and follower.download.snapshot == snapshot:
-            follower.download = None
-    if snapshot.end_offset > node.log.end_offset:
-        assert role.role is not Role.LEADER, "law: a leader never loads a snapshot"
+    if snapshot == node.loading:
+        assert node.role.role is not Role.LEADER, "law: a leader never loads a snapshot"
+        node.loading = None
         node.log.reset_to(snapshot)
+        node.flush_needed = True
         node.advance_high_watermark(snapshot.end_offset)
         return
     assert snapshot.end_offset <= max(node.high_watermark, 0), "law: snapshots hold committed records only"

@@ -28,7 +28,11 @@ class Unattached(RoleState):
         return self._leader_id
 
     def act(self, node: RaftNode) -> None:
-        if node.is_voter and node.now_ms >= self.election_deadline_ms:
+        if node.is_amnesiac:
+            for voter_id in node.voters.ids:
+                if voter_id != node.local.id:
+                    replication.fetch_from(node, voter_id)
+        elif node.is_voter and node.now_ms >= self.election_deadline_ms:
             node.become_prospective()
         else:
             replication.fetch_from_anyone(node)

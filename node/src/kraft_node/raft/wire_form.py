@@ -36,6 +36,7 @@ from kraft_node.raft.states import Role
 from kraft_node.records.batch import check_batch
 from kraft_node.wire import messages as wire
 
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
 """Said of the whole request, not of its partition."""
 
@@ -379,7 +380,7 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
     try:
         _partition(request.topics)
     except NotAboutMetadata:
-        return wire.DescribeQuorumResponse(error_code=INVALID_REQUEST)
+        return _describes_nothing(request)
     if node.role.role is not Role.LEADER:
         return wire.DescribeQuorumResponse(error_code=NOT_LEADER_OR_FOLLOWER)
     progress = node.leader.progress
@@ -410,6 +411,33 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
     response = message(error_code=NONE, topics=[message.TopicData(METADATA_TOPIC_NAME, [partition])])
     response.nodes = [_node(voter.key.id, voter.endpoints) for voter in node.voters]
     return response
+
+
+def _describes_nothing(request: Any) -> Any:
+    """Each partition that was asked for is unknown."""
+    message = wire.DescribeQuorumResponse
+    why = "This server does not host this topic-partition."
+    return message(
+        topics=[
+            message.TopicData(
+                topic.topic_name,
+                [
+                    message.PartitionData(row.partition_index, UNKNOWN_TOPIC_OR_PARTITION, why)
+                    for row in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def without_directories(response: Any) -> None:
+    """Leave out what versions below 2 of DescribeQuorum cannot say."""
+    response.nodes = []
+    for topic in response.topics:
+        for row in topic.partitions:
+            for replica in (*row.current_voters, *row.observers):
+                replica.replica_directory_id = ZERO_UUID
 
 
 def _wall(then_ms: int, now_ms: int, wall_ms: int) -> int:

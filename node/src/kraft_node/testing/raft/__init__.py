@@ -1,0 +1,31 @@
+"""The Raft simulator: quorums of the real core on machines that fail, every law checked after every event.
+
+`python -m kraft_node.testing.raft --seeds 1000 --events 2000` runs seeds; a failure prints the one command that replays
+it and the end of its story. One seed decides the quorum (1 to 7 voters, up to 5 observers), the network, the disks,
+the clocks and the faults; the same seed gives the same hash of the trace.
+
+| file | what it is |
+|-|-|
+| `simulation` | the queue of events, what the seed decides, chaos and then calm |
+| `replica` | one process: carries out the core's effects as the driver's contract says |
+| `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |
+| `network` | messages lost, late, doubled, cut off; connections that close |
+| `faults` | what goes wrong, and how much may at one time |
+| `laws` | what must hold; each violation names its law |
+| `sweep` `__main__` | many seeds, progress, figures |
+| `exhaustive` | every order of events of a small quorum, up to bounds |
+| `planted` | wrong lines that the laws must notice |
+
+It is a lean harness around `RaftNode`, not `server.raft_driver`: it keeps the same ten points of `raft/__init__.py`,
+asserts them, and so runs tens of times as many events a second. The driver itself and its files run in
+`kraft_node.testing.sim`, under the same kinds of faults.
+
+Fault model. *Network*: each message may be lost, doubled, late or out of order; links are cut in one or both
+directions; a process that dies closes its connections, or falls silent. *Disk*: without power, of the writes since the
+last fsync any number from the front survives, the next one may be torn (then it is cut off when the log is opened); a
+quorum-state or a snapshot not yet reported as written is there or not. Fsyncs take long, or fail, and so do writes on a
+full disk: then the process ends. Rot below what was fsynced is found when the log is opened: the machine is lost.
+*Clocks* drift by up to 20 % and jump forward by an hour (monotonic) or either way (wall, which only ages snapshots).
+*Processes* are killed, paused, restarted. *Machines* lose power, or their disk, and come back with the same id: of `n`
+voters with a majority of `m`, at most `n - m` have lost their disk at one time; more is not survivable.
+"""

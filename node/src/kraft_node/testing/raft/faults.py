@@ -1,0 +1,247 @@
+"""What goes wrong in the Raft simulator, and how much may at one time. The fault model is in the package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft import events
+from kraft_node.raft.node import NotLeader
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.simulation import Simulation
+
+HOUR_US: Final = 3_600_000_000
+
+
+class Faults:
+    """The bad luck of one simulation."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self.wall_jumps_ms: dict[int, int] = {}
+        self._phase = 0
+        self._every_us = 1_000_000
+        rng = sim.rng
+        kinds = [
+            (Faults.kill, 3.0),
+            (Faults.kill_silently, 2.0),
+            (Faults.lose_power, 3.0),
+            (Faults.kill_leader, 2.0),
+            (Faults.restart, 9.0),
+            (Faults.isolate, 2.0),
+            (Faults.cut_one_way, 3.0),
+            (Faults.split, 3.0),
+            (Faults.reconnect, 5.0),
+            (Faults.close_connection, 4.0),
+            (Faults.pause, 3.0),
+            (Faults.bad_network, 2.0),
+            (Faults.jump, 1.0),
+            (Faults.jump_wall, 1.0),
+            (Faults.drift, 1.0),
+            (Faults.stall_disk, 2.0),
+            (Faults.fill_disk, 0.7),
+            (Faults.fail_fsync, 0.7),
+            (Faults.rot, 0.7),
+            (Faults.wipe, 1.5),
+            (Faults.resign, 1.5),
+            (Faults.shut_down, 1.0),
+        ]
+        # Every seed likes some faults more than others.
+        self._kinds = [kind for kind, _ in kinds]
+        self._weights = [weight * rng.choice((0.2, 1.0, 3.0)) for _, weight in kinds]
+
+    def begin(self) -> None:
+        """Chaos begins."""
+        rng = self._sim.rng
+        self._phase += 1
+        self._every_us = rng.choice((100_000, 400_000, 1_500_000))
+        self.bad_network()
+        self._sim.at(rng.randrange(self._every_us), None, self._strike, self._phase)
+
+    def heal(self) -> None:
+        """Chaos ends: everything that can be mended is."""
+        sim = self._sim
+        self._phase += 1
+        sim.network.heal()
+        for replica in sim.replicas.values():
+            replica.slow_disk = replica.full_disk = replica.failing_fsync = False
+            sim.thaw(replica, replica.life)
+            if replica.disk.bad:
+                replica.wipe()
+            if replica.node is None:
+                replica.start()
+
+    def _strike(self, phase: int) -> None:
+        if phase != self._phase:
+            return
+        sim = self._sim
+        fault = sim.rng.choices(self._kinds, self._weights)[0]
+        fault(self)
+        sim.at(1 + sim.rng.randrange(2 * self._every_us), None, self._strike, phase)
+
+    # Whom it hits.
+
+    def _anyone(self) -> Replica:
+        return self._sim.rng.choice(list(self._sim.replicas.values()))
+
+    def _up(self) -> Replica | None:
+        up = [replica for replica in self._sim.replicas.values() if replica.node is not None]
+        return self._sim.rng.choice(up) if up else None
+
+    def may_lose_disk(self, replica: Replica) -> bool:
+        """Whether the quorum survives the loss of that disk beside what is already lost."""
+        sim = self._sim
+        if replica.id not in sim.voters:
+            return True
+        lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self._is_lost(other))
+        return not self._is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
+
+    def _is_lost(self, replica: Replica) -> bool:
+        return replica.disk.bad or not replica.disk.has_state
+
+    # What it does.
+
+    def kill(self) -> None:
+        replica = self._up()
+        if replica is not None:
+            self._sim.tell(f"{replica.id} is killed")
+            replica.die(loud=True)
+
+    def kill_silently(self) -> None:
+        replica = self._up()
+        if replica is not None:
+            self._sim.tell(f"{replica.id} is killed, and its connections hang")
+            replica.die(loud=False)
+
+    def kill_leader(self) -> None:
+        for replica in self._sim.leaders:
+            self._sim.tell(f"{replica.id}, a leader, is killed")
+            replica.die(loud=self._sim.rng.random() < 0.5)
+
+    def lose_power(self) -> None:
+        rng = self._sim.rng
+        victims = [self._up()] if rng.random() < 0.8 else list(self._sim.replicas.values())
+        for replica in victims:
+            if replica is not None and replica.node is not None:
+                kept = replica.lose_power()
+                self._sim.tell(f"{replica.id} loses power: {kept}")
+
+    def restart(self) -> None:
+        sim = self._sim
+        for replica in sim.replicas.values():
+            if replica.node is None and not replica.disk.bad and sim.rng.random() < 0.7:
+                replica.full_disk = replica.failing_fsync = False
+                sim.tell(f"{replica.id} starts")
+                replica.start()
+
+    def isolate(self) -> None:
+        sim = self._sim
+        replica = self._anyone()
+        cut = sim.network.cut
+        inward, outward = sim.rng.choice(((True, True), (True, False), (False, True)))
+        sim.tell(f"{replica.id} is isolated{'' if inward and outward else ' in one direction'}")
+        for other in sim.replicas:
+            if other != replica.id:
+                if inward:
+                    cut.add((other, replica.id))
+                if outward:
+                    cut.add((replica.id, other))
+
+    def cut_one_way(self) -> None:
+        one, other = self._anyone(), self._anyone()
+        if one is not other:
+            self._sim.tell(f"nothing passes from {one.id} to {other.id}")
+            self._sim.network.cut.add((one.id, other.id))
+
+    def split(self) -> None:
+        sim = self._sim
+        side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
+        sim.tell(f"the network splits: {sorted(side)} and the others")
+        sim.network.cut = {(a, b) for a in sim.replicas for b in sim.replicas if (a in side) != (b in side)}
+
+    def reconnect(self) -> None:
+        self._sim.tell("all links work again")
+        self._sim.network.cut.clear()
+
+    def close_connection(self) -> None:
+        one, other = self._anyone(), self._anyone()
+        if one is not other and one.node is not None and other.node is not None:
+            self._sim.tell(f"the connections between {one.id} and {other.id} break")
+            self._sim.network.close(one, other)
+            self._sim.network.close(other, one)
+
+    def pause(self) -> None:
+        replica = self._up()
+        if replica is not None and not replica.is_paused:
+            time_us = self._sim.rng.choice((300_000, 1_500_000, 8_000_000))
+            self._sim.tell(f"{replica.id} is paused for {time_us // 1000} ms")
+            replica.is_paused = True
+            self._sim.at(self._sim.rng.randrange(time_us), None, self._sim.thaw, replica, replica.life)
+
+    def bad_network(self) -> None:
+        rng, network = self._sim.rng, self._sim.network
+        network.loss = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
+        network.doubling = rng.choice((0.0, 0.05, 0.2))
+        network.delay_us = rng.choice((1_000, 5_000, 50_000))
+        network.tail_us = rng.choice((0, 100_000, 3_000_000))
+        self._sim.tell(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
+
+    def jump(self) -> None:
+        replica = self._up()
+        if replica is not None:
+            self._sim.tell(f"the clock of {replica.id} jumps an hour ahead")
+            replica.set_clock(replica.rate, HOUR_US)
+            replica.step(events.Tick())
+
+    def jump_wall(self) -> None:
+        replica = self._anyone()
+        hour_ms = HOUR_US // 1000 * self._sim.rng.choice((-1, 1))
+        self.wall_jumps_ms[replica.id] = self.wall_jumps_ms.get(replica.id, 0) + hour_ms
+
+    def drift(self) -> None:
+        self._anyone().set_clock(self._sim.rng.randint(800, 1200))
+
+    def stall_disk(self) -> None:
+        replica = self._anyone()
+        replica.slow_disk = not replica.slow_disk
+        self._sim.tell(f"the disk of {replica.id} is {'slow' if replica.slow_disk else 'quick again'}")
+
+    def fill_disk(self) -> None:
+        replica = self._anyone()
+        self._sim.tell(f"the disk of {replica.id} is full")
+        replica.full_disk = True
+
+    def fail_fsync(self) -> None:
+        replica = self._anyone()
+        self._sim.tell(f"fsyncs of {replica.id} fail from now on")
+        replica.failing_fsync = True
+
+    def rot(self) -> None:
+        replica = self._anyone()
+        if replica.node is None and replica.disk.durable.entries and self.may_lose_disk(replica):
+            self._sim.tell(f"bits rot on the disk of {replica.id}: it does not open any more")
+            replica.disk.bad = True
+
+    def wipe(self) -> None:
+        replica = self._anyone()
+        if self.may_lose_disk(replica) or replica.disk.bad:
+            self._sim.tell(f"the disk of {replica.id} is replaced by an empty one")
+            replica.wipe()
+            if self._sim.rng.random() < 0.7:
+                replica.start()
+
+    def resign(self) -> None:
+        for replica in self._sim.leaders:
+            if replica.node is not None and not replica.is_paused:
+                self._sim.tell(f"{replica.id} is asked to resign")
+                try:
+                    replica.step(events.Resign(replica.node.epoch))
+                except NotLeader:
+                    continue
+
+    def shut_down(self) -> None:
+        replica = self._up()
+        if replica is not None and not replica.is_paused:
+            self._sim.tell(f"{replica.id} shuts down")
+            replica.step(events.Shutdown())

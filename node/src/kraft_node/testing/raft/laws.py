@@ -1,0 +1,166 @@
+"""The laws, checked after every event at a cost that does not grow with the logs. A violation names its law.
+
+All knowledge is global: who led, who voted for whom, what was committed. Chains stand for whole logs (`storage`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.testing.raft.storage import EMPTY_CHAIN, Entry, ModelLog
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+
+
+class LawBroken(AssertionError):  # noqa: N818 - what it is
+    """Something happened that must never happen."""
+
+
+def require(holds: object, law: str, what: str) -> None:
+    """Raise LawBroken unless it holds."""
+    if not holds:
+        raise LawBroken(f"law: {law} ({what})")
+
+
+class Laws:
+    """What is known of one simulated quorum."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        self.votes: dict[tuple[int, ReplicaKey], int] = {}
+        self.committed: list[int] = [EMPTY_CHAIN]
+        """By offset: the chain of everything below it."""
+        self.written: dict[tuple[int, int], int] = {}
+        self.elections = 0
+
+    @property
+    def end(self) -> int:
+        """Everything below it is committed, as somebody knows."""
+        return len(self.committed) - 1
+
+    def appended(self, replica: Replica, entry: Entry) -> None:
+        written = self.written
+        for offset, chain in enumerate(entry.chains, entry.base):
+            known = written.setdefault((offset, entry.epoch), chain)
+            if known != chain:
+                require(
+                    False,
+                    "log matching: the same offset and epoch is the same log up to there",
+                    f"offset {offset} of epoch {entry.epoch} at {replica.id}",
+                )
+
+    def voted(self, replica: Replica, epoch: int, candidate: int) -> None:
+        known = self.votes.setdefault((epoch, replica.voter_key), candidate)
+        require(
+            known == candidate,
+            "votes are never forgotten",
+            f"{replica.id} voted for {known} in epoch {epoch}, now for {candidate}",
+        )
+        durable = replica.disk.state
+        require(
+            durable.epoch > epoch or (durable.epoch == epoch and durable.voted.id == candidate),
+            "a vote is on disk before anybody hears of it (contract 2 and 3)",
+            f"{replica.id} in epoch {epoch}: {durable}",
+        )
+
+    def elected(self, replica: Replica, epoch: int, granting: tuple[ReplicaKey, ...], voters: VoterSet) -> None:
+        """At the moment in which a leader opens its epoch."""
+        self.elections += 1
+        require(
+            self.leaders.setdefault(epoch, replica.id) == replica.id,
+            "one leader per epoch",
+            f"{self.leaders[epoch]} and {replica.id} in epoch {epoch}",
+        )
+        require(
+            len({key.id for key in granting}) >= voters.majority,
+            "a leader was elected by a majority",
+            f"{replica.id} by {[key.id for key in granting]} in epoch {epoch}",
+        )
+        given = {key.id for (at, key), candidate in self.votes.items() if at == epoch and candidate == replica.id}
+        require(
+            all(key.id in given for key in granting),
+            "a leader counts the votes that it was given",
+            f"{replica.id} counts {[key.id for key in granting]}, was given {sorted(given)} in epoch {epoch}",
+        )
+        chain = replica.disk.log.chain_at(self.end)
+        known = chain if self.end >= replica.disk.log.start else self.committed[-1]
+        require(
+            replica.disk.log.end >= self.end and known == self.committed[-1],
+            "leader completeness: a leader has all that was committed",
+            f"{replica.id} in epoch {epoch} ends at {replica.disk.log.end}, committed {self.end}",
+        )
+
+    def advanced(self, replica: Replica, offset: int, voters: VoterSet | None) -> None:
+        """A replica's high watermark has come to `offset`; `voters` when it leads."""
+        require(
+            offset > replica.high_watermark,
+            "the high watermark is monotonic",
+            f"{replica.high_watermark} to {offset} at {replica.id}",
+        )
+        log = replica.disk.log
+        chain = log.chain_at(offset)
+        if offset <= self.end:
+            require(
+                chain == self.committed[offset] or offset < log.start,
+                "what is committed is the same everywhere, and never lost",
+                f"{replica.id} at {offset}, others have committed {self.end}",
+            )
+            return
+        require(voters is not None, "only a leader commits", f"{replica.id} at {offset}, committed {self.end}")
+        assert voters is not None
+        require(chain is not None, "only what exists is committed", f"{replica.id} at {offset}, end {log.end}")
+        assert chain is not None
+        at_end = log.chain_at(self.end)
+        require(
+            at_end == self.committed[-1] or self.end < log.start,
+            "what is committed is the same everywhere, and never lost",
+            f"{replica.id} commits {offset} without the {self.end} before",
+        )
+        having = [voter.key.id for voter in voters if replica.sim.has_had(voter.key, offset, chain)]
+        require(
+            len(having) >= voters.majority,
+            "the high watermark was reached by a majority, on disk",
+            f"{replica.id} at {offset} in epoch {replica.epoch}: only {having} of {voters.ids}",
+        )
+        last = log.entries[log.index_of(offset - 1)]
+        require(
+            last.epoch == replica.epoch,
+            "a leader commits records of older epochs only with one of its own",
+            f"{replica.id} at {offset}, of epoch {last.epoch}, in {replica.epoch}",
+        )
+        index = log.index_of(self.end)
+        for entry in log.entries[index:]:
+            for at, value in enumerate(entry.chains, entry.base + 1):
+                if self.end < at <= offset:
+                    self.committed.append(value)
+        require(self.end == offset, "only what exists is committed", f"{replica.id} at {offset}")
+
+    def truncated(self, replica: Replica, offset: int) -> None:
+        require(
+            offset >= replica.high_watermark,
+            "nothing below the high watermark is truncated",
+            f"{replica.id} to {offset}, high watermark {replica.high_watermark}",
+        )
+        log = replica.disk.log
+        if offset < self.end and offset < log.end:
+            require(
+                log.chain_at(offset + 1) != self.committed[offset + 1],
+                "what is committed is never lost",
+                f"{replica.id} truncates to {offset}, committed {self.end}",
+            )
+
+    def snapshot_taken(self, replica: Replica, offset: int, chain: int) -> None:
+        require(
+            offset <= self.end and chain == self.committed[offset],
+            "snapshots hold what is committed",
+            f"{replica.id} at {offset}, committed {self.end}",
+        )
+
+    def log_starts(self, replica: Replica, log: ModelLog) -> None:
+        require(
+            log.start == 0 or any(kept.id.end_offset >= log.start for kept in replica.disk.snapshots),
+            "a snapshot stands for what lies before the log's start",
+            f"{replica.id} starts at {log.start}, has {[kept.id for kept in replica.disk.snapshots]}",
+        )

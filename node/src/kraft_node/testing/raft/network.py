@@ -1,0 +1,88 @@
+"""The network of the Raft simulator: what is lost, late, doubled, out of order, cut off; connections that close."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.raft import events
+from kraft_node.testing.raft.replica import Token
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.simulation import Simulation
+
+
+class Network:
+    """Links between all replicas. `cut` holds directed pairs that nothing passes."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self.cut: set[tuple[int, int]] = set()
+        self.loss = 0.0
+        self.doubling = 0.0
+        self.delay_us = 2_000
+        self.tail_us = 0
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.loss = self.doubling = 0.0
+        self.delay_us = 2_000
+        self.tail_us = 0
+
+    def _delay_us(self) -> int:
+        rng = self._sim.rng
+        delay = 100 + int(rng.random() * self.delay_us)
+        if self.tail_us and rng.random() < 0.1:
+            delay += int(rng.random() * self.tail_us)
+        return delay
+
+    def _passes(self, sender: Replica, receiver: Replica) -> bool:
+        if (sender.id, receiver.id) in self.cut:
+            return False
+        return not (self.loss and self._sim.rng.random() < self.loss)
+
+    def request(self, sender: Replica, number: int, node_id: int, request: Any) -> None:
+        sim = self._sim
+        receiver = sim.replicas.get(node_id)
+        if receiver is None or (receiver.node is None and sim.rng.random() < 0.5):
+            # Nobody listens: the connection is refused.
+            sim.at(self._delay_us(), sender, sender.step, events.Answered(number, None))
+            return
+        sender.in_flight[number] = receiver
+        if not self._passes(sender, receiver):
+            return
+        sim.at(self._delay_us(), receiver, self._arrive, receiver, Token(sender, number, request))
+        if self.doubling and sim.rng.random() < self.doubling:
+            sim.at(self._delay_us() * 3, receiver, self._arrive, receiver, Token(sender, number, request))
+
+    def _arrive(self, receiver: Replica, token: Token) -> None:
+        receiver.tokens[token] = None
+        receiver.step(events.Asked(token, token.request))
+
+    def answer(self, sender: Replica, token: Token, reply: Any) -> None:
+        asker = token.asker
+        if token.life == asker.life and self._passes(sender, asker):
+            self._sim.at(self._delay_us(), asker, self._arrive_answer, asker, token.number, reply)
+
+    def _arrive_answer(self, asker: Replica, number: int, reply: Any) -> None:
+        asker.in_flight.pop(number, None)
+        asker.step(events.Answered(number, reply))
+
+    def process_died(self, dead: Replica, *, loud: bool) -> None:
+        """`loud`: the others see its connections close; else they notice by silence."""
+        if not loud:
+            return
+        for other in self._sim.replicas.values():
+            if other is not dead and other.node is not None and (dead.id, other.id) not in self.cut:
+                self.close(other, dead)
+
+    def close(self, end: Replica, other: Replica) -> None:
+        """The connections between the two break, as `end` sees it."""
+        sim = self._sim
+        for number in [number for number, asked in end.in_flight.items() if asked is other]:
+            del end.in_flight[number]
+            sim.at(self._delay_us(), end, end.step, events.Answered(number, None))
+        for token in [token for token in end.tokens if token.asker is other]:
+            del end.tokens[token]
+            sim.at(self._delay_us(), end, end.step, events.Cancelled(token))
+        sim.at(self._delay_us(), end, end.step, events.Disconnected(other.id))

@@ -1,0 +1,505 @@
+"""One process of the Raft simulator: carries out the core's effects, as `server.raft_driver` does on real files.
+
+Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and tells `laws` what has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.ids import Uuid
+from kraft_node.raft import effects as do
+from kraft_node.raft import events
+from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.messages import (
+    POSITION_OUT_OF_RANGE,
+    SNAPSHOT_NOT_FOUND,
+    Batch,
+    FetchReply,
+    FetchRequest,
+    FetchSnapshotReply,
+    VoteReply,
+    VoteRequest,
+)
+from kraft_node.raft.node import NotLeader, RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey
+from kraft_node.raft.states import Role
+from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.storage import ModelDisk, ModelLog, Snapshot, make_entry
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.simulation import Simulation
+
+BATCHES_A_FETCH: Final = 4
+SNAPSHOT_CHUNK: Final = bytes(8)
+LEADER_CHANGE: Final = 0
+"""The value of a LeaderChange record; proposals count from 1."""
+
+
+class DiskFailed(OSError):  # noqa: N818 - a fact
+    """The disk is full, or does not work."""
+
+
+class Token:
+    """A request that somebody has received and not answered."""
+
+    __slots__ = ("asker", "life", "number", "request")
+
+    def __init__(self, asker: Replica, number: int, request: Any) -> None:
+        self.asker = asker
+        self.life = asker.life
+        self.number = number
+        self.request = request
+
+
+class Replica:
+    """A machine with its disk, and the process on it while there is one."""
+
+    def __init__(self, sim: Simulation, node_id: int) -> None:
+        self.sim = sim
+        self.id = node_id
+        self.wipes = 0
+        self.directory = Uuid(bytes([node_id, 0]) * 8)
+        self.disk = ModelDisk()
+        self.former: list[ModelLog] = []
+        """What disks held that are no more."""
+        self.node: RaftNode | None = None
+        self.life = 0
+        self.epoch = 0
+        self.high_watermark = -1
+        self.said_epoch = 0
+        """The highest epoch that anybody has heard of from here, since the disk was last wiped."""
+        self.is_paused = False
+        self.frozen: list[Any] = []
+        """What waits for the process to go on."""
+        self.rate = 1000
+        """Of the clock, in thousandths."""
+        self.clock_us = 0
+        self.clock_since_us = 0
+        self.slow_disk = False
+        self.full_disk = False
+        self.failing_fsync = False
+        self.was_amnesiac = False
+        self.state = QuorumState()
+        """What the core has last asked to be written."""
+        self.state_lane_us = 0
+        self.busy_until_us = 0
+        """What a slow disk was asked to do may take until then."""
+        self.timer = 0
+        self.in_flight: dict[int, Replica] = {}
+        self.tokens: dict[Token, None] = {}
+        self.part: Snapshot | None = None
+        self.snapshot_at = 0
+        """The offset of the last snapshot begun."""
+        self.writing_snapshot = False
+        self.announced_epoch = -1
+        self.proposed: list[tuple[int, int]] = []
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory)
+
+    @property
+    def voter_key(self) -> ReplicaKey:
+        """Who gives this replica's votes: at kraft.version 0 the id alone."""
+        return self.key if self.sim.is_dynamic else ReplicaKey(self.id)
+
+    @property
+    def is_up(self) -> bool:
+        return self.node is not None
+
+    def local_us(self) -> int:
+        return self.clock_us + (self.sim.now_us - self.clock_since_us) * self.rate // 1000
+
+    def set_clock(self, rate: int, jump_us: int = 0) -> None:
+        self.clock_us = self.local_us() + jump_us
+        self.clock_since_us = self.sim.now_us
+        self.rate = rate
+
+    # Life and death.
+
+    def start(self) -> None:
+        """Open the disk, run."""
+        assert self.node is None
+        disk = self.disk
+        self.life += 1
+        self.high_watermark = -1
+        self.state_lane_us = 0
+        self.state = disk.state
+        self.part = None
+        self.writing_snapshot = False
+        self.announced_epoch = -1
+        self.in_flight.clear()
+        self.tokens.clear()
+        disk.open()
+        self.sim.laws.log_starts(self, disk.log)
+        self.snapshot_at = disk.snapshots[-1].id.end_offset if disk.snapshots else 0
+        log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
+        self.node = self.sim.make_node(self, log)
+        self.was_amnesiac = self.node.is_amnesiac
+        self.epoch = 0
+        self.step(events.Started())
+        if self.node is not None and not self.was_amnesiac:
+            require(
+                self.epoch >= self.said_epoch,
+                "epochs are never forgotten",
+                f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
+            )
+
+    def die(self, *, loud: bool) -> None:
+        """The process ends. `loud`: its connections close at once."""
+        if self.node is None:
+            return
+        self.node = None
+        self.life += 1
+        self.is_paused = False
+        self.frozen.clear()
+        self.sim.network.process_died(self, loud=loud)
+
+    def lose_power(self) -> str:
+        self.die(loud=False)
+        return self.disk.lose_power(self.sim.rng)
+
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one; the id stays."""
+        self.die(loud=False)
+        self.former.append(self.disk.durable)
+        self.disk = ModelDisk()
+        self.said_epoch = 0
+        self.wipes += 1
+        self.directory = Uuid(bytes([self.id, self.wipes % 256]) * 8)
+
+    def has_had(self, offset: int, chain: int) -> bool:
+        """Whether that log was on disk here, now or before a wipe."""
+        return self.disk.durable.chain_at(offset) == chain or any(log.chain_at(offset) == chain for log in self.former)
+
+    # Steps.
+
+    def step(self, event: events.Event) -> None:
+        """One event; all its effects (contract 1)."""
+        node = self.node
+        if node is None:
+            return
+        sim = self.sim
+        sim.events += 1
+        try:
+            given = node.step(event, self.local_us() // 1000)
+        except (NotLeader, BatchTooLarge):
+            return
+        if sim.story is not None:
+            sim.story.told(self, event, given)
+        try:
+            for effect in given:
+                _DO[type(effect)](self, effect)
+        except DiskFailed as e:
+            # Contract 10: what is on disk is not known any more.
+            sim.tell(f"{self.id} stops: {e}")
+            self.lose_power()
+            return
+        epoch = node.epoch
+        if epoch < self.epoch:
+            require(False, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
+        self.epoch = epoch
+        log = self.disk.log
+        if node.log.end_offset != log.end or node.log.start_offset != log.start:
+            require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
+        sim.digest = hash((sim.digest, sim.now_us, self.id, _NUMBER[type(event)], epoch, log.end, len(given)))
+
+    def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
+        """In this life."""
+        self.sim.at(delay_us, self, function, *args)
+
+    def _io_us(self) -> int:
+        rng = self.sim.rng
+        if self.slow_disk:
+            time_us = rng.randrange(2_000_000)
+            self.busy_until_us = max(self.busy_until_us, self.sim.now_us) + time_us
+            return time_us
+        return rng.randrange(200, 5_000) if rng.random() < 0.9 else rng.randrange(50_000)
+
+    # The disk.
+
+    def _check_disk(self) -> None:
+        if self.full_disk:
+            raise DiskFailed("no space left on device")
+
+    def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
+        self._check_disk()
+        self.state = effect.state
+        # One after the other, as one thread writes them.
+        now = self.sim.now_us
+        self.state_lane_us = max(self.state_lane_us, now) + self._io_us()
+        self.later(self.state_lane_us - now, self._state_written, effect.state)
+
+    def _state_written(self, state: Any) -> None:
+        if self.failing_fsync:
+            self.sim.tell(f"{self.id} stops: fsync of the quorum-state failed")
+            self.lose_power()
+            return
+        require(state.epoch >= self.disk.state.epoch, "epochs on disk are monotonic", f"{self.id}: {state}")
+        self.disk.state = state
+        self.disk.has_state = True
+        self.step(events.QuorumStateWritten(state))
+
+    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
+        self._check_disk()
+        sim = self.sim
+        assert self.node is not None
+        for key in effect.granting:
+            if key.id == self.id:
+                sim.laws.voted(self, effect.epoch, self.id)
+        sim.laws.elected(self, effect.epoch, effect.granting, self.node.voters)
+        values = [LEADER_CHANGE] * (self.node.log.end_offset - effect.offset)
+        self._append_entry(effect.offset, effect.epoch, values[: 1 + self.node.opening_extra])
+        self.node.opening_extra = 0
+
+    def _append_entry(self, offset: int, epoch: int, values: list[int]) -> None:
+        log = self.disk.log
+        require(offset == log.end, "core and disk agree on the log's end", f"{self.id}: {offset}, {log.end}")
+        entry = make_entry(offset, epoch, values, log.last_chain)
+        self.disk.append(entry)
+        self.sim.laws.appended(self, entry)
+
+    def _append(self, effect: do.Append) -> None:
+        self._check_disk()
+        require(
+            self.sim.laws.leaders.get(effect.epoch) == self.id,
+            "only the leader of an epoch writes records of it",
+            f"{self.id} in {effect.epoch}",
+        )
+        self._append_entry(effect.offset, effect.epoch, [int(value) for value in effect.records])
+
+    def _append_fetched(self, effect: do.AppendFetched) -> None:
+        self._check_disk()
+        for entry in effect.records:
+            require(entry.base == self.disk.log.end, "fetched records go on where the log ends", f"{self.id}")
+            self.disk.append(entry)
+            self.sim.laws.appended(self, entry)
+
+    def _truncate(self, effect: do.Truncate) -> None:
+        self._check_disk()
+        self.sim.laws.truncated(self, effect.offset)
+        self.disk.truncate(effect.offset)
+
+    def _flush(self, effect: do.Flush) -> None:
+        self.later(self._io_us(), self._flushed, effect.offset, len(self.disk.pending), self.disk)
+
+    def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
+        if self.failing_fsync:
+            self.sim.tell(f"{self.id} stops: fsync of the log failed")
+            self.lose_power()
+            return
+        disk.sync(count)
+        self.step(events.Flushed(offset))
+
+    # Words.
+
+    def _check_words(self) -> None:
+        node = self.node
+        assert node is not None
+        if node.is_amnesiac:
+            return
+        state = self.disk.state
+        if state != self.state:
+            require(
+                False,
+                "vote and epoch are on disk before words leave (contract 2)",
+                f"{self.id}: {state} on disk, {self.state} said",
+            )
+        self.said_epoch = state.epoch
+
+    def _send(self, effect: do.Send) -> None:
+        self._check_words()
+        request = effect.request
+        node = self.node
+        assert node is not None
+        if type(request) is FetchRequest and node.is_voter:
+            durable = self.disk.durable
+            if durable.chain_at(request.offset) != self.disk.log.chain_at(request.offset):
+                require(
+                    False,
+                    "a voter fetches from where its log is on disk (contract 5 and 8)",
+                    f"{self.id} from {request.offset}, on disk {durable.end}",
+                )
+        self.sim.network.request(self, effect.number, effect.node_id, request)
+
+    def _respond(self, effect: do.Respond) -> None:
+        self._answer(effect.token, effect.reply)
+
+    def _answer(self, token: Any, reply: Any) -> None:
+        self._check_words()
+        self.tokens.pop(token, None)
+        if type(reply) is VoteReply and reply.granted:
+            request: VoteRequest = token.request
+            if not request.pre_vote:
+                self.sim.laws.voted(self, request.epoch, request.candidate.id)
+        self.sim.network.answer(self, token, reply)
+
+    def _read_log(self, effect: do.ReadLog) -> None:
+        log = self.disk.log
+        index = log.index_of(effect.offset)
+        entries = log.entries[index : index + self.sim.rng.randint(1, BATCHES_A_FETCH)]
+        batches = tuple(Batch(entry.base, entry.next, entry.epoch) for entry in entries)
+        reply = effect.reply
+        assert isinstance(reply, FetchReply)
+        self._answer(effect.token, reply._replace(batches=batches, records=entries))
+
+    def _read_snapshot(self, effect: do.ReadSnapshot) -> None:
+        snapshot = self.disk.snapshot(effect.snapshot)
+        reply = effect.reply
+        assert isinstance(reply, FetchSnapshotReply)
+        if snapshot is None or effect.position >= snapshot.size:
+            error = SNAPSHOT_NOT_FOUND if snapshot is None else POSITION_OUT_OF_RANGE
+            self._answer(effect.token, reply._replace(error=error))
+            return
+        data = SNAPSHOT_CHUNK[: snapshot.size - effect.position]
+        self._answer(effect.token, reply._replace(size=snapshot.size, data=_Part(data, snapshot)))
+
+    # Snapshots.
+
+    def _write_snapshot_part(self, effect: do.WriteSnapshotPart) -> None:
+        self._check_disk()
+        assert self.node is not None
+        require(self.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{self.id}")
+        if effect.position == 0:
+            self.part = effect.data.snapshot
+        require(
+            self.part is not None and self.part.id == effect.snapshot,
+            "a snapshot is fetched from its beginning",
+            f"{self.id}: {effect}",
+        )
+
+    def _finish_snapshot(self, effect: do.FinishSnapshot) -> None:
+        require(self.part is not None and self.part.id == effect.snapshot, "only what was fetched is finished", "")
+        self.later(self._io_us(), self._snapshot_fetched, self.part)
+        self.part = None
+
+    def _snapshot_fetched(self, snapshot: Snapshot) -> None:
+        if self.failing_fsync:
+            self.lose_power()
+            return
+        assert self.node is not None
+        require(
+            self.sim.laws.end >= snapshot.id.end_offset
+            and snapshot.chain == self.sim.laws.committed[snapshot.id.end_offset],
+            "snapshots hold what is committed",
+            f"{self.id} fetched {snapshot.id}",
+        )
+        require(self.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{self.id}")
+        self.disk.add_snapshot(snapshot._replace(wall_ms=self.sim.wall_ms(self)))
+        self.disk.reset(snapshot)
+        self.snapshot_at = snapshot.id.end_offset
+        self.step(events.SnapshotStored(snapshot.id))
+
+    def _begin_snapshot(self, offset: int) -> None:
+        """Of the state machine, as it is once everything below `offset` has been applied."""
+        log = self.disk.log
+        chain = log.chain_at(offset)
+        if self.writing_snapshot or chain is None or not log.entries or offset <= log.start:
+            return
+        self.writing_snapshot = True
+        self.snapshot_at = offset
+        epoch = log.entries[log.index_of(offset - 1)].epoch
+        size = self.sim.rng.randint(1, 4 * len(SNAPSHOT_CHUNK))
+        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, self.sim.wall_ms(self))
+        self.sim.laws.snapshot_taken(self, offset, chain)
+        self.later(self._io_us() * 3, self._snapshot_taken, snapshot)
+
+    def _snapshot_taken(self, snapshot: Snapshot) -> None:
+        self.writing_snapshot = False
+        if self.failing_fsync or self.full_disk:
+            self.lose_power()
+            return
+        self.disk.add_snapshot(snapshot)
+        self.step(events.SnapshotStored(snapshot.id))
+        if self.node is not None and len(self.disk.snapshots) > 1 and self.sim.rng.random() < 0.7:
+            self.later(self._io_us(), self._drop_old)
+
+    def _drop_old(self) -> None:
+        """Old snapshots go, and the log before the first one kept (contract 9)."""
+        kept = self.disk.snapshots[-1 - (self.sim.rng.random() < 0.3) :]
+        first = kept[0]
+        if first.id.end_offset <= self.disk.log.start or first.id.end_offset > self.disk.log.end:
+            return
+        self.disk.snapshots = kept
+        self.disk.delete_before(first.id.end_offset)
+        self.sim.laws.log_starts(self, self.disk.log)
+        self.step(events.SnapshotsDropped(first.id, self.disk.log.start))
+
+    # What the core tells.
+
+    def _committed(self, effect: do.Committed) -> None:
+        offset = effect.high_watermark
+        node = self.node
+        assert node is not None
+        self.sim.laws.advanced(self, offset, node.voters if node.role.role is Role.LEADER else None)
+        self.high_watermark = offset
+        if offset >= self.snapshot_at + self.sim.snapshot_every:
+            self.later(0, self._begin_snapshot, offset)
+
+    def _became_leader(self, effect: do.BecameLeader) -> None:
+        require(self.sim.laws.leaders.get(effect.epoch) == self.id, "one leader per epoch", f"{self.id}")
+        self.announced_epoch = effect.epoch
+
+    def _lost_leadership(self, effect: do.LostLeadership) -> None:
+        require(self.announced_epoch == effect.epoch, "only what was told of is taken back", f"{self.id}")
+        self.announced_epoch = -1
+
+    def _nothing(self, effect: do.Effect) -> None:
+        """Of no interest to the laws."""
+
+    def _set_timer(self, effect: do.SetTimer) -> None:
+        self.timer += 1
+        if effect.at_ms is not None:
+            delay = (effect.at_ms * 1000 - self.local_us()) * 1000 // self.rate + 1
+            self.later(max(0, delay), self._timer_due, self.timer)
+
+    def _timer_due(self, number: int) -> None:
+        if number == self.timer:
+            self.step(events.Tick())
+
+    def _shut_down(self, effect: do.ShutdownComplete) -> None:  # noqa: ARG002
+        self.later(0, self._stopped)
+
+    def _stopped(self) -> None:
+        self.disk.sync(len(self.disk.pending))
+        self.die(loud=True)
+        if self.sim.calm:
+            self.start()
+
+
+class _Part(bytes):
+    """Bytes of a snapshot on their way; what they stand for travels along."""
+
+    snapshot: Snapshot
+
+    def __new__(cls, data: bytes, snapshot: Snapshot) -> _Part:
+        part = super().__new__(cls, data)
+        part.snapshot = snapshot
+        return part
+
+
+_DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
+    do.WriteQuorumState: Replica._write_quorum_state,
+    do.AppendLeaderChange: Replica._append_leader_change,
+    do.Append: Replica._append,
+    do.AppendFetched: Replica._append_fetched,
+    do.Truncate: Replica._truncate,
+    do.Flush: Replica._flush,
+    do.Send: Replica._send,
+    do.Respond: Replica._respond,
+    do.ReadLog: Replica._read_log,
+    do.ReadSnapshot: Replica._read_snapshot,
+    do.WriteSnapshotPart: Replica._write_snapshot_part,
+    do.FinishSnapshot: Replica._finish_snapshot,
+    do.Proposed: Replica._nothing,
+    do.Committed: Replica._committed,
+    do.BecameLeader: Replica._became_leader,
+    do.LostLeadership: Replica._lost_leadership,
+    do.LeaderChanged: Replica._nothing,
+    do.SetTimer: Replica._set_timer,
+    do.ShutdownComplete: Replica._shut_down,
+}
+_NUMBER: Final = {kind: number for number, kind in enumerate(events.Event.__args__)}

@@ -1,0 +1,213 @@
+"""One quorum under one seed: the queue of events, chaos, then calm in which it must get going again."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from kraft_node.raft import events
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.log_view import LogView
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.states import Role
+from kraft_node.testing.raft.faults import Faults
+from kraft_node.testing.raft.laws import Laws, require
+from kraft_node.testing.raft.network import Network
+from kraft_node.testing.raft.replica import Replica
+from kraft_node.testing.raft.story import Story
+
+CLUSTER: Final = "simulated"
+LIVENESS_ELECTION_TIMEOUTS: Final = 10
+"""Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
+VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
+OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
+
+Item = tuple[int, int, Replica | None, int, Callable[..., None], tuple[Any, ...]]
+
+
+class Simulation:
+    """Make it, `run(events)`; raises AssertionError that names the broken law."""
+
+    def __init__(self, seed: int, story: Story | None = None) -> None:
+        self.seed = seed
+        self.rng = rng = Random(seed)
+        self.story = story
+        self.events = 0
+        self.digest = 0
+        self.now_us = 0
+        self.is_dynamic = False
+        self.laws = Laws()
+        self.network = Network(self)
+        self.config = RaftConfig()
+        self.calm = False
+        self.proposals = 0
+        voters, observers = rng.choice(VOTERS), rng.choice(OBSERVERS)
+        self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
+        self.propose_us = rng.choice((5_000, 50_000, 300_000))
+        self.voters = VoterSet(Voter(ReplicaKey(node_id)) for node_id in range(1, voters + 1))
+        self.replicas = {node_id: Replica(self, node_id) for node_id in range(1, voters + observers + 1)}
+        self._queue: list[Item] = []
+        self._count = 0
+        self.faults = Faults(self)
+        self._target = 0
+        self._deadline_us = 0
+        self.heals = 0
+
+    # The world as the core sees it.
+
+    def randrange(self, stop: int) -> int:
+        return int(self.rng.random() * stop)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.rng.randbytes(count)
+
+    def make_node(self, replica: Replica, log: LogView) -> RaftNode:
+        return RaftNode(
+            local=replica.key,
+            voters=self.voters,
+            log=log,
+            state=replica.disk.state,
+            rng=self,
+            cluster_id=CLUSTER,
+            config=self.config,
+            is_amnesiac=self.is_amnesiac(replica),
+        )
+
+    def is_amnesiac(self, replica: Replica) -> bool:
+        """As the driver finds out: a voter of several without a quorum-state."""
+        return len(self.voters) > 1 and replica.id in self.voters and not replica.disk.has_state
+
+    def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
+        return self.replicas[key.id].has_had(offset, chain)
+
+    def wall_ms(self, replica: Replica) -> int:
+        return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
+
+    def tell(self, what: str) -> None:
+        """Something for the story only."""
+        if self.story is not None:
+            self.story.say(self, what)
+
+    # The queue.
+
+    def at(self, delay_us: int, replica: Replica | None, function: Callable[..., None], *args: Any) -> None:
+        """Call after that time, unless the replica's process has ended by then."""
+        self._count += 1
+        life = 0 if replica is None else replica.life
+        heapq.heappush(self._queue, (self.now_us + delay_us, self._count, replica, life, function, args))
+
+    def run(self, events_wanted: int) -> None:
+        """Chaos and calm by turns, until so many events of the core have happened, ending in calm."""
+        # A quorum that has run before, or one whose voters find out first that it is new.
+        known = self.rng.random() < 0.7
+        for replica in self.replicas.values():
+            replica.disk.has_state = known
+            replica.set_clock(self.rng.randint(800, 1200), self.rng.randrange(10**9))
+            self.at(self.rng.randrange(200_000), replica, replica.start)
+        self.at(self.propose_us, None, self._propose)
+        while True:
+            stop = self.events + self.rng.randint(150, 700)
+            self.calm = False
+            self.faults.begin()
+            self._run_until(partial(self._has_reached, stop))
+            self._calm()
+            if self.events >= events_wanted:
+                return
+
+    def _has_reached(self, events_wanted: int) -> bool:
+        return self.events >= events_wanted
+
+    def _run_until(self, done: Callable[[], bool]) -> None:
+        queue = self._queue
+        pop = heapq.heappop
+        while not done():
+            item = pop(queue)
+            at_us, _, replica, life, function, args = item
+            if replica is not None:
+                if replica.life != life:
+                    continue
+                if replica.is_paused:
+                    replica.frozen.append(item)
+                    continue
+            self.now_us = at_us
+            function(*args)
+
+    def thaw(self, replica: Replica, life: int) -> None:
+        """The pause of a process is over: what has come meanwhile happens now, in its order."""
+        if replica.life == life and replica.is_paused:
+            replica.is_paused = False
+            for _, _, *what in replica.frozen:
+                self._count += 1
+                heapq.heappush(self._queue, (self.now_us, self._count, *what))
+            replica.frozen.clear()
+
+    def _propose(self) -> None:
+        """Clients: whoever believes to lead gets records."""
+        rng = self.rng
+        self.at(1_000 + int(rng.random() * self.propose_us * 2), None, self._propose)
+        for replica in self.replicas.values():
+            if replica.announced_epoch >= 0 and replica.node is not None and not replica.is_paused:
+                count = 1 if rng.random() < 0.7 else rng.randint(2, 5)
+                values = []
+                for _ in range(count):
+                    self.proposals += 1
+                    values.append(str(self.proposals).encode())
+                replica.step(events.Propose(replica.announced_epoch, values))
+
+    # Calm.
+
+    def _calm(self) -> None:
+        """Everything heals: within ten election time-outs all are to have a record proposed after that."""
+        self.calm = True
+        self.heals += 1
+        self.faults.heal()
+        timeout_us = self.config.election_timeout_ms * LIVENESS_ELECTION_TIMEOUTS * 1000
+        self._target = -1
+        busy_us = max(replica.busy_until_us for replica in self.replicas.values())
+        self._deadline_us = max(self.now_us, busy_us) + timeout_us
+        self._run_until(self._is_live)
+        self.tell("calm: everybody has what was proposed after everything had healed")
+
+    def _is_live(self) -> bool:
+        if self._target < 0:
+            for replica in self.replicas.values():
+                if replica.announced_epoch >= 0 and replica.node is not None:
+                    self._target = replica.node.next_offset + 1
+        elif self.laws.end >= self._target and all(self._has_followed(replica) for replica in self.replicas.values()):
+            return True
+        if self.now_us >= self._deadline_us:
+            require(False, "liveness: ten election time-outs after healing everybody follows a leader", self._stand())
+        return False
+
+    def _has_followed(self, replica: Replica) -> bool:
+        node = replica.node
+        return node is not None and replica.high_watermark >= self._target and not node.is_amnesiac
+
+    def _stand(self) -> str:
+        stand = []
+        for replica in self.replicas.values():
+            node = replica.node
+            if node is None:
+                stand.append(f"{replica.id} down")
+            else:
+                role = node.role.role.name
+                lost = " amnesiac" if node.is_amnesiac else ""
+                stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}")
+        return f"committed {self.laws.end}, wanted {self._target}: " + ", ".join(stand)
+
+    @property
+    def leaders(self) -> list[Replica]:
+        """Those who think so."""
+        return [r for r in self.replicas.values() if r.node is not None and r.node.role.role is Role.LEADER]
+
+    def summary(self) -> str:
+        """The hash of the trace and what the seed was like, on one line."""
+        voters = len(self.voters)
+        return (
+            f"{self.digest & 0xFFFFFFFFFFFFFFFF:016x} {voters} voters, {len(self.replicas) - voters} observers, "
+            f"{self.events} events, {self.laws.elections} elections, {self.laws.end} committed, {self.heals} heals"
+        )

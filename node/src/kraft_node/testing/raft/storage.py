@@ -1,0 +1,206 @@
+"""The disk of one machine as the Raft simulator models it: batches, not bytes. The fault model is in the package.
+
+Every record has a chain value that follows from it and all before it, so that equal chains mean equal logs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.quorum import QuorumState
+
+EMPTY_CHAIN = 0
+
+
+class Entry(NamedTuple):
+    """A batch. `chains` has one value a record."""
+
+    base: int
+    next: int
+    epoch: int
+    values: tuple[int, ...]
+    chains: tuple[int, ...]
+    control: object = None
+    """What a control batch says, for the reader of the log."""
+
+
+def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, control: object = None) -> Entry:
+    """A batch whose records follow the one with the given chain value."""
+    chains = []
+    for value in values:
+        chain = hash((chain, epoch, value))
+        chains.append(chain)
+    return Entry(base, base + len(values), epoch, tuple(values), tuple(chains), control)
+
+
+class ModelLog:
+    """Batches from `start` on."""
+
+    __slots__ = ("bases", "entries", "start", "start_chain")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.start_chain = EMPTY_CHAIN
+        self.entries: list[Entry] = []
+        self.bases: list[int] = []
+
+    def copy(self) -> ModelLog:
+        twin = ModelLog()
+        twin.start, twin.start_chain = self.start, self.start_chain
+        twin.entries, twin.bases = list(self.entries), list(self.bases)
+        return twin
+
+    @property
+    def end(self) -> int:
+        return self.entries[-1].next if self.entries else self.start
+
+    @property
+    def last_chain(self) -> int:
+        return self.entries[-1].chains[-1] if self.entries else self.start_chain
+
+    @property
+    def last_epoch(self) -> int:
+        return self.entries[-1].epoch if self.entries else -1
+
+    def chain_at(self, offset: int) -> int | None:
+        """The chain of all below `offset`; None where the log does not reach, or no more."""
+        if offset == self.start:
+            return self.start_chain
+        if not self.start < offset <= self.end:
+            return None
+        entry = self.entries[bisect_right(self.bases, offset - 1) - 1]
+        return entry.chains[offset - 1 - entry.base]
+
+    def index_of(self, offset: int) -> int:
+        """Of the batch that holds `offset`."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def append(self, entry: Entry) -> None:
+        assert entry.base == self.end, f"law: the log has no gaps ({entry.base} after {self.end})"
+        self.entries.append(entry)
+        self.bases.append(entry.base)
+
+    def truncate(self, offset: int) -> None:
+        while self.entries and self.entries[-1].next > offset:
+            assert self.entries[-1].base >= offset, f"law: batches are truncated whole ({offset})"
+            self.entries.pop()
+            self.bases.pop()
+
+    def delete_before(self, offset: int) -> None:
+        if offset <= self.start:
+            return
+        chain = self.chain_at(offset)
+        assert chain is not None, f"law: only what exists is deleted (before {offset}, end {self.end})"
+        keep = bisect_right(self.bases, offset - 1)
+        if keep and self.entries[keep - 1].next > offset:
+            keep -= 1
+        del self.entries[:keep], self.bases[:keep]
+        self.start, self.start_chain = offset, chain
+
+    def reset(self, offset: int, chain: int) -> None:
+        self.entries.clear()
+        self.bases.clear()
+        self.start, self.start_chain = offset, chain
+
+    def epochs(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for entry in self.entries:
+            if not found or found[-1][0] != entry.epoch:
+                found.append((entry.epoch, max(entry.base, self.start)))
+        return found
+
+
+class Snapshot(NamedTuple):
+    """A complete snapshot: everything below its end has that chain."""
+
+    id: SnapshotId
+    chain: int
+    size: int
+    wall_ms: int
+    facts: object = None
+    """What a snapshot repeats of the voters."""
+
+
+Op = Entry | Snapshot | int
+"""A write since the last fsync: a batch, a snapshot that replaced the log, or the offset that it was truncated to."""
+
+
+class ModelDisk:
+    """What outlives a process: `log` is what a process sees, `durable` what a loss of power leaves at least."""
+
+    __slots__ = ("bad", "durable", "has_state", "log", "pending", "snapshots", "state")
+
+    def __init__(self) -> None:
+        self.log = ModelLog()
+        self.durable = ModelLog()
+        self.pending: list[Op] = []
+        self.state = QuorumState()
+        self.has_state = False
+        self.snapshots: list[Snapshot] = []
+        self.bad = False
+        """Rot below what was fsynced: it never opens again."""
+
+    def append(self, entry: Entry) -> None:
+        self.log.append(entry)
+        self.pending.append(entry)
+
+    def truncate(self, offset: int) -> None:
+        self.log.truncate(offset)
+        self.pending.append(offset)
+
+    def sync(self, count: int) -> None:
+        """An fsync that began when `count` writes were pending has ended."""
+        for op in self.pending[:count]:
+            _apply(self.durable, op)
+        del self.pending[:count]
+
+    def reset(self, snapshot: Snapshot) -> None:
+        """A fetched snapshot has taken the log's place."""
+        self.log.reset(snapshot.id.end_offset, snapshot.chain)
+        self.pending.append(snapshot)
+
+    def delete_before(self, offset: int) -> None:
+        self.log.delete_before(offset)
+        if self.durable.chain_at(offset) == self.log.start_chain:
+            self.durable.delete_before(offset)
+
+    def lose_power(self, rng: Random) -> str:
+        """What of the unsynced writes survives is decided; how many, in words."""
+        total = len(self.pending)
+        kept = rng.choice((0, total, rng.randint(0, total)))
+        self.sync(kept)
+        self.pending.clear()
+        self.log = self.durable.copy()
+        return f"{kept} of {total} unsynced writes survive"
+
+    def open(self) -> None:
+        """What opening does: the snapshots against the log, then everything found is flushed."""
+        if self.snapshots:
+            first, last = self.snapshots[0], self.snapshots[-1]
+            if (last.id.epoch, last.id.end_offset) > (self.log.last_epoch, self.log.end):
+                self.reset(last)
+            elif first.id.end_offset > self.log.start:
+                self.log.delete_before(first.id.end_offset)
+        self.sync(len(self.pending))
+        self.durable = self.log.copy()
+
+    def snapshot(self, identity: SnapshotId) -> Snapshot | None:
+        return next((kept for kept in self.snapshots if kept.id == identity), None)
+
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        if self.snapshot(snapshot.id) is None:
+            self.snapshots.append(snapshot)
+            self.snapshots.sort(key=lambda kept: kept.id)
+
+
+def _apply(log: ModelLog, op: Op) -> None:
+    if isinstance(op, Entry):
+        log.append(op)
+    elif isinstance(op, Snapshot):
+        log.reset(op.id.end_offset, op.chain)
+    else:
+        log.truncate(op)

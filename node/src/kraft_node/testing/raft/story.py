@@ -1,0 +1,61 @@
+"""The trace as a story: one line for what happened, indented lines for what the replica did then."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.raft import effects as do
+from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.testing.raft.storage import Entry
+
+if TYPE_CHECKING:
+    from kraft_node.raft.events import Event
+    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.simulation import Simulation
+
+LINES_MAX: Final = 20_000
+"""A run of some thousand events; of longer ones the end is kept."""
+
+UNSAID: Final = (None, (), b"", -1, False)
+QUIET: Final = (do.SetTimer, do.LeaderChanged)
+
+
+class Story:
+    """Lines about a simulation."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+
+    def say(self, sim: Simulation, what: str) -> None:
+        self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
+
+    def told(self, replica: Replica, event: Event, effects: list[do.Effect]) -> None:
+        """A step of a replica's core."""
+        node = replica.node
+        role = "" if node is None else f"{node.role.role.value} {node.epoch}"
+        token: Any = getattr(event, "token", None)
+        asker = f" by {token.asker.id}" if token is not None else ""
+        self.lines.append(
+            f"{replica.sim.now_us / 1e6:9.4f} #{replica.sim.events} {replica.id} ({role}): {show(event)}{asker}"
+        )
+        self.lines += [f"{'':14}{show(effect)}" for effect in effects if not isinstance(effect, QUIET)]
+
+
+def show(value: Any) -> str:
+    """A named tuple without what is not set."""
+    if isinstance(value, ReplicaKey):
+        return f"{value.id}" + ("" if value.directory == ZERO_UUID else f"/{value.directory[1]}")
+    if isinstance(value, Entry):
+        return f"{value.base}-{value.next}:{value.epoch}"
+    if hasattr(value, "_fields"):
+        shown = [
+            f"{name}={show(field)}"
+            for name, field in zip(value._fields, value, strict=True)
+            if name not in ("token", "cluster_id", "max_bytes", "records") and field not in UNSAID
+        ]
+        return f"{type(value).__name__}({' '.join(shown)})"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(show(part) for part in value) + "]"
+    return str(value)
