@@ -122,8 +122,7 @@ class Channel:
             self.env.scheduler.call_soon(pending.finish, ConnectionAbortedError(f"{self.host}:{self.port}: {reason}"))
             return
         if not self._patient and self._is_pausing():
-            error = ConnectionAbortedError(f"{self.host}:{self.port}: {self._last_problem}")
-            self.env.scheduler.call_soon(pending.finish, error)
+            self.env.scheduler.call_soon(pending.finish, ConnectionAbortedError(self._last_problem))
             return
         pending.timer = self.env.scheduler.call_later(timeout_ms, self._timed_out, pending)
         self._waiting.append(pending)

@@ -7,16 +7,19 @@ by the answers of other replicas, which name the leader's endpoint (KIP-853); th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.raft import events, wire_form
-from kraft_node.raft.messages import VoteRequest
+from kraft_node.raft.messages import INVALID_VOTER_KEY, VoteRequest
 
 if TYPE_CHECKING:
     from kraft_node.raft import effects as do
     from kraft_node.server.raft_driver import RaftDriver
+
+log = logging.getLogger("kraft_node.server.raft_peers")
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """Ids of bootstrap servers go down from here: -1 is nobody."""
@@ -85,8 +88,7 @@ class RaftPeers:
         for node_id in sorted({*driver.voters.ids, *self.bootstrap_ids, *self._learned}):
             where = self.endpoint_of(node_id)
             if where is not None and node_id != driver.local.id:
-                name = "" if node_id < 0 else f"{node_id}@"
-                words.append(f"{name}{where[0]}:{where[1]} ({self._problems.get(node_id, 'answers')})")
+                words.append(f"{self._name(node_id)} ({self._problems.get(node_id, 'answers')})")
         return ", ".join(words) or "no controller is configured"
 
     def send(self, effect: do.Send) -> None:
@@ -95,13 +97,13 @@ class RaftPeers:
         number, node_id, request = effect
         peer = self._find(node_id)
         if peer is None:
-            self._problems[node_id] = "its address is not known"
+            self._note(node_id, "its address is not known")
             driver.env.scheduler.call_soon(driver.step, events.Answered(number, None))
             return
 
         def done(response: Any) -> None:
             if isinstance(response, BaseException):
-                self._problems[node_id] = str(response)
+                self._note(node_id, str(response))
                 if isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
                     driver.step(events.Unsupported(number))
                 else:
@@ -113,19 +115,35 @@ class RaftPeers:
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
         peer.send(message, version, done, driver.config.request_timeout_ms)
 
+    def _note(self, node_id: int, problem: str | None) -> None:
+        """Remember why a node does not answer; tell of it when that has changed."""
+        if problem is None:
+            if self._problems.pop(node_id, None) is not None:
+                log.info("controller %s answers", self._name(node_id))
+        elif self._problems.get(node_id) != problem:
+            self._problems[node_id] = problem
+            log.info("controller %s does not answer: %s", self._name(node_id), problem)
+
+    def _name(self, node_id: int) -> str:
+        where = self.endpoint_of(node_id)
+        name = "" if node_id < 0 else f"{node_id}@"
+        return f"{name}?" if where is None else f"{name}{where[0]}:{where[1]}"
+
     def _answered(self, number: int, node_id: int, response: Any) -> None:
         driver = self._driver
         if response.error_code:
-            self._problems[node_id] = _error_name(response.error_code)
+            self._note(node_id, _error_name(response.error_code))
         else:
-            self._problems.pop(node_id, None)
+            self._note(node_id, None)
         for node in getattr(response, "node_endpoints", None) or ():
             self.learn(node.node_id, node.host, node.port)
         try:
             reply = wire_form.reply_from_wire(response)
         except ValueError as e:
-            self._problems[node_id] = f"it answers what cannot be read: {e}"
+            self._note(node_id, f"it answers what cannot be read: {e}")
             reply = None
+        if reply is not None and reply.error == INVALID_VOTER_KEY:
+            self._note(node_id, "it is another node, or has another directory, than the voters say")
         driver.step(events.Answered(number, reply))
 
 
