@@ -221,6 +221,43 @@ def test_strays_keep_their_files() -> None:
     assert node.disk.size(f"/d1/{name}/00000000000000000000.log") > 0
 
 
+def recorded(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The changes of the node's disk from now on."""
+    seen: list[tuple[str, str]] = []
+    about_to = node.disk.about_to
+
+    def record(operation: str, path: str) -> None:
+        seen.append((operation, path))
+        about_to(operation, path)
+
+    monkeypatch.setattr(node.disk, "about_to", record)
+    return seen
+
+
+def test_many_new_logs_share_the_fsync_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    manager = node.start()
+    node.rest(1)
+    seen = recorded(node, monkeypatch)
+    for partition in range(100):
+        manager.create("t", partition, ID)
+        node.rest(0.2)
+    node.rest()
+    assert 1 <= seen.count(("fsync_dir", "/d1")) <= 2
+
+
+def test_files_are_removed_only_when_the_new_name_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a crash could bring the log back under its old name, without some of its files."""
+    node = Node()
+    manager = node.start(lambda topic: make_config({"file.delete.delay.ms": "0"}))
+    manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
+    node.rest()
+    seen = recorded(node, monkeypatch)
+    manager.delete("t", 0)
+    node.rest()
+    assert [operation for operation, _ in seen][:3] == ["rename", "fsync_dir", "remove"]
+
+
 def test_long_topic_names_can_be_deleted() -> None:
     node = Node()
     manager = node.start()
