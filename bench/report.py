@@ -114,7 +114,7 @@ def measured(samples: Samples, codecs: dict[str, dict[str, float]], image: dict[
     """The part of the page that the run writes."""
     lines = table(samples)
     rounds = {len(by_server["ours"]) for by_server in samples.values()}
-    how_many = f"{max(rounds)}" if len(rounds) == 1 else f"{max(rounds)} (latency: {min(rounds)})"
+    how_many = f"{max(rounds)}" if len(rounds) == 1 else f"{max(rounds)} (latency and bulk of topics: {min(rounds)})"
     short = [line[0] for line in lines if line[-1] != "yes"]
     parts = [
         f"Medians of {how_many} interleaved rounds on {machine()}; the ratio is what counts, its spread is over the "
