@@ -40,7 +40,7 @@ class ScramCredential(NamedTuple):
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> ScramCredential:
     """The credential that `argument` describes; a salt is drawn where none is given. Raises ToolError."""
-    name, equals, body = argument.partition("=")
+    name, equals, body = argument.strip().partition("=")
     if not equals:
         raise ToolError(f"Failed to find equals sign in SCRAM argument '{argument}'")
     mechanism = MECHANISMS.get(name)
@@ -76,37 +76,25 @@ def _normal(password: str) -> bytes:
 
 
 def _components(body: str) -> dict[str, str]:
-    """The values of `[a=b,c="d, e"]`; quotes around a value are dropped."""
-    text = body.strip()
-    if not text.startswith("["):
+    """The values of `[a=b,c="d"]`; quotes around a value are dropped.
+
+    As in Kafka a comma always ends a value and spaces belong to it: what is guessed here would be another password.
+    """
+    if not body.startswith("["):
         raise ToolError("Expected configuration string to start with [")
-    if not text.endswith("]"):
+    if not body.endswith("]"):
         raise ToolError("Expected configuration string to end with ]")
     values: dict[str, str] = {}
-    for component in _split(text[1:-1]):
+    for component in body[1:-1].rstrip(",").split(","):
         key, equals, value = component.partition("=")
         if not equals:
             raise ToolError(f"No equals sign found in SCRAM component: {component}")
-        key, value = key.strip(), value.strip()
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]
         if not value:
             raise ToolError(f"The '{key}' value of add-scram is empty")
         values[key] = value
     return values
-
-
-def _split(text: str) -> list[str]:
-    parts, part, quoted = [], "", False
-    for char in text:
-        if char == '"':
-            quoted = not quoted
-        if char == "," and not quoted:
-            parts.append(part)
-            part = ""
-        else:
-            part += char
-    return [*parts, part]
 
 
 def _iterations(text: str | None, name: str, mechanism: Mechanism) -> int:
@@ -124,6 +112,6 @@ def _iterations(text: str | None, name: str, mechanism: Mechanism) -> int:
 
 def _base64(key: str, text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise ToolError(f"The '{key}' value of add-scram is not base64: {text}") from None

@@ -106,7 +106,7 @@ def version_mapping(args: argparse.Namespace) -> int:
     from kraft_node.cli.storage_format import find_metadata_version
     from kraft_node.metadata.features import METADATA_VERSION, METADATA_VERSIONS, SUPPORTED_RANGES, default_level
 
-    version = find_metadata_version(args.release_version) if args.release_version else METADATA_VERSIONS[-1]
+    version = find_metadata_version(args.release_version) if args.release_version is not None else METADATA_VERSIONS[-1]
     levels = {name: default_level(name, version.level) for name in SUPPORTED_RANGES}
     if args.json:
         print(json.dumps(levels))
@@ -174,8 +174,9 @@ def _mismatches(values: Mapping[str, Mapping[str, str]], node_id: int) -> list[s
             others = {other.get(key) for other in values.values()}
             if len(others) > 1 and entries.get(key) != values[min(values)].get(key):
                 problems.append(f"{path}: {key} is {entries.get(key)}, not {values[min(values)].get(key)}")
-        if entries.get("node.id", str(node_id)) != str(node_id):
-            problems.append(f"{path}: node.id is {entries['node.id']}, the configuration says {node_id}")
+        stated = entries.get("node.id", entries.get("broker.id", str(node_id)))
+        if stated != str(node_id):
+            problems.append(f"{path}: node.id is {stated}, the configuration says {node_id}")
     return problems
 
 
@@ -204,7 +205,7 @@ def format_storage(args: argparse.Namespace) -> int:
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
-    release = plan.find_metadata_version(args.release_version) if args.release_version else None
+    release = plan.find_metadata_version(args.release_version) if args.release_version is not None else None
     levels = plan.plan_features(dict(map(plan.parse_feature, args.feature)), release, dynamic_quorum=not static)
     records = plan.bootstrap_records(levels, [parse_scram(text, os.urandom) for text in args.add_scram])
     done = write_directories(

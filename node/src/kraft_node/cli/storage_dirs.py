@@ -11,6 +11,7 @@ from kraft_node.base.config.properties import format_properties, parse_propertie
 from kraft_node.base.env import Disk, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 from kraft_node.cli.common import ToolError
+from kraft_node.log import meta_properties
 from kraft_node.metadata.features import METADATA_VERSION, metadata_version
 from kraft_node.runtime.disk import RealDisk
 
@@ -49,12 +50,17 @@ def read_directories(paths: Sequence[str]) -> tuple[list[str], list[str], dict[s
 
 
 def read_meta_properties(path: str, disk: Disk | None = None) -> dict[str, str] | None:
-    """The entries of a directory's meta.properties, None when there is no such file."""
+    """The entries of a directory's meta.properties, None when there is no such file.
+
+    Raises OSError, and ValueError when a node could not start on it.
+    """
     try:
         raw = read_file(disk or RealDisk(), os.path.join(path, META_PROPERTIES))
     except FileNotFoundError:
         return None
-    return parse_properties(raw.decode("latin-1"))
+    text = raw.decode("latin-1")
+    meta_properties.parse(text)
+    return parse_properties(text)
 
 
 def write_directories(
@@ -114,13 +120,18 @@ def _unformatted(
     for path in paths:
         if disk.exists(path) and not disk.is_dir(path):
             raise ToolError(f"{path} is not a directory")
-        entries = read_meta_properties(path, disk)
+        file = os.path.join(path, META_PROPERTIES)
+        try:
+            entries = read_meta_properties(path, disk)
+        except ValueError as e:
+            raise ToolError(f"{file} cannot be read: {e}") from None
         if entries is None:
             todo.append(path)
             continue
+        if entries.get("version", "0") == "0" and "broker.id" in entries:
+            entries["node.id"] = entries["broker.id"]
         for key, expected in (("cluster.id", cluster_id), ("node.id", str(node_id))):
             if entries.get(key, expected) != expected:
-                file = os.path.join(path, META_PROPERTIES)
                 raise ToolError(f"Invalid {key} in: {file}. Expected {expected}, but read {entries[key]}")
         if not ignore_formatted:
             raise ToolError(

@@ -52,7 +52,7 @@ _VOTER: Final = re.compile(r"([0-9]+)@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([0-9A
 def parse_voters(text: str) -> list[InitialVoter]:
     """The voters of `id@host:port:directory,…`, sorted by id; ToolError names the entry that is wrong."""
     voters: dict[int, InitialVoter] = {}
-    for entry in text.split(","):
+    for entry in text.rstrip(",").split(","):
         match = _VOTER.fullmatch(entry.strip())
         if not match or int(match[3]) > 65535:
             raise ToolError(f"--initial-controllers: {entry.strip()!r} is not of the form id@hostname:port:directory")
