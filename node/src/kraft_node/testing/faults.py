@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.script import Script
 
 FAULTS_MIN, FAULTS_MAX = 2, 6
-STOP_MAX_MS: Final = 30_000.0
+STOP_MAX_MS: Final = 120_000.0
 """A clean stop takes less, however slow the disk."""
 
 
@@ -130,7 +130,7 @@ class Faults:
         machine.blocked(self.world.rng.choice((200.0, 2000.0, 12_000.0)))
 
     def _slow_disk(self, machine: SimMachine) -> None:
-        machine.host.background_ms = self.world.rng.choice((300.0, 3000.0))
+        machine.host.background_ms = self.world.rng.choice((300.0, 2000.0))
 
     def _slow_network(self, _machine: SimMachine) -> None:
         self.cluster.network.delay_ms = self.world.rng.choice((50.0, 500.0))

@@ -138,11 +138,12 @@ class SimMachine:
         self.on_end(how)
 
     def durable(self) -> Durable:
-        """The recovery points in memory: fsyncs that have come back."""
+        """The recovery points in memory: fsyncs that have come back. A log that is being closed is ahead of its own."""
         node = self.node
         if node is None or node.storage is None:
             return {}
-        return {(log.topic, log.partition): log.recovery_point for log in node.storage.logs.open_logs()}
+        logs = node.storage.logs.open_logs()
+        return {(log.topic, log.partition): log.recovery_point for log in logs if not log.closed}
 
     def blocked(self, duration_ms: float) -> None:
         """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""

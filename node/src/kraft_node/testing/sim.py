@@ -1,6 +1,6 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--seeds N] [--first S] [--jobs J] [--json]
+    python -m kraft_node.testing.sim [--seeds N] [--first S] [--jobs J] [--until-broken] [--json]
     python -m kraft_node.testing.sim --seed S [--story] [--json]
 
 Each seed is a run of `scenario`: the same seed does the same every time, on every machine. A failure ends with the line
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from kraft_node.testing.checker import Finding
 from kraft_node.testing.scenario import Result, run
 
 DEFAULT_SEEDS: Final = 200
@@ -40,6 +41,8 @@ class Score:
     read: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     failures: list[Result] = field(default_factory=list)
+    traces: dict[int, str] = field(default_factory=dict)
+    """Hashes by seed."""
 
     def add(self, result: Result) -> None:
         """One more."""
@@ -49,6 +52,7 @@ class Score:
         self.acknowledged += result.acknowledged
         self.read += result.read
         self.faults.update(result.faults)
+        self.traces[result.seed] = result.hash
         if not result.good:
             self.failures.append(result)
 
@@ -76,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
@@ -87,6 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for result in sweep(options.first, options.seeds, options.jobs):
             score.add(result)
             advance(score, time.perf_counter() - begun)
+            if options.until_broken and score.failures:
+                break
     seconds = time.perf_counter() - begun
     if options.json:
         print(json.dumps(_as_json(score, seconds)))
@@ -124,6 +131,7 @@ def _as_json(score: Score, seconds: float) -> dict[str, Any]:
         "acknowledged": score.acknowledged,
         "read": score.read,
         "faults": dict(score.faults.most_common()),
+        "traces": dict(sorted(score.traces.items())),
         "failures": [
             {"seed": failure.seed, "findings": list(map(str, failure.findings)), "replay": replay_line(failure.seed)}
             for failure in sorted(score.failures, key=lambda failure: failure.seed)
@@ -171,6 +179,9 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], N
             bar.update(task, completed=score.seeds, rate=f"{score.events / seconds:,.0f} events/s", broken=broken)
 
         yield advance
+
+
+__all__ = ["Finding", "Score", "main", "replay_line", "sweep"]
 
 
 if __name__ == "__main__":

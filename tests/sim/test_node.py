@@ -1,0 +1,88 @@
+"""The whole node under 200 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` tells one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kraft_node.testing import sim
+from kraft_node.testing.scenario import Result, run
+
+SEEDS = 200
+CHUNKS = 8
+
+FAILED_ONCE = (
+    # Producer state of logs that the recovery walk had closed again was lost: retries became duplicates.
+    66, 77, 1037,
+    # A new topic took over the log of a deleted one whose topic id power loss had taken.
+    67, 85,
+    # Committed offsets were gone after two losses of power.
+    205,
+)  # fmt: skip
+"""Seeds that found a bug when they were first run, most of them beyond the everyday ones by now."""
+
+
+def check(result: Result) -> None:
+    story = "\n".join(result.story[-sim.STORY_TAIL :])
+    findings = "\n".join(map(str, result.findings))
+    assert result.good, f"{story}\n{findings}\n{sim.replay_line(result.seed)}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_law_is_broken(chunk: int) -> None:
+    acknowledged = read = 0
+    for seed in range(chunk, SEEDS, CHUNKS):
+        result = run(seed)
+        check(result)
+        acknowledged += result.acknowledged
+        read += result.read
+    assert acknowledged > 1000, "clients got on"
+    assert read > 5000, "consumers read"
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_seeds_that_failed_once(seed: int) -> None:
+    check(run(seed))
+
+
+def test_a_seed_does_the_same_in_every_process() -> None:
+    """Whatever Python's hashes and addresses are: sets in another order would show."""
+    traces = []
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "kraft_node.testing.sim", "--seeds", "6", "--jobs", "1", "--json"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        traces.append(json.loads(done.stdout)["traces"])
+    assert len(traces[0]) == 6
+    assert traces[0] == traces[1]
+
+
+def test_a_failing_seed_says_how_to_replay_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(seed: int) -> Result:
+        result = run(seed)
+        result.findings.append(sim.Finding("lost", "t-0", "a record"))
+        return result
+
+    monkeypatch.setattr(sim, "run", broken)
+    assert sim.main(["--seeds", "1", "--first", "3", "--jobs", "1"]) == 1
+    text = capsys.readouterr().out
+    assert "BROKEN lost: t-0: a record" in text
+    assert "replay: python -m kraft_node.testing.sim --seed 3 --story" in text
+
+
+def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sim.main(["--seed", "3", "--story"]) == 0
+    text = capsys.readouterr().out
+    assert "starts, process 1" in text
+    assert "all is well again" in text
+    assert "seed 3:" in text

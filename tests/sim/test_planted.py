@@ -1,0 +1,26 @@
+"""The simulation finds planted bugs; `make planted` prints which law found which."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.planted_bugs import NODE, Bug, all_bugs, hunt
+
+BUGS = all_bugs()
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_right_lines_are_where_a_bug_is_to_be_planted(bug: Bug) -> None:
+    assert bug.plant((NODE / bug.file).read_text()) != (NODE / bug.file).read_text()
+    assert bug.what
+
+
+def test_there_are_bugs_to_find() -> None:
+    assert len(BUGS) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_planted_bugs_are_found(bug: Bug) -> None:
+    _, law, _ = hunt(bug)
+    assert law, f"{bug.name} broke no law"
