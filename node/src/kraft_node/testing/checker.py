@@ -123,6 +123,8 @@ class Checker:
         self._watermarks: dict[tuple[str, Partition], tuple[int, int]] = {}
         self._commits_sent: dict[tuple[str, Partition], set[int]] = defaultdict(set)
         self._commit_bounds: dict[tuple[str, Partition], int] = {}
+        self._go_back: set[Partition] = set()
+        """Partitions in which readers had to begin again: a group may commit less than before."""
         self._producer_ids: set[tuple[int, int]] = set()
         self._operations: list[Operation] = []
         self._audited: Partition | None = None
@@ -241,7 +243,8 @@ class Checker:
         self._watermarks[who, partition] = (offset, asked)
 
     def out_of_range(self, partition: Partition, position: int, who: str) -> None:
-        """A position that a client had rightly reached is not within the log."""
+        """A position that a client had rightly reached is not within the log: it begins again at the start."""
+        self._go_back.add(partition)
         if not any(loss.could_take(partition, position - 1) for loss in self.losses):
             self.broken("range", partition, f"{who} has read up to {position}, which is said to be out of range")
 
@@ -251,6 +254,8 @@ class Checker:
         """Offsets are about to be committed."""
         for partition, offset in positions.items():
             self._commits_sent[group, partition].add(offset)
+            if partition in self._go_back and offset < self._commit_bounds.get((group, partition), -1):
+                self._commit_bounds[group, partition] = offset
 
     def commit_done(self, group: str, positions: Mapping[Partition, int], asked: int) -> None:
         """They are."""
