@@ -189,6 +189,19 @@ def test_a_second_answer_is_a_defect() -> None:
         later.waiting[0].respond(HeartbeatResponse())
 
 
+def test_a_defect_under_a_request_without_answer_closes_the_connection() -> None:
+    """An answer would be taken for that of the next request."""
+
+    def handle(ctx: Any, message: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    world = World({ApiKey.PRODUCE: handle, ApiKey.HEARTBEAT: lambda ctx, message: HeartbeatResponse()})
+    connection, transport = world.connect()
+    feed(connection, produce(1, b"x", acks=0) + heartbeat(2))
+    assert transport.frames() == []
+    assert transport.closed
+
+
 def test_errors_of_handlers_become_answers(caplog: pytest.LogCaptureFixture) -> None:
     def handle(ctx: Any, message: Any) -> Any:
         if message.group_id == "known":

@@ -294,6 +294,9 @@ class Connection:
         except Exception:
             log.exception("request failed api=%s version=%d peer=%s", api.name, version, self.peer_host)
             response = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            if getattr(request, "acks", None) == 0:
+                self.close()  # a produce request that wants no answer gets none: that is the only sign left
+                return None
         if response is None:
             if not ctx.answered:
                 ctx.output = _PENDING
