@@ -9,7 +9,7 @@ SEED_FROM ?= 100000
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim sim-night bench peers clean
+.PHONY: help run cluster test matrix check format sim sim-night planted bench peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ format: $(VENV)/.dev ## mend what ruff can
 sim: $(VENV)/.dev ## the raft core and the whole node under SEEDS=n seeds of simulated faults
 	$(BIN)/python -m kraft_node.testing.raft --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
+
+planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which
+	$(BIN)/python -m tests.sim.planted_bugs
 
 sim-night: $(VENV)/.dev ## raft seeds without end, from SEED_FROM on; Ctrl-C stops it
 	$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM)
