@@ -1,10 +1,10 @@
 """A world in which a single seed decides everything, for running whole nodes and their clients deterministically.
 
 The node under test is the code that `runtime` runs, unchanged: it gets another `Env`. One queue of events holds all
-that is to happen on all machines; simulated time jumps from one to the next; whatever could be otherwise (delays, orders,
-what a loss of power takes, which fault comes when) is drawn from one generator. The same seed gives the same trace in
-every process: a failure that was seen once is seen as often as one likes. Because no time passes, a minute of a
-cluster's life with its crashes takes a tenth of a second.
+that is to happen on all machines; simulated time jumps from one to the next; whatever could be otherwise (delays,
+orders, what a loss of power takes, which fault comes when) is drawn from one generator. The same seed gives the same
+trace in every process: a failure that was seen once is seen as often as one likes. Because no time passes, a cluster's
+life with its crashes takes a tenth of a second.
 
 - `world`      queue, clock, timers, background lanes; hosts whose processes can die between two events, inside one, or
                stand still
