@@ -93,6 +93,7 @@ class _Process:
     def run(self) -> int:
         import signal
 
+        from kraft_node.runtime.process import ProcessMetrics
         from kraft_node.server.node import Node, StartRefused
 
         _raise_descriptor_limit()
@@ -102,6 +103,7 @@ class _Process:
             signal.signal(number, self._signalled)
         try:
             self.node = Node(self.real.env, self.config, host_name=_host_name(self.config), on_fatal=self._fatal)
+            self.node.registry.register(ProcessMetrics().collect)
             self.node.start()
         except (StartRefused, OSError, ValueError) as e:
             log.error("start refused: %s", e)

@@ -135,8 +135,12 @@ class RequestMetrics:
         yield prefix + "requests_total", "counter", requests
         yield prefix + "totaltimems", "gauge", times
         yield prefix + "totaltimems_count", "counter", [((("request", a.name),), a.latency_ms.count) for a in apis]
-        yield prefix + "totaltimems_sum", "counter", [((("request", a.name),), a.latency_ms.total) for a in apis]
-        yield prefix + "requestbytes_total", "counter", [((("request", a.name),), a.bytes_in) for a in apis]
+        yield (
+            "kraft_network_request_time_ms_total",
+            "counter",
+            [((("request", a.name),), a.latency_ms.total) for a in apis],
+        )
+        yield "kraft_network_request_bytes_total", "counter", [((("request", a.name),), a.bytes_in) for a in apis]
         errors = [
             ((("request", a.name), ("error", error)), float(count))
             for a in apis

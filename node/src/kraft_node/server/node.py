@@ -52,6 +52,7 @@ CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
 RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 """How long a stop waits for the other voters to hear that this one leaves."""
 
+PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
 """`host:port` of /metrics, /livez and /readyz; nothing is served without it. Kafka leaves this to the JVM's agents."""
 
@@ -312,7 +313,7 @@ class Node:
         if not address:
             return
         host, _, port = address.strip().rpartition(":")
-        if not port.isdigit():
+        if not port.isdigit() or int(port) > PORT_MAX:
             raise ValueError(f"{HTTP_KEY} wants host:port, not {address!r}")
         self.http = HttpServer(self.env, self.registry, self.not_ready)
         self.ports["http"] = self.http.listen(host.strip("[]"), int(port))

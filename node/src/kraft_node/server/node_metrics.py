@@ -1,6 +1,8 @@
 """What the parts of a node can tell, under the names of Kafka's metrics (kafka.server, kafka.controller, kafka.log).
 
-Everything is read when somebody asks; nothing here costs a request anything.
+The names and labels are those that jmx_exporter prints with the rules of Strimzi's kafka-metrics.yaml, which many
+dashboards and alerts are written against; tests hold them to what a running Apache Kafka has in JMX. Everything is read
+when somebody asks; nothing here costs a request anything.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION
 
 if TYPE_CHECKING:
+    from kraft_node.metadata.image import MetadataImage
     from kraft_node.server.metrics import Family, Registry, Sample
     from kraft_node.server.node import Node
 
@@ -32,15 +35,14 @@ class NodeMetrics:
         """Have everything printed by `registry`."""
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
-        for collect in (self._server, self._sockets, self._raft, self._controller):
-            registry.register(collect)
-        for collect in (self._broker, self._topics, self._logs):
+        broker = (self._broker, self._topics, self._logs, self._directories, self._groups)
+        for collect in (self._server, self._sockets, self._raft, self._controller, *broker):
             registry.register(collect)
 
     def _server(self) -> Iterable[Family]:
         node = self._node
         version = (("kafka", COMPATIBLE_KAFKA_VERSION), ("version", VERSION))
-        yield "kafka_server_app_info", "gauge", ((version, 1.0),)
+        yield "kraft_server_info", "gauge", ((version, 1.0),)
         state = 0 if node.broker is None else int(node.broker.state)
         yield _one("kafka_server_kafkaserver_brokerstate", state)
 
@@ -48,23 +50,34 @@ class NodeMetrics:
         listeners = self._node.listeners
 
         def per(read: Any) -> list[Sample]:
-            return [((("listener", one.name),), float(read(one))) for one in listeners]
+            # One loop serves every listener: what is Kafka's first processor.
+            return [((("listener", one.name), ("networkProcessor", "0")), float(read(one))) for one in listeners]
 
         prefix = "kafka_server_socket_server_metrics_"
         yield prefix + "connection_count", "gauge", per(lambda one: len(one.connections))
         yield prefix + "connection_creation_total", "counter", per(lambda one: one.accepted)
-        yield prefix + "refusals_total", "counter", per(lambda one: one.refusals)
+        yield "kraft_server_connection_refusals_total", "counter", per(lambda one: one.refusals)
 
     def _raft(self) -> Iterable[Family]:
         raft = self._node.raft
         if raft is None or not self._node.raft_started:
             return
-        prefix = "kafka_server_raft_metrics_"
+        core = raft.node
+        prefix = "kafka_server_raftmetrics_"
+        vote = core.state.voted.id
+        role = core.role.role.value
+        if role == "follower" and not core.is_voter:
+            role = "observer"  # as in Kafka, for whom that is a state of its own
+        yield prefix + "current_state", "gauge", (((("current_state", role),), 1.0),)
         yield _one(prefix + "current_leader", raft.leader_id)
         yield _one(prefix + "current_epoch", raft.epoch)
+        yield _one(prefix + "current_vote", vote)
         yield _one(prefix + "high_watermark", raft.high_watermark)
         yield _one(prefix + "log_end_offset", raft.next_offset)
-        yield _one("kafka_server_broker_metadata_metrics_last_applied_record_offset", raft.image.offset)
+        yield _one(prefix + "log_end_epoch", core.log.last_epoch)
+        yield _one(prefix + "number_of_voters", len(raft.voters))
+        prefix = "kafka_server_brokermetadatametrics_"
+        yield _one(prefix + "last_applied_record_offset", raft.applied_offset - 1)
 
     def _controller(self) -> Iterable[Family]:
         controller, raft = self._node.controller, self._node.raft
@@ -79,18 +92,70 @@ class NodeMetrics:
         yield _one(prefix + "fencedbrokercount", fenced)
         yield _one(prefix + "globaltopiccount", len(image.topics))
         yield _one(prefix + "globalpartitioncount", image.topics.partition_count)
-        yield _one(prefix + "lastappliedrecordoffset", image.offset)
+        offline = sum(1 for t in image.topics for number in range(len(t)) if t.leader(number) < 0)
+        yield _one(prefix + "offlinepartitionscount", offline)
+        yield _one(prefix + "preferredreplicaimbalancecount", self._imbalanced(image))
+        yield _one(prefix + "lastappliedrecordoffset", raft.applied_offset - 1)
+        yield _one(prefix + "lastcommittedrecordoffset", raft.high_watermark - 1)
         yield _one("kafka_server_metadataloader_currentmetadataversion", image.features.get(METADATA_VERSION) or 0)
+
+    @staticmethod
+    def _imbalanced(image: MetadataImage) -> int:
+        """Partitions that are not led by their preferred replica."""
+        return sum(
+            1
+            for topic in image.topics
+            for number, state in topic.partitions()
+            if topic.leader(number) != state.preferred_leader
+        )
 
     def _broker(self) -> Iterable[Family]:
         broker = self._node.broker
         if broker is None:
             return
-        leaders = sum(1 for partition in broker.replicas.opened() if partition.is_leader)
-        yield _one("kafka_server_replicamanager_partitioncount", len(broker.replicas))
-        yield _one("kafka_server_replicamanager_leadercount", leaders)
-        small = sum(1 for p in broker.replicas.opened() if p.is_leader and len(p.isr) < len(p.replicas))
-        yield _one("kafka_server_replicamanager_underreplicatedpartitions", small)
+        image = broker.image
+        leaders = small = under = at = moving = 0
+        for topic, number in image.topics.led_by(broker.node_id):
+            state = topic.partition(number)
+            assert state is not None, "law: who leads a partition finds it"
+            leaders += 1
+            small += len(state.isr) < len(state.replicas)
+            moving += state.is_reassigning
+        for partition in broker.replicas.opened():
+            if partition.is_leader:
+                under += len(partition.isr) < partition.min_isr
+                at += len(partition.isr) == partition.min_isr
+        prefix = "kafka_server_replicamanager_"
+        yield _one(prefix + "partitioncount", len(broker.replicas))
+        yield _one(prefix + "leadercount", leaders)
+        yield _one(prefix + "underreplicatedpartitions", small)
+        yield _one(prefix + "underminisrpartitioncount", under)
+        yield _one(prefix + "atminisrpartitioncount", at)
+        yield _one(prefix + "reassigningpartitions", moving)
+
+    def _directories(self) -> Iterable[Family]:
+        storage = self._node.storage
+        if storage is None:
+            return
+        offline = [((("logDirectory", one.path),), 0.0 if one.online else 1.0) for one in storage.logs.directories]
+        yield _one("kafka_log_logmanager_offlinelogdirectorycount", sum(value for _, value in offline))
+        yield "kafka_log_logmanager_logdirectoryoffline", "gauge", offline
+
+    def _groups(self) -> Iterable[Family]:
+        broker = self._node.broker
+        if broker is None:
+            return
+        states: dict[str, int] = {"preparingrebalance": 0, "completingrebalance": 0, "stable": 0, "dead": 0, "empty": 0}
+        offsets = 0
+        for shard in broker.groups.shards.values():
+            offsets += shard.offsets.count
+            for group in shard.groups.values():
+                states[group.state.value.lower()] += 1
+        prefix = "kafka_coordinator_group_groupmetadatamanager_"
+        yield _one(prefix + "numgroups", sum(states.values()))
+        for state, count in states.items():
+            yield _one(prefix + "numgroups" + state, count)
+        yield _one(prefix + "numoffsets", offsets)
 
     def _topics(self) -> Iterable[Family]:
         """kafka.server:type=BrokerTopicMetrics, of the replicas opened since the start."""
@@ -104,7 +169,8 @@ class NodeMetrics:
             row[1] += partition.bytes_in
             row[2] += partition.bytes_out
         for place, what in enumerate(("messagesin", "bytesin", "bytesout")):
-            samples = [((("topic", topic),), float(row[place])) for topic, row in sums.items()]
+            samples: list[Sample] = [((("topic", topic),), float(row[place])) for topic, row in sums.items()]
+            samples.append((NO_LABELS, float(sum(row[place] for row in sums.values()))))
             yield f"kafka_server_brokertopicmetrics_{what}_total", "counter", samples
 
     def _logs(self) -> Iterable[Family]:
@@ -114,12 +180,15 @@ class NodeMetrics:
         sizes: list[Sample] = []
         starts: list[Sample] = []
         ends: list[Sample] = []
+        segments: list[Sample] = []
         for partition in broker.replicas.opened():
             labels = (("topic", partition.topic), ("partition", str(partition.index)))
             log: Any = partition.log
             sizes.append((labels, float(log.size_bytes)))
             starts.append((labels, float(log.start_offset)))
             ends.append((labels, float(log.end_offset)))
+            segments.append((labels, float(len(log.segment_bases))))
         yield "kafka_log_log_size", "gauge", sizes
         yield "kafka_log_log_logstartoffset", "gauge", starts
         yield "kafka_log_log_logendoffset", "gauge", ends
+        yield "kafka_log_log_numlogsegments", "gauge", segments
