@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.classes import Message
 from kraft_node.wire.errors import EncodeError
@@ -26,6 +26,8 @@ CLOSED = "closed the connection"
 SILENT = "has not answered"
 MASKED = frozenset({"throttle_time_ms", "unknown_tags", "total_bytes", "usable_bytes", "finalized_features_epoch"})
 """Fields that nobody compares: loads and sizes of disks, and the metadata log's offsets."""
+SETTLES_IN = 60
+"""Times that a question is asked again, 50 ms apart, before its answer counts."""
 NOW_MS = 15 * 60 * 1000
 """A time this near to the clock is 'now'."""
 DAY_MS = 24 * 3600 * 1000
@@ -141,7 +143,7 @@ class Side:
     def text(self, value: str) -> str:
         """Names of this server replaced in words."""
         for topic_id, name in self._topics.items():
-            value = value.replace(str(Uuid(topic_id)), f"<id of {name}>")
+            value = value.replace(uuid_text(Uuid(topic_id)), f"<id of {name}>")
         value = value.replace(str(self.target.data), "<data>").replace(str(self.target.folder), "<folder>")
         value = value.replace(str(self.target.port), "<port>").replace(str(self.target.controller_port), "<cport>")
         value = re.sub(r"-?\b\d{19}\b", "<beyond all times>", re.sub(r"\b1[678]\d{11}\b", _about_now, value))
@@ -196,16 +198,23 @@ class Pair:
         mask: Callable[[Any], Any] | None = None,
         ordered: bool = False,
         client_id: str | None = "parity",
+        settles: bool = False,
     ) -> tuple[Any, Any]:
         """Ask both in each of `versions` (all that can say it by default); the last answers, Kafka's first.
 
-        `mask` changes plain answers before they are compared.
+        `mask` changes plain answers before they are compared. `settles`: the answer shows what was written before,
+        when the broker has heard of it.
         """
         answers: tuple[Any, Any] = (None, None)
         before = self.asked
         found: dict[str, list[int]] = {}
         for version in self._versions(asked, versions):
             answers, plain = self._ask(asked, version, mask, ordered, client_id)
+            for _ in range(SETTLES_IN if settles else 0):
+                if plain[0] == plain[1]:
+                    break
+                time.sleep(0.05)
+                answers, plain = self._ask(asked, version, mask, ordered, client_id)
             if plain[0] != plain[1]:
                 found.setdefault("\n".join(apart(*plain)), []).append(version)
         assert self.asked > before, f"no version can say {asked}"

@@ -57,7 +57,7 @@ def fetch(*rows: Any, topic: str = "f", topic_id: Any = None, **fields: Any) -> 
     def made(side: Side) -> FetchRequest:
         known = side.ids.get(topic, uuid(7)) if topic_id is None else topic_id
         topics = [FetchRequest.FetchTopic(topic=topic, topic_id=known, partitions=list(rows))] if rows else []
-        values = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics} | fields
+        values: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics} | fields
         return FetchRequest(**values)
 
     return made
@@ -218,7 +218,7 @@ def list_offsets(*timestamps: int, topic: str = "f", index: int = 0, **fields: A
         ListOffsetsRequest.ListOffsetsPartition(index + n if len(timestamps) > 1 else index, epoch, timestamp)
         for n, timestamp in enumerate(timestamps)
     ]
-    values = {"replica_id": -1, "timeout_ms": 5000} | fields
+    values: dict[str, Any] = {"replica_id": -1, "timeout_ms": 5000} | fields
     return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(topic, rows)], **values)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.ids import ZERO_UUID, uuid_text
 from kraft_node.wire.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -57,14 +57,14 @@ def test_find_coordinator(pair: Pair) -> None:
     for kind in (3, -1, 127):
         pair.same(FindCoordinatorRequest(key="k", key_type=kind), (1, 3))
         pair.same(coordinators(kind, "k"))
-    for key in ("nonsense", "group:topic:0", f"group:{uuid(7)}:0", f"group:{uuid(7)}:x", "::"):
+    for key in ("nonsense", "group:topic:0", f"group:{uuid_text(uuid(7))}:0", f"group:{uuid_text(uuid(7))}:x", "::"):
         pair.same(coordinators(2, key), (4, 5))
 
 
 def join(group: str, member: str | Build = "", *names: str, **fields: Any) -> Build:
     def made(side: Side) -> JoinGroupRequest:
         protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name, name.encode()) for name in names or ("range",)]
-        values = {
+        values: dict[str, Any] = {
             "session_timeout_ms": 30_000,
             "rebalance_timeout_ms": 300,
             "protocol_type": "consumer",
@@ -274,7 +274,7 @@ def test_offsets(pair: Pair) -> None:
 def test_offsets_of_a_group_with_members(pair: Pair) -> None:
     group = "busy"
     remember(pair, pair.same(join(group), 3), "m")
-    member = {"member_id": its("m"), "generation_id_or_member_epoch": 1}
+    member: dict[str, Any] = {"member_id": its("m"), "generation_id_or_member_epoch": 1}
     pair.same(commit(group, (0, 5, ""), **member), (2, 9), label="while it rebalances")
     pair.same(sync(group, 1, its("m"), b"mine"), 3)
     pair.same(commit(group, (0, 5, ""), **member))

@@ -67,7 +67,7 @@ def describe_configs(
     response = DescribeConfigsResponse()
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         response.results.append(result)
         try:

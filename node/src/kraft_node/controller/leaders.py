@@ -108,7 +108,8 @@ class Leaders:
 
     def elect(self, request: ElectLeadersRequest, api_version: int) -> Plan:
         kind = request.election_type if api_version >= 1 else PREFERRED
-        if kind not in (PREFERRED, UNCLEAN):
+        asks = request.topic_partitions is None or len(request.topic_partitions) > 0
+        if asks and kind not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
         response = ElectLeadersResponse()
         records: list[Any] = []

@@ -37,7 +37,8 @@ class Reassignments:
 
     def alter(self, request: AlterPartitionReassignmentsRequest) -> Plan:
         allow = request.allow_replication_factor_change
-        response = AlterPartitionReassignmentsResponse(error_message=None, allow_replication_factor_change=allow)
+        words = None if request.topics else ""  # as Kafka has it
+        response = AlterPartitionReassignmentsResponse(error_message=words, allow_replication_factor_change=allow)
         records: list[Any] = []
         for asked in request.topics:
             answers: list[Any] = []

@@ -120,9 +120,9 @@ def describe_scram_users(
         info = DescribeUserScramCredentialsResponse.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         by_user.setdefault(name, []).append(info)
     asked = [user.name for user in request.users or ()] or list(by_user)
-    response = DescribeUserScramCredentialsResponse(error_message=None)
+    response = DescribeUserScramCredentialsResponse()
     for name in dict.fromkeys(asked):
-        result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(user=name, error_message=None)
+        result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(user=name)
         if asked.count(name) > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (

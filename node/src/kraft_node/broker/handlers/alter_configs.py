@@ -7,6 +7,7 @@ does not know its file. What is not answered here is handed on, and the two answ
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,13 @@ from kraft_node.base.config.dynamic import check_broker_overrides
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker import loggers
-from kraft_node.broker.metadata_cache import BROKER_CONFIG, BROKER_LOGGER_CONFIG
+from kraft_node.broker.metadata_cache import (
+    BROKER_CONFIG,
+    BROKER_LOGGER_CONFIG,
+    CLIENT_METRICS_CONFIG,
+    GROUP_CONFIG,
+    TOPIC_CONFIG,
+)
 from kraft_node.wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -22,6 +29,8 @@ from kraft_node.wire.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.controller_link import Answer
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
 
 SET: Final = 0
 DELETE: Final = 1
+OPERATIONS: Final = range(4)
 
 
 class AlterConfigsHandler:
@@ -40,26 +50,24 @@ class AlterConfigsHandler:
 
     def replace(self, ctx: RequestContext, request: Any) -> Any:
         """AlterConfigs: loggers cannot be set as a whole."""
-        if any(resource.resource_type == BROKER_LOGGER_CONFIG for resource in request.resources):
-            return AlterConfigsResponse(
-                responses=[
-                    AlterConfigsResponse.AlterConfigsResourceResponse(
-                        ErrorCode.INVALID_REQUEST,
-                        "AlterConfigs is deprecated and does not support the resource type BROKER_LOGGER",
-                        resource.resource_type,
-                        resource.resource_name,
-                    )
-                    for resource in request.resources
-                ]
-            )
-        return self._forward(ctx, request)
+        return self._handle(ctx, request, self._refused_as_whole)
 
     def incremental(self, ctx: RequestContext, request: Any) -> Any:
         """IncrementalAlterConfigs."""
+        return self._handle(ctx, request, partial(self._answered_here, validate_only=request.validate_only))
+
+    def _handle(self, ctx: RequestContext, request: Any, answer_here: Callable[[Any], Any]) -> Any:
+        """Answer what `answer_here` does, hand on the rest."""
+        resources = request.resources
+        named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         results = []
         others = []
-        for resource in request.resources:
-            result = self._answered_here(resource, validate_only=request.validate_only)
+        for resource in resources:
+            if named[resource.resource_type, resource.resource_name] > 1:
+                twice = "Each resource must appear at most once."
+                result = _result(resource, ErrorCode.INVALID_REQUEST, twice)
+            else:
+                result = answer_here(resource)
             if result is None:
                 others.append(resource)
             else:
@@ -67,8 +75,8 @@ class AlterConfigsHandler:
         if not results:
             return self._forward(ctx, request)
         if not others:
-            return IncrementalAlterConfigsResponse(responses=results)
-        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+            return _response(request, results)
+        rest = type(request)(resources=others, validate_only=request.validate_only)
         self._forward.send(ctx, rest, partial(self._merge, ctx, rest, results))
         return None
 
@@ -78,9 +86,18 @@ class AlterConfigsHandler:
             others = [_result(resource, code, str(answer)) for resource in rest.resources]
         else:
             others = answer.responses
-        ctx.respond(IncrementalAlterConfigsResponse(responses=results + others))
+        ctx.respond(_response(rest, results + others))
+
+    def _refused_as_whole(self, resource: Any) -> Any:
+        problem = self._refusal(resource)
+        if problem is None and resource.resource_type == BROKER_LOGGER_CONFIG:
+            problem = ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+        return None if problem is None else _result(resource, *problem)
 
     def _answered_here(self, resource: Any, *, validate_only: bool) -> Any:
+        problem = self._refusal(resource)
+        if problem is not None:
+            return _result(resource, *problem)
         if resource.resource_type == BROKER_LOGGER_CONFIG:
             return self._loggers(resource, validate_only=validate_only)
         if resource.resource_type == BROKER_CONFIG and resource.resource_name in ("", str(self._broker.node_id)):
@@ -88,6 +105,25 @@ class AlterConfigsHandler:
                 self._check_own(resource)
             except ConfigError as e:
                 return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
+        return None
+
+    def _refusal(self, resource: Any) -> tuple[ErrorCode, str | None] | None:
+        """What no resource may ask for; operations that do not exist are so strange to Kafka that it says nothing."""
+        names = [config.name for config in resource.configs]
+        if len(set(names)) < len(names):
+            return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+        nulls = [config.name for config in resource.configs if config.value is None and not _deletes(config)]
+        if nulls:
+            return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == BROKER_CONFIG:
+            return _wrong_node(name, self._broker.node_id, "Unexpected broker id, expected %d, but received %s")
+        if kind == BROKER_LOGGER_CONFIG:
+            return _wrong_node(name or " ", self._broker.node_id, "Unexpected node id. Expected %d, but received %s")
+        if kind not in (TOPIC_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG):
+            return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
+        if any(getattr(config, "config_operation", SET) not in OPERATIONS for config in resource.configs):
+            return ErrorCode.UNKNOWN_SERVER_ERROR, None
         return None
 
     def _check_own(self, resource: Any) -> None:
@@ -107,9 +143,6 @@ class AlterConfigsHandler:
         check_broker_overrides(overrides, per_broker=bool(name), static=self._broker.config.static)
 
     def _loggers(self, resource: Any, *, validate_only: bool) -> Any:
-        if resource.resource_name != str(self._broker.node_id):
-            text = f"Unexpected broker id, expected {self._broker.node_id} but received {resource.resource_name}"
-            return _result(resource, ErrorCode.INVALID_REQUEST, text)
         for config in resource.configs:
             problem = _problem(config)
             if problem is not None:
@@ -121,6 +154,31 @@ class AlterConfigsHandler:
                 else:
                     loggers.unset_level(config.name)
         return _result(resource, ErrorCode.NONE, None)
+
+
+def _response(request: Any, results: list[Any]) -> Any:
+    """What answers `request`: rows of both kinds of answer have the same fields."""
+    if isinstance(request, IncrementalAlterConfigsRequest):
+        return IncrementalAlterConfigsResponse(responses=results)
+    row = AlterConfigsResponse.AlterConfigsResourceResponse
+    return AlterConfigsResponse(
+        responses=[row(r.error_code, r.error_message, r.resource_type, r.resource_name) for r in results]
+    )
+
+
+def _deletes(config: Any) -> bool:
+    return getattr(config, "config_operation", SET) == DELETE
+
+
+def _wrong_node(name: str, own: int, text: str) -> tuple[ErrorCode, str] | None:
+    """Why the resource `name` is not this node; the empty name stands for all nodes."""
+    if not name:
+        return None
+    try:
+        number = int(name)
+    except ValueError:
+        return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name.strip()}"
+    return None if number == own else (ErrorCode.INVALID_REQUEST, text % (own, name))
 
 
 def _problem(config: Any) -> tuple[ErrorCode, str] | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXACT: Final = 0
 DEFAULT: Final = 1
 SPECIFIED: Final = 2
+MATCH_TYPES: Final = {EXACT: "MATCH_TYPE_EXACT", DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES: Final = frozenset((USER, CLIENT_ID, IP))
 
@@ -41,19 +42,28 @@ def _filter(components: list[Any]) -> dict[str, tuple[int, str | None]]:
     wanted: dict[str, tuple[int, str | None]] = {}
     for component in components:
         kind = component.entity_type
-        if kind not in ENTITY_TYPES:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type {kind} not supported")
+        if not kind:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind in wanted:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {kind} filter component entity type")
-        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is not known")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
+            )
+        if kind not in ENTITY_TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        said = MATCH_TYPES.get(component.match_type)
+        if said is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
         if component.match_type == EXACT and component.match is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an exact match needs a name")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {said}, but set match string to null.")
         if component.match_type != EXACT and component.match is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "only an exact match may have a name")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {said}, but also specified a match string.")
         wanted[kind] = (component.match_type, component.match)
     if IP in wanted and len(wanted) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip cannot be combined with other entity types")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or "
+            "clientId filter component.",
+        )
     return wanted
 
 

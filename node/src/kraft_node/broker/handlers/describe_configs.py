@@ -40,7 +40,7 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any: 
     for resource in request.resources:
         result = Response.DescribeConfigsResult(
             error_code=0,
-            error_message=None,
+            error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[],
@@ -54,7 +54,7 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any: 
                 if not keys or entry.name in keys
             ]
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
         results.append(result)
     return Response(results=results)
 
@@ -85,10 +85,16 @@ def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.describe_group(broker.metadata.configs(kind, name), broker.config)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details.",
+    )
 
 
 def _check_own_id(broker: Broker, name: str, alternative: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not name.lstrip("-").isdigit():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker.node_id:

@@ -34,7 +34,7 @@ def describe_user_scram_credentials(broker: Broker, ctx: RequestContext, request
 
 
 def _result(user: str, infos: list[Any]) -> Any:
-    return Response.DescribeUserScramCredentialsResult(user=user, error_message=None, credential_infos=infos)
+    return Response.DescribeUserScramCredentialsResult(user=user, error_message="", credential_infos=infos)
 
 
 def _failed(user: str, code: ErrorCode, text: str) -> Any:

@@ -5,9 +5,10 @@ Answered for a broker that coordinates no transaction: the list is empty, every 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.wire.messages import DescribeTransactionsResponse, ListTransactionsResponse
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ STATES: Final = frozenset(
 
 def list_transactions(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """No transactions, and which of the asked states do not exist."""
+    if request.transactional_id_pattern:
+        try:
+            re.compile(request.transactional_id_pattern)
+        except re.error as e:
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(e)) from None
     return ListTransactionsResponse(
         unknown_state_filters=[state for state in request.state_filters if state not in STATES]
     )

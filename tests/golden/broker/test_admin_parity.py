@@ -1,0 +1,337 @@
+"""Administration through a broker: configurations, topics, quotas, users, ACLs, features, the quorum."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    CreateDelegationTokenRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteAclsRequest,
+    DeleteTopicsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    DescribeConfigsRequest,
+    DescribeDelegationTokenRequest,
+    DescribeQuorumRequest,
+    DescribeTransactionsRequest,
+    DescribeUserScramCredentialsRequest,
+    ElectLeadersRequest,
+    ExpireDelegationTokenRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    ListPartitionReassignmentsRequest,
+    ListTransactionsRequest,
+    RenewDelegationTokenRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from tests.golden.broker.pair import Pair, Side, uuid
+
+pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]
+
+Topic = CreateTopicsRequest.CreatableTopic
+Key = CreateTopicsRequest.CreatableTopicConfig
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _topics(servers: tuple[Side, Side]) -> None:
+    made = Pair(*servers)
+    made.create("a", 2, retention_ms="86400000", cleanup_policy="compact,delete")
+
+
+def describe(*resources: tuple[int, str], keys: list[str] | None = None, **fields: Any) -> DescribeConfigsRequest:
+    made = [DescribeConfigsRequest.DescribeConfigsResource(kind, name, keys) for kind, name in resources]
+    return DescribeConfigsRequest(made, **fields)
+
+
+PATHS = re.compile(r"log\.dirs?|listener|voters|node\.id|process\.roles|broker\.id|^port$")
+
+
+def without_documentation(answer: Any) -> Any:
+    for result in answer["results"]:
+        for config in result["configs"]:
+            config["documentation"] = None
+    return answer
+
+
+def test_describe_configs(pair: Pair) -> None:
+    for synonyms in (False, True):
+        for resource in ((TOPIC, "a"), (BROKER, "1"), (BROKER, ""), (METRICS, "m"), (GROUP, "g")):
+            pair.same(describe(resource, include_synonyms=synonyms), label=str(resource))
+    pair.same(describe((TOPIC, "a"), keys=["retention.ms", "nonsense", "segment.bytes"]))
+    pair.same(describe((TOPIC, "a"), keys=[]))
+    pair.same(describe((BROKER, "1"), keys=["log.retention.ms", "log.retention.hours"], include_synonyms=True))
+    for resource in (
+        (TOPIC, "nope"), (TOPIC, ""), (TOPIC, "bad/name"), (BROKER, "2"), (BROKER, "one"), (BROKER, "-1"),
+        (LOGGER, "2"),
+        (LOGGER, ""), (METRICS, ""), (GROUP, ""), (0, "x"), (1, "x"), (3, "x"), (99, "x"), (-1, "x"),
+    ):  # fmt: skip
+        pair.same(describe(resource), label=str(resource))
+    pair.same(describe((TOPIC, "a"), (TOPIC, "nope"), (TOPIC, "a")), 4)
+    pair.same(DescribeConfigsRequest())
+    pair.differs(
+        "documentation",
+        describe((TOPIC, "a"), keys=["retention.ms"], include_documentation=True),
+        (3, 4),
+        kafka=lambda a: bool(a.results[0].configs[0].documentation),
+        ours=lambda a: not a.results[0].configs[0].documentation,
+    )
+
+
+def alter(*resources: tuple[int, str, list[tuple[str, int, str | None]]], **fields: Any) -> Any:
+    change = IncrementalAlterConfigsRequest.AlterableConfig
+    made = [
+        IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, [change(*row) for row in rows])
+        for kind, name, rows in resources
+    ]
+    return IncrementalAlterConfigsRequest(made, **fields)
+
+
+def replace(kind: int, name: str, *rows: tuple[str, str | None], **fields: Any) -> Any:
+    change = AlterConfigsRequest.AlterableConfig
+    return AlterConfigsRequest(
+        [AlterConfigsRequest.AlterConfigsResource(kind, name, [change(*row) for row in rows])], **fields
+    )
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def test_alter_configs(pair: Pair) -> None:
+    cases: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
+        (TOPIC, "a", [("retention.ms", SET, "1000")]),
+        (TOPIC, "a", [("retention.ms", SET, "soon")]),
+        (TOPIC, "a", [("retention.ms", SET, None)]),
+        (TOPIC, "a", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
+        (TOPIC, "a", [("no.such.key", SET, "1")]),
+        (TOPIC, "a", [("cleanup.policy", SUBTRACT, "compact")]),
+        (TOPIC, "a", [("cleanup.policy", APPEND, "compact"), ("segment.ms", DELETE, None)]),
+        (TOPIC, "a", [("retention.ms", APPEND, "1")]),
+        (TOPIC, "a", [("retention.ms", 9, "1")]),
+        (TOPIC, "a", []),
+        (TOPIC, "nope", [("retention.ms", SET, "1")]),
+        (TOPIC, "", [("retention.ms", SET, "1")]),
+        (BROKER, "1", [("log.cleaner.threads", SET, "2")]),
+        (BROKER, "", [("log.cleaner.threads", SET, "2")]),
+        (BROKER, "1", [("log.cleaner.threads", SET, "many")]),
+        (BROKER, "1", [("num.partitions", SET, "2")]),
+        (BROKER, "1", [("broker.id", SET, "2")]),
+        (BROKER, "", [("advertised.listeners", SET, "x")]),
+        (BROKER, "1", [("no.such.key", SET, "1")]),
+        (BROKER, "1", [("log.cleaner.threads", DELETE, None)]),
+        (BROKER, "2", [("log.cleaner.threads", SET, "2")]),
+        (BROKER, "one", [("log.cleaner.threads", SET, "2")]),
+        (LOGGER, "1", [("nonsense.logger", SET, "INFO")]),
+        (LOGGER, "2", [("root", SET, "INFO")]),
+        (LOGGER, "", [("root", SET, "INFO")]),
+        (METRICS, "m", [("interval.ms", SET, "1000")]),
+        (METRICS, "m", [("interval.ms", SET, "1")]),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]),
+        (99, "x", [("a", SET, "1")]),
+    )
+    for kind, name, rows in cases:
+        pair.same(alter((kind, name, rows), validate_only=True), label=f"{kind} {name} {rows}")
+        pair.same(alter((kind, name, rows)), 1, label=f"{kind} {name} {rows}")
+    pair.same(alter((TOPIC, "a", [("retention.ms", SET, "5")]), (TOPIC, "a", [("segment.ms", SET, "5")])))
+    pair.same(IncrementalAlterConfigsRequest())
+    wholes: tuple[list[tuple[str, str | None]], ...] = (
+        [("retention.ms", "7")],
+        [("retention.ms", None)],
+        [("nope", "1")],
+        [("a", "1"), ("a", "2")],
+        [],
+    )
+    for whole in wholes:
+        pair.same(replace(TOPIC, "a", *whole, validate_only=True), label=str(whole))
+    pair.same(replace(TOPIC, "a", ("retention.ms", "7")), 2)
+    pair.same(replace(TOPIC, "nope", ("retention.ms", "7")))
+    pair.same(replace(LOGGER, "1", ("root", "INFO")))
+    pair.same(AlterConfigsRequest())
+    pair.same(describe((TOPIC, "a"), include_synonyms=True), 4, label="afterwards", settles=True)
+    pair.same(describe((GROUP, "g"), (METRICS, "m"), include_synonyms=True), 4, label="afterwards", settles=True)
+    pair.same(ListConfigResourcesRequest(), settles=True)
+    for types in ([METRICS], [GROUP], [TOPIC], [BROKER], [LOGGER], [99], [0], [METRICS, GROUP, METRICS]):
+        mask = (lambda answer: answer) if TOPIC not in types else only_a
+        pair.same(ListConfigResourcesRequest(types), 1, mask=mask)
+
+
+def only_a(answer: Any) -> Any:
+    return {**answer, "config_resources": [r for r in answer["config_resources"] if r["resource_name"] == "a"]}
+
+
+def test_topics(pair: Pair) -> None:
+    def creates(*topics: Topic, **fields: Any) -> CreateTopicsRequest:
+        return CreateTopicsRequest(topics=list(topics), timeout_ms=30_000, **fields)
+
+    for version in range(2, 8):
+        pair.same(creates(Topic(name=f"t{version}", num_partitions=1, replication_factor=1)), version)
+        pair.same(creates(Topic(name=f"t{version}", num_partitions=1, replication_factor=1)), version)
+    pair.same(creates(Topic(name="t.dry", num_partitions=-1, replication_factor=-1), validate_only=True))
+    for name, partitions, factor in (
+        ("bad/name", 1, 1),
+        ("", 1, 1),
+        ("t", 0, 1),
+        ("t", 1, 3),
+        ("t", 1, 0),
+        ("..", 1, 1),
+    ):
+        pair.same(creates(Topic(name=name, num_partitions=partitions, replication_factor=factor)), label=name)
+    pair.same(creates(Topic(name="__cluster_metadata", num_partitions=1, replication_factor=1)))
+    for key, value in (("retention.ms", "soon"), ("nope", "1"), ("cleanup.policy", None)):
+        topic = Topic(name="t", num_partitions=1, replication_factor=1, configs=[Key(key, value)])
+        pair.same(creates(topic, validate_only=True), label=key)
+    pair.same(creates(*[Topic(name="twice", num_partitions=n, replication_factor=1) for n in (1, 2)]))
+    pair.same(creates())
+    topic = Topic(name="t.full", num_partitions=2, replication_factor=1, configs=[Key("retention.ms", "5000")])
+    pair.same(creates(topic, validate_only=True), (5, 6, 7))
+
+    grow = CreatePartitionsRequest.CreatePartitionsTopic
+    for name, count in (("t2", 3), ("t2", 3), ("t2", 1), ("t2", 0), ("t2", -1), ("nope", 2), ("", 2)):
+        pair.same(CreatePartitionsRequest([grow(name, count, None)], 5000, True), label=f"{name} {count}")
+    pair.same(CreatePartitionsRequest([grow("t2", 2, None)], 5000, False), 3)
+    pair.same(CreatePartitionsRequest([grow("t2", 9, None), grow("t2", 8, None)], 5000, True))
+
+    state = DeleteTopicsRequest.DeleteTopicState
+    for version in range(1, 6):
+        pair.same(DeleteTopicsRequest(topic_names=[f"t{version + 1}", "nope"], timeout_ms=5000), version)
+    pair.same(DeleteTopicsRequest(topics=[state(None, uuid(3)), state("nope", ZERO_UUID)], timeout_ms=5000), 6)
+    pair.same(DeleteTopicsRequest(topics=[state(None, ZERO_UUID)]), 6)
+    pair.same(DeleteTopicsRequest(topics=[state("t7", ZERO_UUID), state("t7", ZERO_UUID)]), 6)
+    pair.same(lambda side: DeleteTopicsRequest(topics=[state("a", side.ids["a"])]), 6)
+    pair.same(DeleteTopicsRequest(topics=[state("t7", ZERO_UUID)], timeout_ms=5000), 6)
+    late = DeleteTopicsRequest(topic_names=["nope"], timeout_ms=0)
+    pair.differs(
+        "no-time", late, range(1, 6),
+        kafka=lambda a: a.responses[0].error_code == 7, ours=lambda a: a.responses[0].error_code == 3,
+    )  # fmt: skip
+
+
+def test_reassignment_and_election(pair: Pair) -> None:
+    moved = AlterPartitionReassignmentsRequest
+    for replicas in ([1], None, [], [9], [1, 1]):
+        part = moved.ReassignablePartition(partition_index=0, replicas=replicas)
+        pair.same(moved(topics=[moved.ReassignableTopic(name="a", partitions=[part])]), label=str(replicas))
+    part = moved.ReassignablePartition(partition_index=7, replicas=[1])
+    pair.same(moved(topics=[moved.ReassignableTopic(name="a", partitions=[part])]))
+    pair.same(moved(topics=[]))
+    pair.same(ListPartitionReassignmentsRequest())
+    listed = ListPartitionReassignmentsRequest
+    pair.same(listed(topics=[listed.ListPartitionReassignmentsTopics("a", [0, 7])]))
+    elect = ElectLeadersRequest.TopicPartitions
+    for kind in (0, 1, 2):
+        for asked in ([elect("a", [0, 7]), elect("nope", [0])], [], None):
+            pair.same(ElectLeadersRequest(election_type=kind, topic_partitions=asked), label=str(kind))
+
+
+def test_quotas_and_users(pair: Pair) -> None:
+    entity, op = AlterClientQuotasRequest.EntityData, AlterClientQuotasRequest.OpData
+    for kind, name, key, value in (
+        ("user", "alice", "producer_byte_rate", 1000.0),
+        ("user", None, "consumer_byte_rate", 1e9),
+        ("client-id", "c", "request_percentage", 10.5),
+        ("ip", "1.2.3.4", "connection_creation_rate", 5.0),
+        ("nonsense", "x", "producer_byte_rate", 5.0),
+        ("user", "alice", "nonsense", 5.0),
+        ("user", "", "producer_byte_rate", 5.0),
+        ("user", "alice", "producer_byte_rate", -5.0),
+    ):
+        entry = AlterClientQuotasRequest.EntryData([entity(kind, name)], [op(key, value, False)])
+        pair.same(AlterClientQuotasRequest([entry]), label=f"{kind} {name} {key}")
+    entry = AlterClientQuotasRequest.EntryData([entity("ip", "nonsense")], [op("connection_creation_rate", 5.0, False)])
+    pair.differs(
+        "host-names", AlterClientQuotasRequest([entry], True),
+        kafka=lambda a: a.entries[0].error_code == 42, ours=lambda a: a.entries[0].error_code == 0,
+    )  # fmt: skip
+    component = DescribeClientQuotasRequest.ComponentData
+    for strict in (False, True):
+        pair.same(DescribeClientQuotasRequest([], strict), settles=True)
+        for match in (component("user", 0, "alice"), component("user", 1, None), component("user", 2, None),
+                      component("client-id", 2, None), component("ip", 2, None), component("nonsense", 2, None),
+                      component("user", 9, None), component("", 0, "x"), component("user", 0, None),
+                      component("user", 1, "alice")):  # fmt: skip
+            pair.same(DescribeClientQuotasRequest([match], strict), label=f"strict {strict}")
+        pair.same(DescribeClientQuotasRequest([component("user", 2, None), component("user", 0, "alice")], strict))
+        pair.same(DescribeClientQuotasRequest([component("user", 2, None), component("ip", 2, None)], strict))
+        pair.same(DescribeClientQuotasRequest([component("user", 2, None), component("client-id", 2, None)], strict))
+    limits = (("user", "alice", "producer_byte_rate"), ("user", None, "consumer_byte_rate"),
+              ("client-id", "c", "request_percentage"), ("ip", "1.2.3.4", "connection_creation_rate"))  # fmt: skip
+    for kind, name, key in limits:  # they would hold for the other stories
+        entry = AlterClientQuotasRequest.EntryData([entity(kind, name)], [op(key, 0.0, True)])
+        pair.same(AlterClientQuotasRequest([entry]), 1)
+    upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+    users = [upsert("alice", 1, 4096, b"salt", b"x" * 32), upsert("bob", 2, 8192, b"salt", b"x" * 64)]
+    pair.same(AlterUserScramCredentialsRequest([], users))
+    gone = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    pair.same(AlterUserScramCredentialsRequest([gone("nobody", 1), gone("alice", 2), gone("", 1)], []))
+    user = DescribeUserScramCredentialsRequest.UserName
+    pair.same(DescribeUserScramCredentialsRequest(None), settles=True)
+    pair.same(DescribeUserScramCredentialsRequest([]))
+    pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("nobody"), user("")]))
+    pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("alice"), user("bob")]))
+
+
+def test_acls_and_tokens(pair: Pair) -> None:
+    pair.same(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+    pair.same(DescribeAclsRequest(99, None, 1, None, None, 1, 1))
+    pair.same(CreateAclsRequest([CreateAclsRequest.AclCreation(2, "a", 3, "User:alice", "*", 3, 3)]))
+    pair.same(CreateAclsRequest())
+    pair.same(DeleteAclsRequest([DeleteAclsRequest.DeleteAclsFilter(2, "a", 3, None, None, 3, 3)]))
+    pair.same(DeleteAclsRequest())
+    pair.same(CreateDelegationTokenRequest(max_lifetime_ms=1000))
+    pair.same(RenewDelegationTokenRequest(b"x", 1000))
+    pair.same(ExpireDelegationTokenRequest(b"x", 1000))
+    pair.same(DescribeDelegationTokenRequest(owners=None))
+
+
+def test_features_and_quorum(pair: Pair) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey
+    for name, level, kind in (
+        ("metadata.version", 30, 1), ("metadata.version", 99, 1), ("metadata.version", 25, 1), ("nonsense", 1, 1),
+        ("group.version", 1, 1), ("group.version", 9, 1), ("", 1, 1), ("transaction.version", 1, 2),
+    ):  # fmt: skip
+        asked = UpdateFeaturesRequest(feature_updates=[update(name, level, upgrade_type=kind)], validate_only=True)
+        pair.same(asked, label=f"{name} {level}")
+    pair.same(UpdateFeaturesRequest())
+    pair.same(UnregisterBrokerRequest(9))
+
+    def quorum(topic: str, *indexes: int) -> DescribeQuorumRequest:
+        rows = [DescribeQuorumRequest.PartitionData(index) for index in indexes]
+        return DescribeQuorumRequest([DescribeQuorumRequest.TopicData(topic, rows)])
+
+    def without_offsets(answer: Any) -> Any:
+        if isinstance(answer, str):
+            return answer
+        for topic in answer["topics"]:
+            for row in topic["partitions"]:
+                row["leader_epoch"] = row["leader_epoch"] > 0
+                row["high_watermark"] = row["high_watermark"] > 0
+                for replica in [*row["current_voters"], *row["observers"]]:
+                    replica["log_end_offset"] = replica["log_end_offset"] > 0
+                    replica["replica_directory_id"] = None
+        return answer
+
+    pair.same(quorum("__cluster_metadata", 0), mask=without_offsets)
+    pair.same(quorum("__cluster_metadata", 1), mask=without_offsets)
+    pair.same(quorum("a", 0), mask=without_offsets)
+    pair.same(DescribeQuorumRequest())
+
+
+def test_transactions(pair: Pair) -> None:
+    pair.same(ListTransactionsRequest())
+    pair.same(ListTransactionsRequest(["Ongoing", "Nonsense"], [1], 100))
+    pair.same(ListTransactionsRequest(transactional_id_pattern="a.*"), 2)
+    pair.same(ListTransactionsRequest(transactional_id_pattern="["), 2)
+    pair.same(DescribeTransactionsRequest([]))
