@@ -76,12 +76,12 @@ class Batch:
 
 @dataclass(slots=True)
 class Loss:
-    """One loss of power: below these offsets everything was durable."""
+    """One loss of power: of these logs everything below the offset was durable; others were elsewhere."""
 
     floors: dict[Partition, int]
 
     def could_take(self, partition: Partition, offset: int) -> bool:
-        return offset >= self.floors.get(partition, 0)
+        return partition in self.floors and offset >= self.floors[partition]
 
 
 @dataclass(slots=True)
@@ -143,16 +143,16 @@ class Checker:
     # -- the machines
 
     def power_lost(self, durable: Mapping[Partition, int]) -> None:
-        """The power went; every record below these offsets had been fsynced."""
+        """The power went on a machine with these logs; every record below the offsets had been fsynced."""
         for partition, offset in durable.items():
             self._of[partition].floor = max(self._of[partition].floor, offset)
-        self.losses.append(Loss({partition: state.floor for partition, state in self._of.items()}))
+        self.losses.append(Loss({partition: self._of[partition].floor for partition in durable}))
         if not self._offsets_are_durable:
             self._commit_bounds.clear()
 
-    def stopped_cleanly(self) -> None:
-        """Everything that was acknowledged is durable."""
-        for state in self._of.values():
+    def stopped_cleanly(self, partitions: Iterable[Partition]) -> None:
+        """Everything that was acknowledged of these logs is durable."""
+        for state in [self._of[partition] for partition in partitions]:
             ends = [batch.offset + len(batch.values) for batch in state.batches if batch.acknowledged]
             state.floor = max([state.floor, *ends])
 

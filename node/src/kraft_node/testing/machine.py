@@ -13,6 +13,7 @@ from typing import Final
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.cli import storage_dirs, storage_format
+from kraft_node.log import names
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
@@ -139,11 +140,17 @@ class SimMachine:
 
     def durable(self) -> Durable:
         """The recovery points in memory: fsyncs that have come back. A log that is being closed is ahead of its own."""
+        durable = dict.fromkeys(self.partitions(), 0)
         node = self.node
-        if node is None or node.storage is None:
-            return {}
-        logs = node.storage.logs.open_logs()
-        return {(log.topic, log.partition): log.recovery_point for log in logs if not log.closed}
+        if node is not None and node.storage is not None:
+            logs = node.storage.logs.open_logs()
+            durable |= {(log.topic, log.partition): log.recovery_point for log in logs if not log.closed}
+        return durable
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Those with a log on the disk."""
+        found = (names.parse_partition_dir(name) for name in self.disk.listdir(DIR))
+        return [partition for partition in found if partition is not None]
 
     def blocked(self, duration_ms: float) -> None:
         """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""

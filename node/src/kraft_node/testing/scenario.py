@@ -28,6 +28,8 @@ SERVES_MAX_MS: Final = 60_000.0
 """Nothing that a node does before it serves takes so long, however slow its disk."""
 DONE_MAX_MS: Final = 120_000.0
 """When all is well, every client gets what it wants in that time."""
+SETTLED_MS: Final = 3_000.0
+"""When nothing happens any more, every broker has caught up with the metadata by then."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
@@ -36,6 +38,7 @@ class Result:
     """What became of one seed."""
 
     seed: int
+    nodes: int
     findings: list[Finding]
     events: int
     simulated_ms: float
@@ -131,6 +134,7 @@ class Scenario:
         findings = self.checker.judge() if not self.checker.findings else self.checker.findings
         return Result(
             world.seed,
+            len(self.cluster.machines),
             findings,
             world.events,
             world.now_ms,
@@ -163,7 +167,7 @@ class Scenario:
     def _process_ended(self, machine: SimMachine) -> Callable[[str], None]:
         def ended(how: str) -> None:
             if how == "stopped":
-                self.checker.stopped_cleanly()
+                self.checker.stopped_cleanly(machine.partitions())
             if machine.broken is not None:
                 self.checker.broken("alive", machine.name, machine.broken)
 
@@ -213,11 +217,12 @@ class Scenario:
         auditor = Auditor(self.cluster, self.checker, "auditor")
         groups = sorted({consumer.group for consumer in self.consumers})
         self._finish(self._script("auditor", auditor.run(self.partitions, groups)))
+        self.world.rest(SETTLED_MS)
         for admin in self.admins[:1]:
             for topic in MORTAL_TOPICS:
                 self._finish(self._script("admin", _look_up(admin, topic)))
 
 
 async def _look_up(admin: Admin, topic: str) -> None:
-    while not await admin.look_up(topic):
+    while not await admin.look_up(topic, settled=True):
         await admin.session.sleep(100)

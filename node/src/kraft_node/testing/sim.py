@@ -1,7 +1,7 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--seeds N] [--first S] [--jobs J] [--until-broken] [--json]
-    python -m kraft_node.testing.sim --seed S [--story] [--json]
+    python -m kraft_node.testing.sim [--seeds N] [--first S] [--nodes N] [--jobs J] [--until-broken] [--json]
+    python -m kraft_node.testing.sim --seed S [--nodes N] [--story] [--json]
 
 Each seed is a run of `scenario`: the same seed does the same every time, on every machine. A failure ends with the line
 that replays it. Exit code 1 when a law was broken.
@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kraft_node.testing.checker import Finding
@@ -57,19 +58,20 @@ class Score:
             self.failures.append(result)
 
 
-def replay_line(seed: int) -> str:
+def replay_line(seed: int, nodes: int = 1) -> str:
     """The command that does a seed again."""
-    return f"replay: python -m kraft_node.testing.sim --seed {seed} --story"
+    of_many = f" --nodes {nodes}" if nodes != 1 else ""
+    return f"replay: python -m kraft_node.testing.sim --seed {seed}{of_many} --story"
 
 
-def sweep(first: int, count: int, jobs: int = 1) -> Iterator[Result]:
+def sweep(first: int, count: int, *, nodes: int = 1, jobs: int = 1) -> Iterator[Result]:
     """Run seeds, as they get done."""
     seeds = range(first, first + count)
     if jobs == 1:
-        yield from map(run, seeds)
+        yield from (run(seed, nodes) for seed in seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(run, seeds, chunksize=4)
+        yield from pool.imap_unordered(partial(run, nodes=nodes), seeds, chunksize=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,16 +82,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        return _one(options.seed, story=options.story, as_json=options.json)
+        return _one(options.seed, options.nodes, story=options.story, as_json=options.json)
     begun = time.perf_counter()
     score = Score()
     with _progress(options.seeds, quiet=options.json) as advance:
-        for result in sweep(options.first, options.seeds, options.jobs):
+        for result in sweep(options.first, options.seeds, nodes=options.nodes, jobs=options.jobs):
             score.add(result)
             advance(score, time.perf_counter() - begun)
             if options.until_broken and score.failures:
@@ -102,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if score.failures else 0
 
 
-def _one(seed: int, *, story: bool, as_json: bool) -> int:
-    result = run(seed)
+def _one(seed: int, nodes: int, *, story: bool, as_json: bool) -> int:
+    result = run(seed, nodes)
     if as_json:
         fields = asdict(result)
         if not story:
@@ -133,7 +136,11 @@ def _as_json(score: Score, seconds: float) -> dict[str, Any]:
         "faults": dict(score.faults.most_common()),
         "traces": dict(sorted(score.traces.items())),
         "failures": [
-            {"seed": failure.seed, "findings": list(map(str, failure.findings)), "replay": replay_line(failure.seed)}
+            {
+                "seed": failure.seed,
+                "findings": list(map(str, failure.findings)),
+                "replay": replay_line(failure.seed, failure.nodes),
+            }
             for failure in sorted(score.failures, key=lambda failure: failure.seed)
         ],
     }
@@ -155,7 +162,7 @@ def _print(score: Score, seconds: float) -> None:
         print("\n".join(f"  {line}" for line in failure.story[-STORY_TAIL:]))
         for finding in failure.findings:
             print(f"BROKEN {finding}")
-        print(replay_line(failure.seed))
+        print(replay_line(failure.seed, failure.nodes))
 
 
 @contextlib.contextmanager

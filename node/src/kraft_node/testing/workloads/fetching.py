@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode
 from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
-from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, Session
 from kraft_node.wire import messages as m
 from kraft_node.wire.api import ApiKey
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FETCH_VERSION: Final = 12
 SESSION_FULL: Final = 0
 NO_SESSION: Final = -1
+
+BEHIND_SHARE: Final = 0.2
+"""How many fetches have another request behind them on the same connection."""
 
 LEADER_GONE: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
@@ -103,7 +106,11 @@ class Fetcher:
             ],
         )
         epoch = self._checker.now()
-        answer = await self._session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        asked = self._session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        if self._session.world.rng.random() < BEHIND_SHARE:
+            # Answered at once, while the fetch may wait: the answers come in the order of the requests all the same.
+            self._session.ask(leader, ApiKey.METADATA, METADATA_VERSION, m.MetadataRequest(topics=[]))
+        answer = await asked
         if answer is None or answer.error_code:
             if self._sessions is not None:
                 self._sessions.pop(leader, None)
