@@ -12,7 +12,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
@@ -27,8 +29,8 @@ from tools import peers
 OUT = Path(__file__).parent / "out"
 
 
-def measure(names: list[str], rounds: int, console: Console) -> Samples:
-    """All figures: row -> server -> one value a round."""
+def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Samples], None]) -> Samples:
+    """All figures: row -> server -> one value a round; `keep` gets what there is after each scenario's round."""
     samples: Samples = {}
     plan = [(name, at) for name in names for at in range(min(rounds, ROUNDS_MAX.get(name, rounds)))]
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
@@ -46,6 +48,7 @@ def measure(names: list[str], rounds: int, console: Console) -> Samples:
                     shutil.rmtree(folder, ignore_errors=True)
                 progress.advance(task)
                 progress.print(f"{scenario}, round {at + 1}, {server}: {time.monotonic() - begun:.0f} s")
+            keep(samples)
     return samples
 
 
@@ -55,7 +58,11 @@ def main() -> int:
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put tables and plot into this page")
-    parser.add_argument("--again", action="store_true", help="write from the figures of the last run, measure nothing")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="show or write the last run's figures, also of one cut short; measure nothing",
+    )
     parser.add_argument("--json", action="store_true", help="samples and ratios for machines")
     options = parser.parse_args()
     unknown = set(options.scenarios) - set(SCENARIOS)
@@ -68,15 +75,21 @@ def main() -> int:
         return 1
     console = Console(stderr=True)
     kept = OUT / "samples.json"
+    figures: dict[str, Any]
     if options.again:
         figures = json.loads(kept.read_text())
     else:
-        figures = {"samples": measure(options.scenarios, options.rounds, console), "codecs": {}, "image": {}}
+        figures = {"samples": {}, "codecs": {}, "image": {}}
         if options.write:
             figures["codecs"] = codec.results()
             figures["image"] = image.topic_cost()
         OUT.mkdir(exist_ok=True)
-        kept.write_text(json.dumps(figures, indent=1))
+
+        def keep(samples: Samples) -> None:
+            figures["samples"] = samples
+            kept.write_text(json.dumps(figures, indent=1))
+
+        measure(options.scenarios, options.rounds, console, keep)
     samples: Samples = figures["samples"]
     if options.write:
         picture = options.write.with_suffix(".svg")

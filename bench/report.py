@@ -42,7 +42,11 @@ def reached(row: str, ratio: float, ours: float) -> bool:
 def table(samples: Samples) -> Table:
     """The rows as text: name, ours, Kafka, ratio with spread, aim, reached."""
     lines = []
-    for row, ratio in ratios(samples).items():
+    found = ratios(samples)
+    for row in samples:
+        ratio = found.get(row)
+        if ratio is None and not ROWS[row].absolute:
+            continue
         ours, kafka = (statistics.median(samples[row][s]) for s in ("ours", "kafka"))
         unit = ROWS[row].unit
         sign = "≥" if ROWS[row].more_is_better else "≤"
@@ -51,9 +55,9 @@ def table(samples: Samples) -> Table:
                 row,
                 f"{_number(ours)} {unit}",
                 f"{_number(kafka)} {unit}",
-                f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})",
+                "-" if ratio is None else f"{ratio['median']:.2f} ({ratio['min']:.2f}-{ratio['max']:.2f})",
                 f"{sign} {ROWS[row].aim:.2g}{f' {unit}' if ROWS[row].absolute else ''}",
-                "yes" if reached(row, ratio["median"], ours) else "**no**",
+                "yes" if reached(row, 0.0 if ratio is None else ratio["median"], ours) else "**no**",
             ]
         )
     return lines

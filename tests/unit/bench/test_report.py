@@ -36,6 +36,13 @@ def test_the_verdict_follows_the_aim(row: str, ours: float, kafka: float, verdic
     assert line[-1] == verdict
 
 
+def test_an_absolute_aim_needs_no_figure_of_kafka() -> None:
+    """A heap that had room shows no growth: there is no ratio to nothing."""
+    (line,) = report.table(samples(CONNECTION, 1, 0))
+    assert line[3] == "-"
+    assert line[-1] == "yes"
+
+
 def test_ratios_are_made_of_pairs_of_one_round() -> None:
     found = report.ratios({PRODUCE: {"ours": [10, 40, 90], "kafka": [10, 20, 30]}})
     assert found == {PRODUCE: {"median": 2, "min": 1, "max": 3}}
