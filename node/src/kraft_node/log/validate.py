@@ -91,7 +91,8 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
         except BatchError:
             return False
         if count == 1:
-            return not shapes[0].offset_delta and base_timestamp + shapes[0].timestamp_delta == max_timestamp
+            offset_delta, timestamp_delta, _, _ = shapes[0]
+            return not offset_delta and base_timestamp + timestamp_delta == max_timestamp
         return _are_in_order(shapes) and base_timestamp + _latest(shapes) == max_timestamp
     if max_timestamp < base_timestamp:
         return False
@@ -102,11 +103,11 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
 
 
 def _latest(shapes: list[Shape]) -> int:
-    return max([shape.timestamp_delta for shape in shapes])
+    return max([shape[1] for shape in shapes])
 
 
 def _are_in_order(shapes: list[Shape]) -> bool:
-    return all(shape.offset_delta == at for at, shape in enumerate(shapes))
+    return [shape[0] for shape in shapes] == list(range(len(shapes)))
 
 
 def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
@@ -125,9 +126,10 @@ def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
     errors: list[tuple[int, str]] = []
     bad_time = False
     for number, shape in enumerate(shapes):
-        timestamp = header.base_timestamp + shape.timestamp_delta if appended is None else appended
+        offset_delta, timestamp_delta, key_size, _ = shape
+        timestamp = header.base_timestamp + timestamp_delta if appended is None else appended
         largest = max(largest, timestamp)
-        if config.compact and shape.key_size < 0:
+        if config.compact and key_size < 0:
             errors.append((number, f"Compacted topic cannot accept message without key in topic partition {name}"))
         elif config.log_append_time or timestamp == NO_TIMESTAMP:
             if appended is not None:
@@ -135,7 +137,7 @@ def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
                 errors.append((number, _wrong_type(header, shape, timestamp)))
         elif not earliest <= timestamp <= latest:
             bad_time = True
-            errors.append((number, timestamp_out_of_range(timestamp, shape.offset_delta, earliest, latest)))
+            errors.append((number, timestamp_out_of_range(timestamp, offset_delta, earliest, latest)))
         if len(errors) >= RECORD_ERRORS_MAX:
             break
     if errors:
@@ -183,10 +185,11 @@ def timestamp_out_of_range(timestamp: int, offset: int, earliest: int, latest: i
 
 
 def _wrong_type(header: BatchHeader, shape: Shape, timestamp: int) -> str:
+    offset_delta, _, key_size, value_size = shape
     kind = "PartialDefaultRecord" if header.compression else "DefaultRecord"
     return (
-        f"Invalid timestamp type in message {kind}(offset={shape.offset_delta}, timestamp={timestamp}, "
-        f"key={shape.key_size} bytes, value={shape.value_size} bytes). "
+        f"Invalid timestamp type in message {kind}(offset={offset_delta}, timestamp={timestamp}, "
+        f"key={key_size} bytes, value={value_size} bytes). "
         "Producer should not set timestamp type to LogAppendTime."
     )
 

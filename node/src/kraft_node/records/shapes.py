@@ -6,7 +6,7 @@ stores a batch. Costs about half a microsecond a record, so it is for few record
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from kraft_node.base.env import Buffer
 from kraft_node.records.errors import CorruptBatch
@@ -15,13 +15,8 @@ RECORD_SIZE_MIN: Final = 7
 """Length, attributes, two deltas, key, value and header count, a byte each."""
 
 
-class Shape(NamedTuple):
-    """One record; sizes are -1 for null."""
-
-    offset_delta: int
-    timestamp_delta: int
-    key_size: int
-    value_size: int
+Shape: TypeAlias = tuple[int, int, int, int]
+"""Of one record: offset delta, timestamp delta, sizes of key and value (-1 for null)."""
 
 
 class VarintTooLong(CorruptBatch):
@@ -64,33 +59,61 @@ def read_shapes(section: Buffer, count: int) -> list[Shape]:
 
 
 def _read(data: Buffer, position: int, end: int, shapes: list[Shape]) -> int:
-    size, position = _varint(data, position)
+    byte = data[position]
+    if byte < 0x80:  # nearly all are, here and below: no call, no tuple
+        size = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        size, position = _varint(data, position)
     stop = position + size
     if size < 0 or stop > end:
         raise CorruptBatch(f"record of {size} bytes, {end - position} are left")
     try:
-        shape, position = _read_body(data, position + 1)  # the attributes say nothing
+        position = _read_body(data, position + 1, shapes)  # the attributes say nothing
     except VarintTooLong as e:
         raise CorruptBatch(e.reason) from None
-    if position != stop or shape.key_size < -1 or shape.value_size < -1:
+    if position != stop:
         raise CorruptBatch(f"record of {size} bytes does not end where it says")
-    shapes.append(shape)
     return position
 
 
-def _read_body(data: Buffer, position: int) -> tuple[Shape, int]:
-    timestamp_delta, position = _varint(data, position)
-    offset_delta, position = _varint(data, position)
-    key_size, position = _varint(data, position)
+def _read_body(data: Buffer, position: int, shapes: list[Shape]) -> int:
+    byte = data[position]
+    if byte < 0x80:
+        timestamp_delta = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        timestamp_delta, position = _varint(data, position)
+    byte = data[position]
+    if byte < 0x80:
+        offset_delta = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        offset_delta, position = _varint(data, position)
+    byte = data[position]
+    if byte < 0x80:
+        key_size = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        key_size, position = _varint(data, position)
     if key_size > 0:
         position += key_size
-    value_size, position = _varint(data, position)
+    byte = data[position]
+    if byte < 0x80:
+        value_size = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        value_size, position = _varint(data, position)
     if value_size > 0:
         position += value_size
+    if key_size < -1 or value_size < -1:
+        raise CorruptBatch("key or value of negative size")
+    shapes.append((offset_delta, timestamp_delta, key_size, value_size))
+    byte = data[position]
+    if byte == 0:
+        return position + 1
     headers, position = _varint(data, position)
-    if headers:
-        position = _skip_headers(data, position, headers)
-    return Shape(offset_delta, timestamp_delta, key_size, value_size), position
+    return _skip_headers(data, position, headers)
 
 
 def _skip_headers(data: Buffer, position: int, count: int) -> int:
