@@ -101,5 +101,6 @@ def make_target(tmp_path: Path) -> Iterator[Callable[..., Target]]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A topic or group name that no other test uses."""
-    plain = "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")
+    whole = f"{request.cls.__name__ if request.cls else ''}-{request.node.name}"
+    plain = "".join(c if c.isalnum() else "-" for c in whole).strip("-")
     return f"{plain[:80]}-{os.getpid()}"

@@ -73,8 +73,12 @@ class TestConfluent:
         assert entries["retention.ms"].value == "1000000"
         assert entries["retention.ms"].source == 1
         admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
-        (topic,) = [f.result(30) for f in admin.describe_topics(_names([name])).values()]
-        assert [p.leader.id for p in topic.partitions] == [1, 1, 1, 1]
+        leaders: list[int] = []
+        deadline = time.monotonic() + 15
+        while leaders != [1, 1, 1, 1]:  # brokers hear of it after the controller has answered
+            assert time.monotonic() < deadline, leaders
+            (topic,) = [f.result(30) for f in admin.describe_topics(_names([name])).values()]
+            leaders = [p.leader.id for p in topic.partitions if p.leader is not None]
         offsets = admin.list_offsets({TopicPartition(name, 0): OffsetSpec.latest()})
         assert [f.result(30).offset for f in offsets.values()] == [0]
         cluster_info = admin.describe_cluster().result(30)
@@ -130,6 +134,60 @@ class TestConfluent:
             member.close()
         assert assignments == [[(name, 0), (name, 1)]] * 2
 
+    @pytest.mark.parametrize("version", ["0.10.0", "0.10.2", "0.11.0"])
+    def test_old_versions_by_agreement(self, cluster: Target, name: str, version: str) -> None:
+        from confluent_kafka import Consumer, Producer
+
+        old = {
+            "bootstrap.servers": cluster.bootstrap,
+            "api.version.request": False,
+            "broker.version.fallback": version,
+            "log_level": 0,
+        }
+        producer = Producer({**old, "message.timeout.ms": 10_000})
+        told: list[Any] = []
+        producer.produce(name, "old", callback=lambda e, m: told.append(e or m.offset()))
+        assert producer.flush(15) == 0
+        assert told == [0]
+        consumer = Consumer({**old, "group.id": name, "auto.offset.reset": "earliest"})
+        consumer.subscribe([name])
+        assert [m.value() for m in _drain(consumer, 1)] == [b"old"]
+        consumer.close()
+
+    def test_admin_of_groups_users_and_records(self, cluster: Target, name: str) -> None:
+        import confluent_kafka.admin as a
+        from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+
+        admin = a.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for i in range(5):
+            producer.produce(name, str(i), partition=0)
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name, "enable.auto.commit": False})
+        consumer.commit(offsets=[TopicPartition(name, 0, 4)], asynchronous=False)
+        consumer.close()
+        assert name in {g.group_id for g in admin.list_consumer_groups().result(30).valid}
+        described = admin.describe_consumer_groups([name])[name].result(30)
+        assert (described.state.name, described.members) == ("EMPTY", [])
+        wish = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 2)])
+        admin.alter_consumer_group_offsets([wish])[name].result(30)
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
+        assert [p.offset for p in asked[name].result(30).topic_partitions] == [2]
+        deleted = admin.delete_records([TopicPartition(name, 0, 3)])
+        assert [f.result(30).low_watermark for f in deleted.values()] == [3]
+        admin.delete_consumer_groups([name])[name].result(30)
+        info = a.ScramCredentialInfo(a.ScramMechanism.SCRAM_SHA_256, 4096)
+        admin.alter_user_scram_credentials([a.UserScramCredentialUpsertion(name, info, b"not-a-secret")])[name].result(
+            30
+        )
+        (user,) = [f.result(30) for f in admin.describe_user_scram_credentials([name]).values()]
+        assert [c.iterations for c in user.scram_credential_infos] == [4096]
+        resource = a.ConfigResource("topic", name)
+        resource.add_incremental_config(
+            a.ConfigEntry("retention.ms", "60000", incremental_operation=a.AlterConfigOpType.SET)
+        )
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
 
 def _names(names: list[str]) -> Any:
     from confluent_kafka import TopicCollection
@@ -180,6 +238,29 @@ class TestAiokafka:
     def test_idempotent_producer_and_group(self, cluster: Target, name: str, codec: str) -> None:
         got = asyncio.run(self._round(cluster, name, codec))
         assert got == list(range(200))
+
+    def test_admin(self, cluster: Target, name: str) -> None:
+        asyncio.run(self._administrate(cluster, name))
+
+    async def _administrate(self, cluster: Target, name: str) -> None:
+        from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+
+        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+        await admin.start()
+        try:
+            made = await admin.create_topics([NewTopic(name, 2, 1)])
+            assert [error[1] for error in made.topic_errors] == [0]
+            await admin.create_partitions({name: NewPartitions(3)})
+            deadline = time.monotonic() + 15
+            while len((await admin.describe_topics([name]))[0]["partitions"]) != 3:
+                assert time.monotonic() < deadline
+            assert name in await admin.list_topics()
+            assert [b["node_id"] for b in (await admin.describe_cluster())["brokers"]] == [1]
+            assert isinstance(await admin.list_consumer_groups(), list)
+            gone = await admin.delete_topics([name])
+            assert [error[1] for error in gone.topic_error_codes] == [0]
+        finally:
+            await admin.close()
 
     async def _round(self, cluster: Target, name: str, codec: str) -> list[int]:
         from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
