@@ -112,7 +112,12 @@ stored and described like in Kafka, and have no effect for the reason given.
 
 def own_section() -> str:
     meanings = {
-        "http.listener": "`host:port` of `/metrics` (Prometheus), `/livez` and `/readyz`; nothing is served when empty"
+        "http.listener": "`host:port` of `/metrics` (Prometheus), `/livez` and `/readyz`; nothing is served when empty",
+        "quorum.empty.disk.guard": (
+            "a voter without a quorum-state neither votes nor stands until it has caught up for sure, and the first "
+            "election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost its disk "
+            "can make the quorum lose records"
+        ),
     }
     rows = "".join(
         f"| `{name}` | {default or 'empty'} | {meanings[name]} |\n" for name, default in OWN_DEFAULTS.items()

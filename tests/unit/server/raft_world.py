@@ -153,6 +153,10 @@ class MemoryStorage:
         self.batches = []
         self.start_offset = offset
 
+    @property
+    def has_quorum_state(self) -> bool:
+        return self.state != QuorumState()
+
     def load_quorum_state(self) -> QuorumState:
         return self.state
 

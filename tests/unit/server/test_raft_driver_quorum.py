@@ -32,7 +32,7 @@ class Member:
         self.is_silent = False
         self.leaders: list[tuple[int, int]] = []
 
-    def start(self) -> None:
+    def start(self, *, guards_empty_disk: bool = True) -> None:
         self.is_silent = False
         voters = VoterSet(Voter(ReplicaKey(i), {"CONTROLLER": ("localhost", PORTS[i])}) for i in IDS)
         self.driver = RaftDriver(
@@ -44,6 +44,7 @@ class Member:
             policy=SnapshotPolicy(max_new_record_bytes=2_000),
             bootstrap_servers=[("localhost", PORTS[2])] if self.dynamic else [],
             peers=self.find,
+            guards_empty_disk=guards_empty_disk,
         )
         self.driver.on_leader_changed.append(lambda leader, epoch: self.leaders.append((leader, epoch)))
         self.driver.start()
@@ -264,16 +265,55 @@ def test_what_was_tried_is_told() -> None:
 
 
 def test_another_clusters_voters_are_not_listened_to() -> None:
-    quorum = Quorum()
-    for member in quorum.members.values():
-        member.start()
+    quorum = Quorum().start()
+    quorum.members[3].stop()
+    quorum.members[3].start()
     stranger = quorum.members[3].driver
     assert stranger is not None
     stranger.cluster_id = stranger.node.cluster_id = "other"
-    quorum.world.run(1_000)
-    assert quorum.leader().id in (1, 2)
-    assert stranger.leader_id == -1
+    quorum.append(1)
+    quorum.world.run(5_000)
+    assert quorum.images() == {1: 1, 2: 1, 3: 0}
+    assert quorum.leader().id == 1
     assert "INCONSISTENT_CLUSTER_ID" in stranger.peers.explain()
+
+
+def test_a_new_quorum_waits_for_all_voters_unless_it_need_not_guard_against_empty_disks() -> None:
+    quorum = Quorum()
+    for node_id in (1, 2):
+        quorum.members[node_id].start()
+    quorum.world.run(10_000)
+    assert all(m.driver is None or m.driver.leader_id == -1 for m in quorum.members.values())
+    quorum.members[3].start()
+    quorum.world.run(1_000)
+    quorum.append(1)
+    assert quorum.images() == {1: 1, 2: 1, 3: 1}
+
+    unguarded = Quorum()
+    for node_id in (1, 2):
+        unguarded.members[node_id].start(guards_empty_disk=False)
+    unguarded.world.run(1_000)
+    unguarded.append(1)
+    assert unguarded.images() == {1: 1, 2: 1}
+
+
+def test_a_voter_that_lost_its_disk_does_not_help_to_lose_what_it_had_acknowledged() -> None:
+    quorum = Quorum().start()
+    quorum.append(1)
+    quorum.members[3].stop(told=False)
+    quorum.append(2)
+    # What 2 has acknowledged is on 1 as well, which is gone for now; 3 lacks it.
+    quorum.members[1].stop()
+    quorum.members[2].stop()
+    quorum.members[2].storage = MemoryStorage()
+    quorum.members[2].start()
+    quorum.members[3].start()
+    quorum.world.run(20_000)
+    assert all(m.driver is None or m.driver.leader_id in (-1, 1) for m in quorum.members.values())
+    quorum.members[1].start()
+    quorum.world.run(20_000)
+    assert quorum.leader().id == 1
+    assert quorum.images() == {1: 2, 2: 2, 3: 2}
 
 
 def test_endpoints_are_learned_from_answers() -> None:

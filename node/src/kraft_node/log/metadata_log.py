@@ -270,6 +270,11 @@ class MetadataLog:
 
     # --- quorum state ---
 
+    @property
+    def has_quorum_state(self) -> bool:
+        """Whether this voter has ever said anything: what it says is written down before."""
+        return self._env.disk.exists(f"{self._path}/{quorum_state.FILE}")
+
     def load_quorum_state(self) -> QuorumState:
         """Raises OSError, ValueError."""
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")

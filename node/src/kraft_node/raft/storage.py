@@ -71,6 +71,10 @@ class MetadataStorage(Protocol):
     def reset_to(self, offset: int) -> None:
         """Empty the log; it goes on at `offset`."""
 
+    @property
+    def has_quorum_state(self) -> bool:
+        """Whether one was ever saved."""
+
     def load_quorum_state(self) -> QuorumState: ...
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:

@@ -100,7 +100,9 @@ def _fetch_request(message: Any) -> FetchRequest:
     if topics[0].topic_id not in (METADATA_TOPIC_ID, ZERO_UUID) or topics[0].topic not in (METADATA_TOPIC_NAME, ""):
         raise NotAboutMetadata(f"only {METADATA_TOPIC_NAME}-0 is served here")
     partition = topics[0].partitions[0]
-    replica_id = message.replica_id if message.replica_id >= 0 else message.replica_state.replica_id
+    replica_id = message.replica_id
+    if replica_id < 0 and message.replica_state is not None:
+        replica_id = message.replica_state.replica_id
     return FetchRequest(
         partition.current_leader_epoch,
         ReplicaKey(replica_id, partition.replica_directory_id),

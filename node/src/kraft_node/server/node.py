@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.config.node import OWN_DEFAULTS
 from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.broker import Broker
 from kraft_node.broker.controller_link import ActiveControllerLink
@@ -51,6 +52,9 @@ CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
 
 RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 """How long a stop waits for the other voters to hear that this one leaves."""
+
+GUARD_KEY: Final = "quorum.empty.disk.guard"
+"""Whether a voter without a quorum-state holds back (design decision 10)."""
 
 PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
@@ -168,6 +172,7 @@ class Node:
             policy=_snapshot_policy(config),
             listener=listener,
             bootstrap_servers=config.bootstrap_servers,
+            guards_empty_disk=_is_true(config, GUARD_KEY),
         )
         driver.on_fatal = lambda error: self.on_fatal(f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}: {error}")
         self._raft_channels = Channels(
@@ -422,6 +427,14 @@ class Node:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
+
+
+def _is_true(config: NodeConfig, key: str) -> bool:
+    """The value of a boolean key of our own. Raises ValueError."""
+    text = config.texts.get(key, OWN_DEFAULTS[key]).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"Invalid value {text} for configuration {key}: Expected value to be either true or false")
+    return text == "true"
 
 
 def _limits(config: NodeConfig) -> Limits:

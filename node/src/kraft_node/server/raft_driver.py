@@ -49,6 +49,7 @@ from kraft_node.server.raft_peers import Peer, RaftPeers
 from kraft_node.server.raft_snapshots import SnapshotKeeper
 from kraft_node.wire.api import ApiKey
 
+DIRECTORIES_DESCRIBED_VERSION: Final = 2
 LOG_LANE: Final = "metadata-log"
 STATE_LANE: Final = "quorum-state"
 SNAPSHOT_LANE: Final = "metadata-snapshot"
@@ -76,9 +77,11 @@ class RaftDriver:
         peers: Callable[[int], Peer | None] = _no_peer,
         listener: str = "CONTROLLER",
         bootstrap_servers: Sequence[tuple[str, int]] = (),
+        guards_empty_disk: bool = True,
     ) -> None:
         """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
-        use; `bootstrap_servers` are asked for the leader as long as no voters are known."""
+        use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a voter
+        of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`)."""
         self.env = env
         self.storage = storage
         self.local = local
@@ -96,6 +99,7 @@ class RaftDriver:
         self.on_fatal: Callable[[BaseException], None] = _raise
         self.failed = False
         self.config = config or RaftConfig()
+        self._guards_empty_disk = guards_empty_disk
         self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
         self._node: RaftNode | None = None
         self._timer: Timer | None = None
@@ -180,11 +184,17 @@ class RaftDriver:
             rng=self.env.rng,
             cluster_id=self.cluster_id,
             config=self.config,
+            is_amnesiac=self._is_amnesiac(),
             bootstrap_ids=None if len(self._voters) else self.peers.bootstrap_ids,
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
         self.step(events.Started())
+
+    def _is_amnesiac(self) -> bool:
+        voters = self._voters
+        is_one_of_several = len(voters) > 1 and voters.has(self.local)
+        return self._guards_empty_disk and is_one_of_several and not self.storage.has_quorum_state
 
     def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
         """Append as the leader; the last record's offset. Committed when `on_commit` has passed it.
@@ -241,9 +251,12 @@ class RaftDriver:
         self.step(events.Asked(ctx, request))
         return None
 
-    def _describe(self, ctx: RequestContext, message: Any) -> Any:  # noqa: ARG002
+    def _describe(self, ctx: RequestContext, message: Any) -> Any:
         clock = self.env.clock
-        return wire_form.describe_quorum(self.node, message, clock.monotonic_ms(), clock.wall_ms())
+        response = wire_form.describe_quorum(self.node, message, clock.monotonic_ms(), clock.wall_ms())
+        if ctx.api_version < DIRECTORIES_DESCRIBED_VERSION:
+            wire_form.without_directories(response)
+        return response
 
     # Steps of the core.
 

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 LISTENER_PREFIX: Final = "listener.name."
 
-# Keys that are not Kafka's, for the facilities that Kafka leaves to the JVM (JMX agents, log4j files).
+# Keys that are not Kafka's: facilities that Kafka leaves to the JVM (JMX agents, log4j files), or does not have.
 OWN_DEFAULTS: Final[dict[str, str]] = {
     "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
+    "quorum.empty.disk.guard": "true",
 }
 
 
