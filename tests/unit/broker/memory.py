@@ -57,6 +57,11 @@ class MemoryLog:
             base_offset=base, last_offset=self.end_offset - 1, log_append_time_ms=-1, log_start_offset=self.start_offset
         )
 
+    def append_as_follower(self, records: Any, leader_epoch: int | None = None) -> None:
+        header = read_header(records)
+        self.batches.append((self.end_offset, header.next_offset, bytes(records)))
+        self.end_offset = header.next_offset
+
     def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> Any:
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} of {self.start_offset}..{self.end_offset}")

@@ -12,12 +12,17 @@ from tests.unit.broker.world import Dice
 
 def wanted(index: int, offset: int = 0) -> Any:
     return Obj(
-        partition=index, fetch_offset=offset, partition_max_bytes=100, current_leader_epoch=-1, last_fetched_epoch=-1
+        partition=index,
+        fetch_offset=offset,
+        log_start_offset=-1,
+        partition_max_bytes=100,
+        current_leader_epoch=-1,
+        last_fetched_epoch=-1,
     )
 
 
 def session_of(size: int, *, privileged: bool = False) -> FetchSession:
-    session = FetchSession(by_topic_id=False, privileged=privileged)
+    session = FetchSession(by_topic_id=False, replica_id=2 if privileged else -1)
     session.update([Obj(topic="t", topic_id=b"", partitions=[wanted(i) for i in range(size)])])
     return session
 

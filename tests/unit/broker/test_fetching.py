@@ -172,7 +172,21 @@ def test_errors_are_answered_at_once(rig: Rig) -> None:
     row = rows(rig.fetch(("a", 0, 7)))["a", 0]
     assert (row.error_code, row.high_watermark, bytes(row.records)) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, b"")
     rig.commit(topic_records("c", 3, leader=2, isr=(2, 1)))
-    assert rows(rig.fetch(("c", 0, 0)))["c", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rows(rig.fetch(("c", 0, 0), version=10))["c", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_consumers_that_know_racks_read_from_followers(rig: Rig) -> None:
+    rig.commit(topic_records("c", 3, leader=2, isr=(2, 1)))
+    assert rig.fetch(("c", 0, 0), version=12) is None
+    partition = rig.replicas.hosted("c", 0)
+    partition.append_fetched(build_batch([(None, b"x")], timestamp=5))
+    partition.leader_says(0, 0, 0)
+    rig.loop.run()
+    assert not rig.client.answers
+    partition.leader_says(1, 0, 61)
+    rig.loop.run()
+    row = rows(rig.client.answers[0])["c", 0]
+    assert (row.high_watermark, bool(row.records)) == (1, True)
 
 
 def test_unknown_topics_alone_are_answered_at_once_but_do_not_wake_a_wait(rig: Rig) -> None:
@@ -194,7 +208,7 @@ def test_leader_epochs_are_checked_before_leadership(rig: Rig) -> None:
                 FetchRequest.FetchTopic(topic="c", partitions=[FetchRequest.FetchPartition(current_leader_epoch=epoch)])
             ],
         )
-        return rows(rig.fetches(rig.client.context(1, 12), request))["c", 0].error_code
+        return rows(rig.fetches(rig.client.context(1, 10), request))["c", 0].error_code
 
     assert code(4) == ErrorCode.FENCED_LEADER_EPOCH
     assert code(6) == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -203,7 +217,7 @@ def test_leader_epochs_are_checked_before_leadership(rig: Rig) -> None:
 
 def test_the_leader_is_named_to_who_came_to_the_wrong_broker(rig: Rig) -> None:
     rig.commit(topic_records("c", 3, leader=2, isr=(2, 1), epoch=5))
-    response = rig.fetch((topic_id(3), 0, 0), version=16)
+    response = rig.fetch((topic_id(3), 0, 0), version=16, replica_id=2)
     row = rows(response)[topic_id(3), 0]
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 5)
     assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == [(2, "host2", 9092)]
@@ -249,7 +263,7 @@ def test_only_replicated_records_are_read_by_consumers(rig: Rig) -> None:
     rig.commit(topic_records("r", 9, isr=(1, 2)))
     rig.append("r")
     assert rig.fetch(("r", 0, 0)) is None
-    rig.replicas.leader("r", 0).follower_at(2, 1)
+    rig.replicas.leader("r", 0).follower_fetched(2, -1, 1, 0)
     rig.loop.run()
     assert rows(rig.client.answers[0])["r", 0].high_watermark == 1
     assert rows(rig.fetch(("r", 0, 0), replica_id=-2))["r", 0].records
@@ -298,7 +312,7 @@ def test_a_new_high_watermark_alone_is_told_but_does_not_wake(rig: Rig) -> None:
     got = rig.fetch(session_id=id_, session_epoch=1, replica_id=-2, max_wait_ms=0)
     assert rows(got)["r", 0].high_watermark == 0
     assert rig.fetch(("r", 0, 1), session_id=id_, session_epoch=2, replica_id=-2, max_wait_ms=0).responses == []
-    rig.replicas.leader("r", 0).follower_at(2, 1)
+    rig.replicas.leader("r", 0).follower_fetched(2, -1, 1, 0)
     row = rows(rig.fetch(session_id=id_, session_epoch=3, replica_id=-2, max_wait_ms=0))["r", 0]
     assert (row.high_watermark, bytes(row.records)) == (1, b"")
 

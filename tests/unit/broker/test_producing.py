@@ -186,9 +186,9 @@ def test_no_more_replicas_are_needed_than_there_are(rig: Rig) -> None:
 def test_acks_all_waits_for_the_isr(rig: Rig) -> None:
     assert rig.produce(("r", 0, batch(2)), ("a", 0, batch())) is None
     partition = rig.replicas.leader("r", 0)
-    partition.follower_at(2, 1)
+    partition.follower_fetched(2, -1, 1, 0)
     assert rig.client.answers == []
-    partition.follower_at(2, 2)
+    partition.follower_fetched(2, -1, 2, 0)
     answer = rows(rig.client.answers[0])
     assert [(row.error_code, row.base_offset) for row in answer.values()] == [(0, 0), (0, 0)]
     rig.loop.run(5000)
@@ -202,16 +202,18 @@ def test_acks_all_does_not_wait_for_ever(rig: Rig) -> None:
     assert rig.client.answers == []
     rig.loop.run(1)
     assert rows(rig.client.answers[0])["r", 0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    rig.replicas.leader("r", 0).follower_at(2, 1)
+    rig.replicas.leader("r", 0).follower_fetched(2, -1, 1, 0)
     assert len(rig.client.answers) == 1
     assert not rig.handler.waiting
 
 
-def test_an_isr_that_shrinks_too_far_meanwhile(rig: Rig) -> None:
+def test_below_the_smallest_isr_nothing_more_is_acknowledged(rig: Rig) -> None:
     rig.replicas.leader("r", 0).log.config.min_insync_replicas = 2
     assert rig.produce(("r", 0, batch())) is None
     rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(2), isr=[1])])
-    assert rows(rig.client.answers[0])["r", 0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert not rig.client.answers, "KIP-966: the high watermark stands still"
+    rig.loop.run(1000)
+    assert rows(rig.client.answers[0])["r", 0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_an_isr_that_shrinks_to_the_leader_replicates_at_once(rig: Rig) -> None:

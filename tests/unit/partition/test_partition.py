@@ -69,9 +69,9 @@ def test_followers_hold_the_high_watermark_back(tmp_path: Path) -> None:
     rig.append(NOW_MS)
     rig.append(NOW_MS)
     assert (rig.read(0), rig.read(0, READ_LOG_END)) == ([], [0, 1])
-    rig.partition.follower_at(2, 2)
+    rig.partition.follower_fetched(2, -1, 2, 0)
     assert rig.log.high_watermark == 0
-    rig.partition.follower_at(3, 1)
+    rig.partition.follower_fetched(3, -1, 1, 0)
     assert rig.log.high_watermark == 1
     rig.partition.follow(state(isr=(1, 2)))
     assert rig.log.high_watermark == 2
@@ -80,7 +80,7 @@ def test_followers_hold_the_high_watermark_back(tmp_path: Path) -> None:
 def test_the_high_watermark_never_goes_back(tmp_path: Path) -> None:
     rig = Rig(tmp_path, isr=(1, 2))
     rig.append(NOW_MS)
-    rig.partition.follower_at(2, 1)
+    rig.partition.follower_fetched(2, -1, 1, 0)
     rig.partition.follow(state(isr=(1, 2, 3)))
     assert rig.log.high_watermark == 1
 
@@ -133,7 +133,7 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
         assert error.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert rig.partition.offset_for(LATEST, READ_LOG_END).offset == 1
     assert rig.partition.offset_for(EARLIEST, READ_UNCOMMITTED).offset == 0
-    rig.partition.follower_at(2, 1)
+    rig.partition.follower_fetched(2, -1, 1, 0)
     assert rig.partition.offset_for(LATEST, READ_UNCOMMITTED).offset == 1
 
 

@@ -41,6 +41,8 @@ from kraft_node.broker.handlers.transactions import describe_transactions, list_
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.metadata_cache import BROKER_CONFIG, CONSUMER_OFFSETS, TOPIC_CONFIG, MetadataCache
 from kraft_node.broker.producer_ids import ProducerIds
+from kraft_node.broker.replication import Replication
+from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
 from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
@@ -113,7 +115,10 @@ class Broker:
         self.metadata = MetadataCache(image)
         self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
         self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note)
-        self.replicas = ReplicaManager(env, self.node_id, image, self.storage.open, self.storage.delete)
+        self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
+        self.replicas = ReplicaManager(
+            env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster
+        )
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
@@ -127,6 +132,8 @@ class Broker:
             config=GroupConfig.from_config(self.config),
         )
         self.fetch = FetchHandler(self)
+        if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
+            self.fetch.prefer = RackAware(self.metadata)
         self.produce = ProduceHandler(self)
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
         """What the broker's listeners serve, and so what ApiVersions advertises there."""
@@ -201,6 +208,7 @@ class Broker:
         if state == BrokerState.RUNNING:
             # Only now is the image known to hold all that was committed before this start.
             self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
+            self.replication.start(self.replicas)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
         """Have the controller move leadership away, then call `done`; `close` is to follow."""
@@ -212,6 +220,7 @@ class Broker:
     def close(self) -> None:
         """Resign from everything. The logs are closed by whoever owns the log manager."""
         self.groups.shutdown()
+        self.replication.close()
         if self.lifecycle is not None:
             self.lifecycle.close()
 
@@ -232,6 +241,7 @@ class Broker:
         if delta.topics or delta.is_snapshot:
             self.replicas.apply(delta)
             self._groups_follow(delta)
+        self.replication.apply(delta)
         if self.lifecycle is not None:
             self.lifecycle.metadata_moved()
 

@@ -384,11 +384,12 @@ class Log:
             header.max_timestamp = max_timestamp
             self._note_producer(records, header, base)
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
         """Append the whole batches at the start of `records`, as the leader has numbered them.
 
-        Offsets must go on from the end (or beyond it, where the leader's log has been compacted). A batch that is cut
-        off at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
+        Batches of an epoch beyond `leader_epoch` and what follows them are left out: they are not from the leader that
+        was asked. Offsets must go on from the end (or beyond it, where the leader's log has been compacted). A batch
+        that is cut off at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
         OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         first_base = self.end_offset
@@ -400,8 +401,10 @@ class Log:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{self.name}: the batch at offset {base} does not go on from the end, {self.end_offset}",
                 )
-            view = memoryview(records)[header.position : header.position + header.length]
             epoch = header.partition_leader_epoch
+            if leader_epoch is not None and epoch > leader_epoch:
+                break
+            view = memoryview(records)[header.position : header.position + header.length]
             self._write((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
             if header.producer_id >= 0:
                 self._note_producer(records, header, base)

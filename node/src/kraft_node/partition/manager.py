@@ -7,13 +7,16 @@ hash of a tuple.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Buffer, Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
+from kraft_node.partition.surroundings import Alone, Surroundings
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.metadata.partitions import PartitionState, TopicView
     from kraft_node.metadata.topics import TopicChange
+
+log = logging.getLogger(__name__)
 
 TopicKey: TypeAlias = str | bytes
 """A topic's name or its id."""
@@ -30,6 +35,9 @@ OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
 DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
 """Deletes the log of (topic, number) if it is that of the topic id."""
 
+OPEN_STEP: Final = 32
+"""Logs opened in one go: some milliseconds, then others have their turn."""
+
 READ_ALL_BYTES_MAX = 1024 * 1024
 """How much of a partition `read_all` holds at a time."""
 
@@ -37,12 +45,27 @@ READ_ALL_BYTES_MAX = 1024 * 1024
 class ReplicaManager:
     """The partitions that this broker leads or follows."""
 
-    def __init__(self, env: Env, node_id: int, image: MetadataImage, open_log: OpenLog, delete_log: DeleteLog) -> None:
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        image: MetadataImage,
+        open_log: OpenLog,
+        delete_log: DeleteLog,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         self.env = env
         self.node_id = node_id
         self.image = image
         self._open_log = open_log
         self._delete_log = delete_log
+        self.surroundings: Surroundings = surroundings or Alone()
+        self.role_changed: Callable[[Partition], None] = lambda _partition: None
+        """Told of every partition made, and of every one whose committed state has changed."""
+        self.dropped: Callable[[Partition], None] = lambda _partition: None
+        """Told of every partition that is gone, with its log or without."""
+        self._active = False
+        self._to_open: dict[tuple[Uuid, int], None] = {}
         self._partitions: dict[PartitionKey, Partition] = {}
 
     def __len__(self) -> int:
@@ -81,6 +104,18 @@ class ReplicaManager:
             partition.check_leader()
         return partition
 
+    def hosted_in(self, key: PartitionKey, leader_epoch: int) -> Partition:
+        """The partition, be it led or followed here, for a request that believes in a leader epoch (-1: in none).
+
+        Raises as `leader_in`, but for the leadership.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._make(*key)
+        if leader_epoch not in (-1, partition.leader_epoch):
+            partition.check_epoch(leader_epoch)
+        return partition
+
     def hosted(self, topic: TopicKey, index: int) -> Partition:
         """The partition, which this broker leads or follows. Raises as `leader`, but for the leadership."""
         partition = self._partitions.get((topic, index))
@@ -114,12 +149,43 @@ class ReplicaManager:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} is no replica of {topic.name}-{index}"
             )
-        log = self._open_log(topic.name, index, topic.id, state)
-        partition = Partition(self.node_id, topic.name, topic.id, index, log)
+        replica_log = self._open_log(topic.name, index, topic.id, state)
+        partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings)
         self._partitions[topic.name, index] = partition
         self._partitions[topic.id, index] = partition
         partition.follow(state)
+        self.role_changed(partition)
         return partition
+
+    # --- opening what nobody asks for ---
+
+    def activate(self) -> None:
+        """From now on open what has other replicas: followers fetch and leaders watch over their ISR unasked.
+
+        To be called once the image is known to hold all that was committed before this start: an older one could name
+        a deleted topic, and the log of the present one would be taken for a stranger.
+        """
+        self._active = True
+        for topic, index in self.image.topics.assigned_to(self.node_id):
+            self._open_later(topic.id, index, topic.partition(index))
+
+    def _open_later(self, topic_id: Uuid, index: int, state: PartitionState | None) -> None:
+        if self._active and state is not None and len(state.replicas) > 1:
+            if not self._to_open:
+                self.env.scheduler.call_soon(self._open_some)
+            self._to_open[topic_id, index] = None
+
+    def _open_some(self) -> None:
+        for key in list(islice(self._to_open, OPEN_STEP)):
+            del self._to_open[key]
+            if key in self._partitions:
+                continue
+            try:
+                self._make(*key)
+            except KafkaError as error:
+                log.warning("Replica %s-%d is not opened: %s", uuid_text(key[0]), key[1], error)
+        if self._to_open:
+            self.env.scheduler.call_soon(self._open_some)
 
     # --- committed metadata ---
 
@@ -153,6 +219,9 @@ class ReplicaManager:
                     self._drop(change.name, change.id, index, delete=True)
             elif partition is not None:
                 partition.follow(state)
+                self.role_changed(partition)
+            else:
+                self._open_later(change.id, index, state)
 
     def _compare_all(self) -> None:
         for partition in list(self.opened()):
@@ -161,11 +230,15 @@ class ReplicaManager:
                 self._drop(partition.topic, partition.topic_id, partition.index, delete=True)
             else:
                 partition.follow(state)
+                self.role_changed(partition)
+        if self._active:
+            self.activate()
 
     def _drop(self, name: str, topic_id: Uuid, index: int, *, delete: bool) -> None:
         partition = self._partitions.pop((topic_id, index), None)
         if partition is not None:
             del self._partitions[name, index]
+            self.dropped(partition)
         if delete:
             self._delete_log(name, index, topic_id)
         if partition is not None:
@@ -177,6 +250,7 @@ class ReplicaManager:
             partition = self._partitions.pop((name, index), None)
             if partition is not None:
                 del self._partitions[partition.topic_id, index]
+                self.dropped(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
     # --- for the coordinators ---

@@ -5,16 +5,23 @@ Called by the handlers through `ReplicaManager`. Knows nothing of requests: resu
 
 from __future__ import annotations
 
+import logging
+from bisect import bisect_right, insort
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
+from kraft_node.partition.leadership import Leadership, Proposal
+from kraft_node.partition.surroundings import Alone, Surroundings
 
 if TYPE_CHECKING:
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
     from kraft_node.metadata.partitions import PartitionState
+
+log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 
@@ -41,6 +48,14 @@ class Watcher(Protocol):
     def partition_changed(self, appended_bytes: int) -> None:
         """About `appended_bytes` more can be read; 0 when something else changed. To hear again, watch again."""
 
+    def high_watermark_moved(self) -> None:
+        """For those who read to the log's end: the high watermark has moved, which is news but no records."""
+
+
+_Waiter = tuple[int, Callable[[ErrorCode], None]]
+_offset_of: Final = itemgetter(0)
+_ALONE: Final = Alone()
+
 
 class EpochEnd(NamedTuple):
     """The end of the largest epoch at or below one asked for; both -1 when there is none."""
@@ -65,12 +80,15 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "_deletes",
         "bytes_in",
         "bytes_out",
-        "follower_ends",
+        "end_watchers",
+        "hw_watchers",
         "index",
         "is_leader",
         "isr",
+        "lead",
         "leader_epoch",
         "leader_id",
         "leader_start_offset",
@@ -79,17 +97,21 @@ class Partition:
         "node_id",
         "partition_epoch",
         "replicas",
+        "surroundings",
         "topic",
         "topic_id",
         "watchers",
     )
 
-    def __init__(self, node_id: int, topic: str, topic_id: Uuid, index: int, log: Log) -> None:
+    def __init__(
+        self, node_id: int, topic: str, topic_id: Uuid, index: int, log: Log, surroundings: Surroundings = _ALONE
+    ) -> None:
         self.node_id = node_id
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.surroundings = surroundings
         self.is_leader = False
         self.leader_id = -1
         self.leader_epoch = -1
@@ -98,10 +120,18 @@ class Partition:
         """Where the log ended when this broker began to lead in `leader_epoch`."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        self.follower_ends: dict[int, int] | None = None
-        """Log end offset of each follower by broker id, as learnt from its fetches; None until one has fetched."""
+        self.lead: Leadership | None = None
+        """The followers, while this broker leads and is not the only replica."""
         self.watchers: list[Watcher] | None = None
-        self._acks: list[tuple[int, Callable[[ErrorCode], None]]] | None = None
+        """Of what consumers may read, below the high watermark."""
+        self.end_watchers: list[Watcher] | None = None
+        """Of the log's end, to which followers read."""
+        self.hw_watchers: list[Watcher] | None = None
+        """The same ones, as long as the high watermark is as it was."""
+        self._acks: list[_Waiter] | None = None
+        """Who waits for the high watermark, by offset."""
+        self._deletes: list[_Waiter] | None = None
+        """Who waits for the low watermark."""
         self.messages_in = 0
         self.bytes_in = 0
         """Records and bytes that producers have appended since this replica was opened; for metrics."""
@@ -114,7 +144,12 @@ class Partition:
     # --- what the controller says ---
 
     def follow(self, state: PartitionState) -> None:
-        """Take over the committed state. A new leader epoch is noted in the log before anything is appended in it."""
+        """Take over the committed state. A new leader epoch is noted in the log before anything is appended in it.
+
+        A state older than what the controller has answered to a proposal meanwhile is passed over.
+        """
+        if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
+            return
         led_epoch = self.leader_epoch if self.is_leader else -1
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
@@ -122,22 +157,38 @@ class Partition:
         self.replicas = state.replicas
         self.isr = state.isr
         self.is_leader = state.leader == self.node_id
-        if not self.is_leader:
-            self.follower_ends = None
-            self._finish_acks(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif led_epoch != state.leader_epoch:
+        if self.is_leader:
+            self._lead(state, is_new_epoch=led_epoch != state.leader_epoch)
+        else:
+            self.lead = None
+            self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._notify(0)
+        self._notify_end(0)
+
+    def _lead(self, state: PartitionState, *, is_new_epoch: bool) -> None:
+        if is_new_epoch:
             self.leader_start_offset = self.log.end_offset
             self.log.leader_epochs.assign(state.leader_epoch, self.leader_start_offset)
-            self.follower_ends = None
-        if self.is_leader:
-            self._advance(0)
-        self._notify(0)
+            self.lead = None
+        if len(state.replicas) == 1:
+            self.lead = None
+        elif self.lead is None:
+            self.lead = Leadership(self, self.surroundings)
+            self.lead.begin_epoch(state)
+        else:
+            self.lead.assigned(state)
+        self._advance(0)
+        if self.lead is not None:
+            self.lead.consider_all()
+            self._settle_deletes()
 
     def close(self, error: ErrorCode) -> None:
         """The replica is going away: whoever waits for an acknowledgement gets `error`, watchers look again."""
         self.is_leader = False
-        self._finish_acks(error)
+        self.lead = None
+        self._finish_waiting(error)
         self._notify(0)
+        self._notify_end(0)
 
     # --- checks ---
 
@@ -178,22 +229,28 @@ class Partition:
         """
         if not self.is_leader:
             self.check_leader()
-        isr = self.isr
-        if acks == ACKS_ALL and len(isr) < self.min_isr:
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic}-{self.index} has {len(isr)} in-sync replicas, needs {self.min_isr}",
+                f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, needs {self.min_isr}",
             )
         log = self.log
         info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal)
+        size = len(records)
         self.messages_in += info.last_offset - info.base_offset + 1
-        self.bytes_in += len(records)
-        if len(isr) == 1:
+        self.bytes_in += size
+        lead = self.lead
+        if lead is None:
             log.high_watermark = log.end_offset
             if self.watchers is not None:
-                self._notify(len(records))
-        elif not self._advance(len(records)):
-            self._notify(len(records))  # followers read beyond the high watermark
+                self._notify(size)
+        else:
+            if lead.any_at_end:
+                lead.left_behind()
+            if len(self.isr) == 1:
+                self._advance(size)
+        if self.end_watchers is not None:
+            self._notify_end(size)
         return info
 
     def is_replicated(self, offset: int) -> bool:
@@ -202,7 +259,8 @@ class Partition:
 
     def acks_enough(self) -> bool:
         """Whether the ISR is still large enough for what was just replicated to count as acknowledged."""
-        return len(self.isr) >= self.min_isr
+        isr = self.isr if self.lead is None else self.lead.maximal_isr
+        return len(isr) >= self.min_isr
 
     def when_replicated(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
         """Call `done` once every record below `offset` is below the high watermark, or with an error code.
@@ -211,8 +269,9 @@ class Partition:
         this broker lost the partition. The caller bounds how many wait and for how long.
         """
         if self._acks is None:
-            self._acks = []
-        self._acks.append((offset, done))
+            self._acks = [(offset, done)]
+        else:
+            insort(self._acks, (offset, done), key=_offset_of)  # nearly always behind all others
 
     def forget_ack(self, done: Callable[[ErrorCode], None]) -> None:
         """Undo `when_replicated`; fine when it has been called."""
@@ -220,14 +279,9 @@ class Partition:
             self._acks = [entry for entry in self._acks if entry[1] != done] or None
 
     def _advance(self, appended_bytes: int) -> bool:
-        """Move the high watermark as far as the ISR allows; whether it moved."""
+        """Move the high watermark as far as the replicas that count allow; whether it moved."""
         log = self.log
-        high_watermark = log.end_offset
-        for replica in self.isr:
-            if replica != self.node_id:
-                ends = self.follower_ends
-                end = log.high_watermark if ends is None else ends.get(replica, log.high_watermark)
-                high_watermark = min(high_watermark, end)
+        high_watermark = log.end_offset if self.lead is None else self.lead.replicated_end()
         if high_watermark <= log.high_watermark:
             return False
         log.high_watermark = high_watermark
@@ -236,32 +290,144 @@ class Partition:
         self._notify(appended_bytes)
         return True
 
-    def follower_at(self, broker_id: int, end_offset: int) -> None:
-        """A follower has everything below `end_offset`: the high watermark may move."""
-        if self.follower_ends is None:
-            self.follower_ends = {}
-        self.follower_ends[broker_id] = end_offset
-        self._advance(0)
-
     def _settle_acks(self, high_watermark: int) -> None:
         assert self._acks is not None
-        due = [done for offset, done in self._acks if offset <= high_watermark]
-        self._acks = [entry for entry in self._acks if entry[0] > high_watermark] or None
+        count = bisect_right(self._acks, high_watermark, key=_offset_of)
+        due, self._acks = self._acks[:count], self._acks[count:] or None
         code = ErrorCode.NONE if self.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for done in due:
+        for _, done in due:
             done(code)
 
-    def _finish_acks(self, error: ErrorCode) -> None:
-        waiting = self._acks
-        self._acks = None
-        for _, done in waiting or ():
+    def _finish_waiting(self, error: ErrorCode) -> None:
+        waiting = [*(self._acks or ()), *(self._deletes or ())]
+        self._acks = self._deletes = None
+        for _, done in waiting:
             done(error)
+
+    # --- followers, as the leader sees them ---
+
+    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, start_offset: int) -> None:
+        """A follower asks for what begins at `offset`, in its incarnation `broker_epoch` (-1: not said).
+
+        So it has everything before: the high watermark may move, and the follower may join the ISR. Raises
+        UNKNOWN_LEADER_EPOCH for a broker that is no replica as far as is known here, NOT_LEADER_OR_FOLLOWER for an
+        older incarnation than has fetched before.
+        """
+        lead = self.lead
+        follower = None if lead is None else lead.followers.get(broker_id)
+        if lead is None or follower is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker_id} is no replica of {self.topic}-{self.index} in partition epoch "
+                f"{self.partition_epoch}",
+            )
+        end_before = follower.end_offset
+        if not follower.fetched(offset, start_offset, broker_epoch, self.log.end_offset):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.topic}-{self.index}: an older incarnation of broker {broker_id} fetches",
+            )
+        if follower.at_end:
+            lead.any_at_end = True
+        if broker_id not in self.isr:
+            lead.consider_joining(follower)
+        if follower.end_offset != end_before:
+            self._advance(0)
+        if self._deletes is not None:
+            self._settle_deletes()
+
+    def isr_answered(self, proposal: Proposal, row: Any) -> bool:
+        """The controller's row of an AlterPartitionResponse for `proposal`; whether to ask again."""
+        lead = self.lead
+        if lead is None or proposal.leader_epoch != self.leader_epoch:
+            return False
+        if row.error_code:
+            again = lead.refused(proposal, ErrorCode(row.error_code))
+            if not again:
+                log.info(
+                    "ISR %s of %s-%d is refused: %s",
+                    proposal.isr, self.topic, self.index, ErrorCode(row.error_code).name,
+                )  # fmt: skip
+                self._advance(0)
+            return again
+        if row.leader_epoch != self.leader_epoch or row.partition_epoch < self.partition_epoch:
+            return False  # committed metadata has overtaken the answer
+        if lead.proposal is proposal:
+            lead.proposal = None
+        log.debug("ISR of %s-%d is %s, was %s", self.topic, self.index, row.isr, self.isr)
+        self.isr = tuple(row.isr)
+        self.partition_epoch = row.partition_epoch
+        self._advance(0)
+        lead.consider_all()
+        return False
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset from which on every living replica keeps its records."""
+        return self.log.start_offset if self.lead is None else self.lead.low_watermark()
+
+    def when_deleted(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` once no living replica keeps records before `offset`, or with an error code."""
+        if self._deletes is None:
+            self._deletes = []
+        self._deletes.append((offset, done))
+
+    def forget_delete(self, done: Callable[[ErrorCode], None]) -> None:
+        """Undo `when_deleted`; fine when it has been called."""
+        if self._deletes is not None:
+            self._deletes = [entry for entry in self._deletes if entry[1] != done] or None
+
+    def _settle_deletes(self) -> None:
+        if self._deletes is not None:
+            low = self.low_watermark
+            due = [done for offset, done in self._deletes if offset <= low]
+            self._deletes = [entry for entry in self._deletes if entry[0] > low] or None
+            for done in due:
+                done(ErrorCode.NONE)
+
+    def look_at_followers(self) -> None:
+        """From time to time: who lags for too long leaves the ISR, who may join does."""
+        if self.lead is not None:
+            self.lead.drop_laggards()
+            self.lead.consider_all()
+            self._advance(0)
+            self._settle_deletes()
+
+    # --- following ---
+
+    def append_fetched(self, records: Buffer) -> bool:
+        """Append what the leader of the current epoch sent, as it is; whether there was anything.
+
+        Raises as `Log.append_as_follower`.
+        """
+        log = self.log
+        before = log.end_offset
+        log.append_as_follower(records, self.leader_epoch)
+        if log.end_offset == before:
+            return False
+        if self.end_watchers is not None:
+            self._notify_end(len(records))
+        return True
+
+    def leader_says(self, high_watermark: int, start_offset: int, appended_bytes: int) -> None:
+        """The leader's high watermark and log start, which this replica follows as far as its own log reaches."""
+        log = self.log
+        high_watermark = min(high_watermark, log.end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+            if self.watchers is not None:
+                self._notify(appended_bytes)
+        if start_offset > log.start_offset:
+            log.delete_records(start_offset)
 
     # --- watching ---
 
-    def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` once about the next change."""
-        if self.watchers is None:
+    def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
+        """Tell `watcher` once about the next change of what a reader of that isolation may see."""
+        if isolation == READ_LOG_END:
+            self.end_watchers = [*(self.end_watchers or ()), watcher]
+            self.hw_watchers = [*(self.hw_watchers or ()), watcher]
+        elif self.watchers is None:
             self.watchers = [watcher]
         else:
             self.watchers.append(watcher)
@@ -271,13 +437,27 @@ class Partition:
         watchers = self.watchers
         if watchers is not None and watcher in watchers:
             watchers.remove(watcher)
-            if not watchers:
-                self.watchers = None
+            self.watchers = watchers or None
+        if self.end_watchers is not None:
+            self.end_watchers = [other for other in self.end_watchers if other is not watcher] or None
+        if self.hw_watchers is not None:
+            self.hw_watchers = [other for other in self.hw_watchers if other is not watcher] or None
 
     def _notify(self, appended_bytes: int) -> None:
         watchers = self.watchers
         if watchers is not None:
             self.watchers = None
+            for watcher in watchers:
+                watcher.partition_changed(appended_bytes)
+        if self.hw_watchers is not None:
+            watchers, self.hw_watchers = self.hw_watchers, None
+            for watcher in watchers:
+                watcher.high_watermark_moved()
+
+    def _notify_end(self, appended_bytes: int) -> None:
+        watchers = self.end_watchers
+        if watchers is not None:
+            self.end_watchers = self.hw_watchers = None
             for watcher in watchers:
                 watcher.partition_changed(appended_bytes)
 
@@ -377,4 +557,5 @@ class Partition:
             )
         log.delete_records(before)
         self._notify(0)
+        self._notify_end(0)
         return int(log.start_offset)

@@ -6,8 +6,8 @@ per record; nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from kraft_node.base.env import FileSlice
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -22,6 +22,8 @@ UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_
 WRONG_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
 Row = tuple[FetchPartition, Any]
+Prefer: TypeAlias = Callable[[Partition, int, str], int]
+"""Which replica a consumer in a rack should read from an offset on; -1 for the leader."""
 
 
 class Collected:
@@ -33,29 +35,47 @@ class Collected:
         self.rows: list[Row] = []
         self.size_bytes = 0
         self.immediate = False
-        """An error or a divergence, which the reader should hear of without waiting."""
+        """An error, a divergence or a better replica, which the reader should hear of without waiting."""
         self.unknown_topics = 0
         self.wrong_leader = False
 
 
 def collect(
-    replicas: ReplicaManager, partitions: Iterable[FetchPartition], max_bytes: int, isolation: int, *, all_rows: bool
+    replicas: ReplicaManager,
+    session: FetchSession,
+    partitions: Iterable[FetchPartition],
+    max_bytes: int,
+    isolation: int,
+    *,
+    all_rows: bool,
+    prefer: Prefer | None = None,
 ) -> Collected:
     """Read `partitions` in order until `max_bytes` are together; the first batch found may exceed that.
 
-    `all_rows`: partitions after that are answered without records rather than left out.
+    `all_rows`: partitions after that are answered without records rather than left out. Followers are noted where they
+    are; consumers that know racks may read from followers, or be sent to one by `prefer`.
     """
     found = Collected()
     remaining = max_bytes
+    is_follower = session.replica_id >= 0
+    find = replicas.leader_in if session.rack is None else replicas.hosted_in
     for wanted in partitions:
-        if remaining <= 0 and not all_rows:
+        if remaining <= 0 and not all_rows and not is_follower:
             break
         try:
-            partition = replicas.leader_in(wanted.key, wanted.leader_epoch)
-            row = _read(wanted, partition, min(wanted.max_bytes, remaining), isolation, min_one=found.size_bytes == 0)
+            partition = find(wanted.key, wanted.leader_epoch)
+            if prefer is not None and partition.lead is not None:
+                preferred = prefer(partition, wanted.offset, session.rack or "")
+                if preferred >= 0:
+                    found.rows.append((wanted, _elsewhere(wanted, partition, preferred)))
+                    found.immediate = True
+                    continue
+            row = _read(
+                wanted, partition, min(wanted.max_bytes, remaining), isolation, session, min_one=found.size_bytes == 0
+            )
         except KafkaError as error:
             row = _failed(wanted, error)
-            if error.code in UNKNOWN_TOPIC:
+            if error.code in UNKNOWN_TOPIC and not is_follower:
                 found.unknown_topics += 1
             else:
                 found.immediate = True
@@ -65,7 +85,9 @@ def collect(
             if size:
                 found.size_bytes += size
                 remaining -= size
-            elif row.diverging_epoch is not None:
+            elif row.diverging_epoch is not None or (
+                is_follower and -1 < wanted.sent_start_offset < row.log_start_offset
+            ):
                 found.immediate = True
         remaining = max(remaining, 0)
         found.rows.append((wanted, row))
@@ -76,8 +98,35 @@ def _length(records: Any) -> int:
     return records.length if type(records) is FileSlice else len(records)
 
 
-def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolation: int, *, min_one: bool) -> Any:
+def _elsewhere(wanted: FetchPartition, partition: Partition, replica: int) -> Any:
+    """Nothing but the replica to read from."""
     log = partition.log
+    return FetchResponse.PartitionData(
+        partition_index=wanted.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        preferred_read_replica=replica,
+        records=NO_RECORDS,
+    )
+
+
+def _read(
+    wanted: FetchPartition,
+    partition: Partition,
+    max_bytes: int,
+    isolation: int,
+    session: FetchSession,
+    *,
+    min_one: bool,
+) -> Any:
+    log = partition.log
+    offset = wanted.offset
+    parted = None
+    if wanted.last_fetched_epoch != UNKNOWN:
+        parted = partition.diverging(offset, wanted.last_fetched_epoch)
+    if session.replica_id >= 0 and parted is None and log.start_offset <= offset <= log.end_offset:
+        partition.follower_fetched(session.replica_id, session.replica_epoch, offset, wanted.log_start_offset)
     row = FetchResponse.PartitionData(
         partition_index=wanted.index,
         high_watermark=log.high_watermark,
@@ -86,12 +135,9 @@ def _read(wanted: FetchPartition, partition: Partition, max_bytes: int, isolatio
         aborted_transactions=[] if isolation == READ_COMMITTED else None,
         records=NO_RECORDS,
     )
-    offset = wanted.offset
-    if wanted.last_fetched_epoch != UNKNOWN:
-        parted = partition.diverging(offset, wanted.last_fetched_epoch)
-        if parted is not None:
-            row.diverging_epoch = FetchResponse.EpochEndOffset(parted.epoch, parted.end_offset)
-            return row
+    if parted is not None:
+        row.diverging_epoch = FetchResponse.EpochEndOffset(parted.epoch, parted.end_offset)
+        return row
     if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
         return row
     if max_bytes < 0 and log.start_offset <= offset <= log.end_offset:
@@ -142,6 +188,7 @@ def settle(
             or row.high_watermark != wanted.sent_high_watermark
             or row.log_start_offset != wanted.sent_start_offset
             or row.diverging_epoch is not None
+            or row.preferred_read_replica >= 0
         ):
             answered.append((wanted, row))
         wanted.sent_high_watermark = row.high_watermark
@@ -159,7 +206,7 @@ def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManage
     partition = replicas.peek(wanted.key)
     if partition is not None and partition.readable_end(isolation) <= wanted.offset:
         session.ready.pop(wanted.key, None)
-        wanted.watch(partition)
+        wanted.watch(partition, isolation)
 
 
 def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int) -> None:
@@ -169,7 +216,7 @@ def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isol
             _rest(session, wanted, replicas, isolation)
             partition = replicas.peek(wanted.key)
             if partition is not None:
-                wanted.watch(partition)
+                wanted.watch(partition, isolation)
 
 
 def build_response(rows: list[Row], session_id: int) -> Any:

@@ -40,6 +40,7 @@ class FetchPartition:
         "key",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start_offset",
         "max_bytes",
         "offset",
         "owner",
@@ -53,6 +54,8 @@ class FetchPartition:
         self.index = key[1]
         self.owner = owner
         self.offset = 0
+        self.log_start_offset = UNKNOWN
+        """The first offset that a follower has itself."""
         self.max_bytes = 0
         self.leader_epoch = UNKNOWN
         self.last_fetched_epoch = UNKNOWN
@@ -63,6 +66,7 @@ class FetchPartition:
     def update(self, wanted: Any) -> None:
         """Take over a FetchRequest.FetchPartition."""
         self.offset = wanted.fetch_offset
+        self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
         self.leader_epoch = max(wanted.current_leader_epoch, UNKNOWN)
         self.last_fetched_epoch = max(wanted.last_fetched_epoch, UNKNOWN)
@@ -72,10 +76,14 @@ class FetchPartition:
         self.watched = None
         self.owner.changed(self, appended_bytes)
 
-    def watch(self, partition: Partition) -> None:
+    def high_watermark_moved(self) -> None:
+        """Worth telling with the next answer, but no reason for one (called by what is watched)."""
+        self.owner.ready[self.key] = self
+
+    def watch(self, partition: Partition, isolation: int) -> None:
         if self.watched is None:
             self.watched = partition
-            partition.watch(self)
+            partition.watch(self, isolation)
 
     def unwatch(self) -> None:
         if self.watched is not None:
@@ -86,15 +94,31 @@ class FetchPartition:
 class FetchSession:
     """The partitions of one reader. `id` is 0 while it is not kept for a later request."""
 
-    __slots__ = ("arrived", "by_topic_id", "created_ms", "epoch", "id", "partitions", "privileged", "ready", "used_ms")
+    __slots__ = (
+        "arrived",
+        "by_topic_id",
+        "created_ms",
+        "epoch",
+        "id",
+        "partitions",
+        "rack",
+        "ready",
+        "replica_epoch",
+        "replica_id",
+        "used_ms",
+    )
 
-    def __init__(self, *, by_topic_id: bool, privileged: bool) -> None:
+    def __init__(self, *, by_topic_id: bool, replica_id: int = UNKNOWN) -> None:
         self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.by_topic_id = by_topic_id
         """Whether its keys are topic ids (Fetch 13 and later) rather than names."""
-        self.privileged = privileged
-        """A follower's: kept in preference to consumers' sessions."""
+        self.replica_id = replica_id
+        """The broker id of a follower; negative for consumers."""
+        self.rack: str | None = None
+        """Where a consumer is; None for one that knows nothing of racks and is served by leaders only (KIP-392)."""
+        self.replica_epoch = UNKNOWN
+        """The follower's broker epoch, -1 where it does not say."""
         self.created_ms = 0
         self.used_ms = 0
         self.partitions: dict[PartitionKey, FetchPartition] = {}
@@ -102,6 +126,11 @@ class FetchSession:
         """Those that may have something to say, the longest waiting first."""
         self.arrived: Callable[[FetchPartition, int], None] | None = None
         """Told when a watched partition changes, while a request of this session waits."""
+
+    @property
+    def privileged(self) -> bool:
+        """A follower's: kept in preference to consumers' sessions."""
+        return self.replica_id >= 0
 
     def update(self, topics: Iterable[Any]) -> None:
         """Add or change the partitions that a FetchRequest names."""

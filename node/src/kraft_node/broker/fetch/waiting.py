@@ -65,12 +65,16 @@ class WaitingFetch:
         """Read what there is now."""
         session = self.session
         wanted = session.partitions if self.all_rows else session.ready
-        replicas = self.handler.replicas
-        if len(wanted) > 1:
-            return reader.collect(
-                replicas, list(wanted.values()), self.max_bytes, self.isolation, all_rows=self.all_rows
-            )
-        return reader.collect(replicas, wanted.values(), self.max_bytes, self.isolation, all_rows=self.all_rows)
+        handler = self.handler
+        return reader.collect(
+            handler.replicas,
+            session,
+            list(wanted.values()) if len(wanted) > 1 else wanted.values(),
+            self.max_bytes,
+            self.isolation,
+            all_rows=self.all_rows,
+            prefer=handler.prefer if session.rack else None,
+        )
 
     def is_enough(self, found: reader.Collected) -> bool:
         """Whether to answer with `found` rather than wait."""
@@ -99,7 +103,7 @@ class WaitingFetch:
             return
         partition = self.handler.replicas.peek(wanted.key)
         if partition is not None:
-            wanted.watch(partition)
+            wanted.watch(partition, self.isolation)
 
     def _again(self) -> None:
         self.scheduled = False

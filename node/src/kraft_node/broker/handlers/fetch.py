@@ -3,7 +3,10 @@
 Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetched epoch and divergence (KIP-595);
 13 topic ids (KIP-516); 15 replica state; 16 leader hints (KIP-951); 17, 18 for followers and the metadata quorum.
 
-Deviations: no quota, hence no throttling; no replica is preferred over the leader.
+Followers fetch by this API as well: what they ask for tells the leader how far they are. Consumers that name their rack
+are sent to a replica there, if `replica.selector.class` says so (KIP-392).
+
+Deviations: no client quota, hence no throttling of consumers.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ ISOLATION_LEVELS: Final = (0, 1)
 TOPIC_IDS_VERSION: Final = 13
 REPLICA_STATE_VERSION: Final = 15
 LEADER_HINT_VERSION: Final = 16
+RACK_VERSION: Final = 11
 SWEEP_MS: Final = 1000
 """How often at most all waiting fetches are looked through for those whose clients have gone."""
 
@@ -40,22 +44,24 @@ class FetchHandler:
         self.clock = broker.env.clock
         self.scheduler = broker.env.scheduler
         self.waiting: set[WaitingFetch] = set()
+        self.prefer: reader.Prefer | None = None
+        """Which replica consumers that name their rack should read from; None: always this one (KIP-392)."""
         self._swept_ms = -SWEEP_MS
         self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
         version = ctx.api_version
         by_topic_id = version >= TOPIC_IDS_VERSION
-        replica_id = request.replica_id
+        replica_id, replica_epoch = request.replica_id, -1
         if version >= REPLICA_STATE_VERSION and request.replica_state is not None:
-            replica_id = request.replica_state.replica_id
+            replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
         if request.isolation_level not in ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
         full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         if full:
             if request.session_id != NO_SESSION:
                 self.sessions.close(request.session_id)
-            session = FetchSession(by_topic_id=by_topic_id, privileged=replica_id >= 0)
+            session = FetchSession(by_topic_id=by_topic_id, replica_id=replica_id)
         else:
             resumed = self.sessions.resume(
                 request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=self.clock.monotonic_ms()
@@ -72,10 +78,15 @@ class FetchHandler:
         if not session.partitions:
             # A session with nothing left ends; what its last request names is answered without one.
             self.sessions.close(session.id)
-            session, full = FetchSession(by_topic_id=by_topic_id, privileged=replica_id >= 0), True
+            session, full = FetchSession(by_topic_id=by_topic_id, replica_id=replica_id), True
             session.update(request.topics)
             if not session.partitions:
                 return FetchResponse()
+        if replica_id >= 0:
+            session.replica_id, session.replica_epoch = replica_id, replica_epoch
+            self.replicas.surroundings.clock_of(replica_id).fetched_ms = self.clock.monotonic_ms()
+        elif version >= RACK_VERSION and replica_id == CONSUMER:
+            session.rack = request.rack_id
         if request.session_epoch == INITIAL_EPOCH:
             self.sessions.keep(session, self.clock.monotonic_ms())
         max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)

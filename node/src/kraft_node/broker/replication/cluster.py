@@ -1,0 +1,57 @@
+"""What partitions ask of their surroundings (`partition.surroundings`), answered from the committed image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kraft_node.partition.followers import FollowerClock
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Clock
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.partition.partition import Partition
+
+
+class Cluster:
+    """One broker's view of the others."""
+
+    def __init__(
+        self, clock: Clock, image: MetadataImage, lag_max_ms: int, propose: Callable[[Partition], None]
+    ) -> None:
+        self.lag_max_ms = lag_max_ms
+        self._clock = clock
+        self._image = image
+        self._propose = propose
+        self._clocks: dict[int, FollowerClock] = {}
+        self._joining: dict[int, set[Partition]] = {}
+        """Partitions with a follower that could join their ISR but for what the metadata says of its broker."""
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def clock_of(self, broker_id: int) -> FollowerClock:
+        clock = self._clocks.get(broker_id)
+        if clock is None:
+            clock = self._clocks[broker_id] = FollowerClock()
+        return clock
+
+    def may_join_isr(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def isr_proposed(self, partition: Partition) -> None:
+        self._propose(partition)
+
+    def joins_later(self, partition: Partition, broker_id: int) -> None:
+        self._joining.setdefault(broker_id, set()).add(partition)
+
+    def brokers_changed(self, broker_ids: Iterable[int]) -> None:
+        """What is registered of these brokers has changed: whoever waits to join may do so now."""
+        for broker_id in broker_ids:
+            for partition in self._joining.pop(broker_id, ()):
+                partition.look_at_followers()

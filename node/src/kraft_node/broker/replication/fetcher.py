@@ -1,0 +1,314 @@
+"""Fetching from one leader: one request under way, the next one when it is answered (Kafka's ReplicaFetcherThread).
+
+A request names what has changed since the last one; an answer holds what has news. So both cost what moves, not what
+is followed. A partition that fails is taken out of the session and comes back after a pause of its own; a leader that
+cannot be reached is asked again after a pause that doubles up to `replica.fetch.backoff.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.replication.fetch_session import FetchSession
+from kraft_node.broker.replication.out_of_range import Reposition
+from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
+from kraft_node.wire.messages import FetchRequest
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.env import Env, Timer
+    from kraft_node.broker.controller_link import Answer, ControllerLink
+    from kraft_node.partition.manager import PartitionKey
+    from kraft_node.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+PAUSE_FIRST_MS: Final = 20
+"""The first pause after a failure: most are a leader whose metadata is some milliseconds behind ours."""
+
+_SESSION_GONE: Final = frozenset((ErrorCode.FETCH_SESSION_ID_NOT_FOUND,))
+_SESSION_BROKEN: Final = frozenset(
+    (
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+)
+
+
+class Followed:
+    """A partition that is fetched, in one leader epoch."""
+
+    __slots__ = ("asked_offset", "asked_start", "key", "leader_epoch", "partition", "pause_ms", "paused")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key: PartitionKey = (partition.topic_id, partition.index)
+        self.leader_epoch = partition.leader_epoch
+        self.asked_offset = -1
+        self.asked_start = -1
+        """What the leader was last told."""
+        self.pause_ms = 0
+        self.paused = False
+
+    def row(self, max_bytes: int) -> Any:
+        """What to ask for: all that follows the log's end."""
+        own = self.partition.log
+        self.asked_offset, self.asked_start = own.end_offset, own.start_offset
+        return FetchRequest.FetchPartition(
+            partition=self.partition.index,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=self.asked_offset,
+            last_fetched_epoch=own.leader_epochs.latest_epoch,
+            log_start_offset=self.asked_start,
+            partition_max_bytes=max_bytes,
+        )
+
+
+class Settings:
+    """replica.fetch.* and the like, read once a start: none of them is dynamic in Kafka."""
+
+    __slots__ = ("backoff_ms", "max_bytes", "min_bytes", "response_max_bytes", "timeout_ms", "wait_ms")
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.max_bytes = config.int("replica.fetch.max.bytes")
+        self.min_bytes = config.int("replica.fetch.min.bytes")
+        self.wait_ms = config.int("replica.fetch.wait.max.ms")
+        self.response_max_bytes = config.int("replica.fetch.response.max.bytes")
+        self.backoff_ms = config.int("replica.fetch.backoff.ms")
+        self.timeout_ms = config.int("replica.socket.timeout.ms")
+
+
+class Fetcher:
+    """Follows partitions that `source` leads. `peer()` is the way to it, None while it is not known."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        source: int,
+        settings: Settings,
+        broker_epoch: Callable[[], int],
+        peer: Callable[[], ControllerLink | None],
+    ) -> None:
+        self.source = source
+        self.bytes_in = 0
+        """Record bytes fetched."""
+        self._env = env
+        self._node_id = node_id
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._peer = peer
+        self._followed: dict[PartitionKey, Followed] = {}
+        self._changed: dict[PartitionKey, Followed] = {}
+        """Those that the next request must name."""
+        self._forgotten: set[PartitionKey] = set()
+        self._session = FetchSession()
+        self._under_way = False
+        self._scheduled: Timer | None = None
+        self._pause_ms = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # --- what is followed ---
+
+    def add(self, partition: Partition) -> None:
+        """Begin to fetch, or begin again in another leader epoch. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        before_first_fetch(partition)
+        followed = Followed(partition)
+        self._followed[followed.key] = self._changed[followed.key] = followed
+        self._soon()
+
+    def remove(self, key: PartitionKey) -> None:
+        """Fetch it no more; fine when it is not fetched."""
+        self._followed.pop(key, None)
+        self._leave_session(key)
+
+    def _leave_session(self, key: PartitionKey) -> None:
+        self._changed.pop(key, None)
+        if key in self._session.known:
+            self._forgotten.add(key)
+
+    def close(self) -> None:
+        """Ask nothing more; what is under way is ignored."""
+        self._closed = True
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+
+    # --- asking ---
+
+    def _soon(self, delay_ms: int = 0) -> None:
+        if self._under_way or self._scheduled is not None or self._closed:
+            return
+        self._scheduled = self._env.scheduler.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._scheduled = None
+        if not any(not followed.paused for followed in self._followed.values()) and not self._session.known:
+            return
+        peer = self._peer()
+        if peer is None:
+            self._unreachable("it is not known where it listens")
+            return
+        request = self._request()
+        if not request.topics and not self._session.known:
+            return
+        self._under_way = True
+        peer.send(request, None, self._answered, self._settings.timeout_ms)
+
+    def _request(self) -> Any:
+        settings, session = self._settings, self._session
+        if session.is_full:
+            named = [followed for followed in self._followed.values() if not followed.paused]
+            forgotten: set[PartitionKey] = set()
+            session.known = {followed.key for followed in named}
+        else:
+            named = list(self._changed.values())
+            session.known.update(self._changed)
+            forgotten = self._forgotten - self._changed.keys()
+            session.known -= forgotten
+        self._changed = {}
+        self._forgotten = set()
+        topics: dict[Any, list[Any]] = {}
+        for followed in named:
+            topics.setdefault(followed.key[0], []).append(followed.row(settings.max_bytes))
+        return FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=settings.wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],
+            forgotten_topics_data=_forgotten_topics(forgotten),
+        )
+
+    # --- answers ---
+
+    def _answered(self, answer: Answer) -> None:
+        self._under_way = False
+        if self._closed:
+            return
+        if isinstance(answer, KafkaError | OSError):
+            self._session.restart()
+            self._unreachable(str(answer))
+            return
+        if answer.error_code:
+            self._refused(ErrorCode(answer.error_code))
+            return
+        self._pause_ms = 0
+        self._session.answered(answer.session_id)
+        for topic in answer.responses:
+            for row in topic.partitions:
+                key = (topic.topic_id, row.partition_index)
+                followed = self._followed.get(key)
+                # What has changed meanwhile (another epoch, removed, added again) did not ask for this.
+                if followed is not None and not followed.paused and key not in self._changed:
+                    self._take(followed, row)
+        self._soon()
+
+    def _refused(self, code: ErrorCode) -> None:
+        if code in _SESSION_GONE:
+            self._session.forgotten_by_leader()
+            self._soon()
+        elif code in _SESSION_BROKEN:
+            self._session.restart()
+            self._soon(PAUSE_FIRST_MS)
+        else:
+            self._session.restart()
+            self._unreachable(code.name)
+
+    def _unreachable(self, why: str) -> None:
+        self._pause_ms = min(max(2 * self._pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
+        log.debug("Broker %d cannot be fetched from: %s", self.source, why)
+        self._soon(self._pause_ms)
+
+    def _take(self, followed: Followed, row: Any) -> None:
+        code = ErrorCode(row.error_code)
+        partition = followed.partition
+        try:
+            if code == ErrorCode.NONE:
+                self._take_records(followed, row)
+            elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._reposition(followed)
+            else:
+                log.debug("%s-%d: broker %d answers %s", partition.topic, partition.index, self.source, code.name)
+                self._pause(followed)
+        except KafkaError as error:
+            log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
+            self._pause(followed)
+
+    def _take_records(self, followed: Followed, row: Any) -> None:
+        partition = followed.partition
+        own = partition.log
+        parted = row.diverging_epoch
+        if parted is not None and parted.epoch >= 0:
+            cut(partition, parting_offset(partition, parted.epoch, parted.end_offset))
+        elif own.end_offset == followed.asked_offset:
+            size = 0 if row.records is None else len(row.records)
+            if size:
+                self.bytes_in += size
+                _append(partition, row.records)
+            partition.leader_says(row.high_watermark, row.log_start_offset, size)
+        followed.pause_ms = 0
+        if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
+            self._changed[followed.key] = followed
+
+    # --- pauses ---
+
+    def _pause(self, followed: Followed) -> None:
+        """Leave it out for a while."""
+        followed.paused = True
+        followed.pause_ms = min(max(2 * followed.pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
+        self._leave_session(followed.key)
+        self._env.scheduler.call_later(followed.pause_ms, self._resume, followed)
+
+    def _resume(self, followed: Followed) -> None:
+        if self._followed.get(followed.key) is followed and not self._closed:
+            followed.paused = False
+            self._changed[followed.key] = followed
+            self._soon()
+
+    def _reposition(self, followed: Followed) -> None:
+        peer = self._peer()
+        if peer is None:
+            self._pause(followed)
+            return
+        followed.paused = True
+        self._leave_session(followed.key)
+
+        def done(found: bool) -> None:
+            if found:
+                self._resume(followed)
+            else:
+                self._pause(followed)
+
+        Reposition(self._node_id, followed.partition, peer, done)
+
+
+def _append(partition: Partition, records: Any) -> None:
+    """Append what was fetched. An empty log takes the first batch as it is, even if that begins before what was asked.
+
+    So it is when the leader's log starts within a batch. Raises KafkaError.
+    """
+    own = partition.log
+    first = int.from_bytes(records[:8], "big")
+    if own.end_offset == own.start_offset and first < own.end_offset:
+        own.reset_to(first)
+    partition.append_fetched(records)
+
+
+def _forgotten_topics(keys: set[PartitionKey]) -> list[Any]:
+    topics: dict[Any, list[int]] = {}
+    for topic_id, index in sorted(keys, key=str):
+        topics.setdefault(topic_id, []).append(index)
+    return [FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
+
+
+__all__ = ["Fetcher", "Followed", "Settings"]

@@ -1,0 +1,120 @@
+"""The leaders' proposals on their way to the controller: AlterPartition, one request under way, what comes meanwhile
+goes with the next (KIP-497).
+
+Every proposal is answered by a row, or asked again: after a lost answer the controller either still takes it or knows
+more than we do. Which of them still count knows the partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.partition.leadership import RECOVERED, Proposal
+from kraft_node.wire.messages import AlterPartitionRequest as Request
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Scheduler
+    from kraft_node.broker.controller_link import Answer, ControllerLink
+    from kraft_node.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 50
+TIMEOUT_MS: Final = 30_000
+REQUEST_MAX: Final = 5_000
+"""Proposals in one request: some 200 kB; a controller plans them in milliseconds."""
+
+
+class IsrChanges:
+    """Proposals not yet answered: at most one a led partition."""
+
+    def __init__(
+        self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerLink, scheduler: Scheduler
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._scheduler = scheduler
+        self._pending: dict[Partition, Proposal] = {}
+        self._under_way = False
+        self._closed = False
+
+    def propose(self, partition: Partition) -> None:
+        """Send the partition's proposal, with all others of this turn."""
+        lead = partition.lead
+        assert lead is not None, "law: only leaders propose"
+        assert lead.proposal is not None, "law: what is sent has been proposed"
+        self._pending[partition] = lead.proposal
+        self._later(0)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _later(self, delay_ms: int) -> None:
+        if not self._under_way and not self._closed:
+            self._under_way = True
+            self._scheduler.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        sent: dict[tuple[Any, int], tuple[Partition, Proposal]] = {}
+        topics: dict[Any, list[Any]] = {}
+        own_epoch = self._broker_epoch()
+        for partition, proposal in list(self._pending.items())[:REQUEST_MAX]:
+            del self._pending[partition]
+            if partition.lead is None or partition.lead.proposal is not proposal:
+                continue
+            sent[partition.topic_id, partition.index] = partition, proposal
+            members = [
+                Request.BrokerState(broker_id, own_epoch if broker_id == self._node_id else epoch)
+                for broker_id, epoch in proposal.members
+            ]
+            row = Request.PartitionData(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=members,
+                leader_recovery_state=RECOVERED,
+                partition_epoch=proposal.partition_epoch,
+            )
+            topics.setdefault(partition.topic_id, []).append(row)
+        if not sent or self._closed:
+            self._under_way = False
+            return
+        request = Request(
+            broker_id=self._node_id,
+            broker_epoch=own_epoch,
+            topics=[Request.TopicData(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],
+        )
+        self._controller.send(request, None, lambda answer: self._answered(sent, answer), TIMEOUT_MS)
+
+    def _answered(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Answer) -> None:
+        self._under_way = False
+        problem = _problem(answer)
+        if problem is not None:
+            log.info("The controller did not take %d ISR changes: %s", len(sent), problem)
+            again = list(sent.values())
+        else:
+            again = self._settle(sent, answer)
+        for partition, proposal in again:
+            self._pending.setdefault(partition, proposal)
+        if self._pending:
+            self._later(RETRY_MS if again else 0)
+
+    def _settle(
+        self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Any
+    ) -> list[tuple[Partition, Proposal]]:
+        again = []
+        for topic in answer.topics:
+            for row in topic.partitions:
+                asked = sent.pop((topic.topic_id, row.partition_index), None)
+                if asked is not None and asked[0].isr_answered(asked[1], row):
+                    again.append(asked)
+        return [*again, *sent.values()]
+
+
+def _problem(answer: Any) -> str | None:
+    if isinstance(answer, OSError | KafkaError):
+        return str(answer)
+    return ErrorCode(answer.error_code).name if answer.error_code else None

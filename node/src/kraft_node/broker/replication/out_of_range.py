@@ -1,0 +1,89 @@
+"""The leader's log does not hold the offset at which ours ends: ask where it begins and ends, then start there.
+
+It may end before ours (an unclean election: what we have more is gone), or begin after it (its retention went on while
+we were away: our records are older than all that it has).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.replication.truncation import cut
+from kraft_node.partition.partition import EARLIEST, LATEST
+from kraft_node.wire.messages import ListOffsetsRequest
+
+if TYPE_CHECKING:
+    from kraft_node.broker.controller_link import ControllerLink
+    from kraft_node.partition.partition import Partition
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 30_000
+
+
+class Reposition:
+    """One such question, in two steps; `done` hears whether the log can be fetched for again."""
+
+    __slots__ = ("_done", "_leader_epoch", "_node_id", "_partition", "_peer")
+
+    def __init__(self, node_id: int, partition: Partition, peer: ControllerLink, done: Callable[[bool], None]) -> None:
+        self._node_id = node_id
+        self._partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._peer = peer
+        self._done = done
+        self._ask(LATEST, self._latest)
+
+    def _ask(self, timestamp: int, then: Callable[[int], None]) -> None:
+        partition = self._partition
+        row = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=self._leader_epoch, timestamp=timestamp
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[row])
+
+        def answered(answer: Any) -> None:
+            offset = _offset(answer)
+            try:
+                if offset < 0 or not self._is_current():
+                    self._done(False)
+                else:
+                    then(offset)
+            except KafkaError as error:
+                log.warning("%s-%d cannot be repositioned: %s", partition.topic, partition.index, error)
+                self._done(False)
+
+        request = ListOffsetsRequest(replica_id=self._node_id, topics=[topic])
+        self._peer.send(request, None, answered, TIMEOUT_MS)
+
+    def _is_current(self) -> bool:
+        return self._partition.leader_epoch == self._leader_epoch and not self._partition.is_leader
+
+    def _latest(self, end_offset: int) -> None:
+        if end_offset < self._partition.log.end_offset:
+            cut(self._partition, end_offset)
+            self._done(True)
+        else:
+            self._ask(EARLIEST, self._earliest)
+
+    def _earliest(self, start_offset: int) -> None:
+        partition = self._partition
+        if start_offset > partition.log.end_offset:
+            log.info(
+                "%s-%d begins anew at %d, where the leader's log begins; it ended at %d",
+                partition.topic, partition.index, start_offset, partition.log.end_offset,
+            )  # fmt: skip
+            partition.log.reset_to(start_offset)
+        self._done(True)
+
+
+def _offset(answer: Any) -> int:
+    """The offset in the answer, -1 when there is none."""
+    if isinstance(answer, KafkaError | OSError):
+        return -1
+    for topic in answer.topics:
+        for row in topic.partitions:
+            return -1 if row.error_code != ErrorCode.NONE else int(row.offset)
+    return -1

@@ -1,0 +1,72 @@
+"""The parts of replication put together for one broker; see the package's essay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.broker.replication.cluster import Cluster
+from kraft_node.broker.replication.fetchers import Fetchers
+from kraft_node.broker.replication.isr_changes import IsrChanges
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.env import Env, Timer
+    from kraft_node.broker.controller_link import ControllerLink
+    from kraft_node.metadata.delta import MetadataDelta
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.partition.manager import ReplicaManager
+
+ISR_CHECKS_A_LAG: Final = 2
+"""ISRs are looked through twice in each replica.lag.time.max.ms, as Kafka does."""
+
+
+class Replication:
+    """Follows what others lead, watches over the ISRs of what this broker leads."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        config: BrokerConfig,
+        image: MetadataImage,
+        broker_epoch: Callable[[], int],
+        controller: ControllerLink,
+        peers: Callable[[int], ControllerLink | None],
+    ) -> None:
+        self._env = env
+        self.isr_changes = IsrChanges(node_id, broker_epoch, controller, env.scheduler)
+        self.cluster = Cluster(env.clock, image, config.int("replica.lag.time.max.ms"), self.isr_changes.propose)
+        self.fetchers = Fetchers(env, node_id, config, broker_epoch, peers)
+        self._replicas: ReplicaManager | None = None
+        self._timer: Timer | None = None
+
+    def start(self, replicas: ReplicaManager) -> None:
+        """The image is current: open what has other replicas, fetch, watch over ISRs."""
+        self._replicas = replicas
+        replicas.role_changed = self.fetchers.follow
+        replicas.dropped = self.fetchers.drop
+        for partition in list(replicas.opened()):
+            self.fetchers.follow(partition)
+        replicas.activate()
+        self._check_isrs()
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Brokers may have come, gone or been unfenced."""
+        if delta.brokers:
+            self.cluster.brokers_changed(delta.brokers)
+
+    def _check_isrs(self) -> None:
+        period_ms = self.cluster.lag_max_ms // ISR_CHECKS_A_LAG
+        self._timer = self._env.scheduler.call_later(max(1, period_ms), self._check_isrs)
+        assert self._replicas is not None, "law: ISRs are checked after the start"
+        for partition in list(self._replicas.opened()):
+            if partition.lead is not None:
+                partition.look_at_followers()
+
+    def close(self) -> None:
+        """Fetch and propose nothing more."""
+        self.fetchers.close()
+        self.isr_changes.close()
+        if self._timer is not None:
+            self._timer.cancel()
