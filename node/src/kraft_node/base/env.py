@@ -172,6 +172,9 @@ def write_atomic(disk: Disk, path: str, data: bytes) -> None:
         file.truncate(0)
         file.pwrite(0, [data])
         file.fsync()
+    except OSError as e:
+        e.filename = e.filename or temporary  # calls on descriptors do not know it
+        raise
     finally:
         file.close()
     disk.rename(temporary, path)
