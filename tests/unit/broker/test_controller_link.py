@@ -199,6 +199,20 @@ def test_what_clients_ask_travels_in_an_envelope_and_comes_back_as_if_asked_dire
     assert answer.topics[0].name == "t"
 
 
+def test_what_the_broker_asks_for_a_clients_sake_has_its_own_api_and_version() -> None:
+    """A topic created for a Metadata or FindCoordinator request was sealed in that request's version, and not read."""
+    case = Case()
+    case.link.leader_changed(2)
+    for key, version in ((ApiKey.METADATA, 13), (ApiKey.FIND_COORDINATOR, 2)):
+        ctx = client()
+        ctx.api_key, ctx.api_version = key, version
+        case.link.send(CreateTopicsRequest(), None, case.answers.append, 4_000, on_behalf_of=ctx)
+        create = CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult("t")])
+        controller = Envelopes({ApiKey.CREATE_TOPICS: lambda _ctx, _request, answer=create: answer}, lambda: True)
+        case.nodes[2].answer(controller.handle(client("User:broker"), case.nodes[2].calls[-1][0]))
+        assert case.answers.pop().topics[0].name == "t"
+
+
 def test_to_the_own_controller_it_goes_without_an_envelope() -> None:
     case = Case()
     case.link.leader_changed(1)
@@ -224,7 +238,7 @@ def test_an_envelope_for_the_wrong_controller_is_sent_again_and_other_failures_a
 
 def test_addresses_in_envelopes_are_bytes() -> None:
     for host, expected in (("127.0.0.1", b"\x7f\x00\x00\x01"), ("::1", bytes(15) + b"\x01"), ("?", bytes(4))):
-        assert envelope(client(host=host), CreateTopicsRequest()).client_host_address == expected
+        assert envelope(client(host=host), CreateTopicsRequest(), 7).client_host_address == expected
 
 
 def test_not_controller_is_seen_wherever_a_response_says_it() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.wire import codec
+from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.errors import DecodeError
 from kraft_node.wire.frames import LENGTH_SIZE, decode_response, encode_request
 from kraft_node.wire.messages import EnvelopeRequest
@@ -190,7 +191,8 @@ class ActiveControllerLink:
         elif leader == self._own_id:
             to.send(call.request, call.version, _Sent(self, call, sealed=False), left_ms, on_behalf_of=client)
         else:
-            to.send(envelope(client, call.request), None, _Sent(self, call, sealed=True), left_ms)
+            sealed = envelope(client, call.request, _version_inside(call))
+            to.send(sealed, None, _Sent(self, call, sealed=True), left_ms)
 
     def _wait(self, call: _Call) -> None:
         call.waiting = True
@@ -256,10 +258,15 @@ def says_not_controller(answer: Any) -> bool:
         answer = items[0]
 
 
-def envelope(client: RequestContext, request: Any) -> EnvelopeRequest:
-    """What the client asked, as it asked it, with who it is (KIP-590)."""
+def _version_inside(call: _Call) -> int:
+    """The version of what is sealed: the client's own request has one, what is asked for its sake is ours to choose."""
+    return API[ApiKey(call.request.SCHEMA.api_key)].max_version if call.version is None else call.version
+
+
+def envelope(client: RequestContext, request: Any, version: int) -> EnvelopeRequest:
+    """What the client asked, as it asked it, or what is asked for its sake, with who it is (KIP-590)."""
     key = request.SCHEMA.api_key
-    parts = encode_request(client.correlation_id, key, client.api_version, client.client_id, request)
+    parts = encode_request(client.correlation_id, key, version, client.client_id, request)
     frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # administrators' requests hold no files
     kind, _, name = client.principal.partition(":")
     principal = codec.encode(DefaultPrincipalData(type=kind, name=name, token_authenticated=False), 0)
@@ -292,6 +299,6 @@ def _opened(call: _Call, answer: Any) -> Answer:
     assert client is not None, "law: only what clients ask travels in envelopes"
     try:
         frame = bytes(answer.response_data or b"")
-        return decode_response(frame, client.api_key, client.api_version)[1]
+        return decode_response(frame, call.request.SCHEMA.api_key, _version_inside(call))[1]
     except DecodeError as e:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer cannot be read: {e}")

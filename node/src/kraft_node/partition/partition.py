@@ -372,11 +372,6 @@ class Partition:
             self._deletes = []
         self._deletes.append((offset, done))
 
-    def forget_delete(self, done: Callable[[ErrorCode], None]) -> None:
-        """Undo `when_deleted`; fine when it has been called."""
-        if self._deletes is not None:
-            self._deletes = [entry for entry in self._deletes if entry[1] != done] or None
-
     def _settle_deletes(self) -> None:
         if self._deletes is not None:
             low = self.low_watermark

@@ -1,39 +1,85 @@
 """DeleteRecords (21), versions 0-2: move the start of a log, and with it what may be read (KIP-107).
 
-The low watermark of the answer is that of this replica: with more replicas the request would wait until all of them
-have moved; with this broker alone in the ISR it is answered at once.
+With other replicas the answer waits until all that live have moved their start as well, as they do with their next
+fetches: only then are the records gone for good. Its low watermark is the smallest start among them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.wire.messages import DeleteRecordsResponse as Response
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+    from kraft_node.partition.partition import Partition
 
 INVALID_LOW_WATERMARK = -1
 
+Waiting: TypeAlias = "tuple[Partition, int, Any]"
+"""A partition, the offset up to which records go, and the row of the answer."""
 
-def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """One answer a partition."""
+
+def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """One answer a partition, when all are decided or the request's time is up."""
     topics = []
+    waiting: list[Waiting] = []
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
-            low_watermark, code = INVALID_LOW_WATERMARK, ErrorCode.NONE
+            row = Response.DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
             try:
                 if is_internal(topic.name) and broker.metadata.partition(topic.name, asked.partition_index) is not None:
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic.name}"
                     )
-                low_watermark = broker.replicas.leader(topic.name, asked.partition_index).delete_records(asked.offset)
+                partition = broker.replicas.leader(topic.name, asked.partition_index)
+                wanted = partition.delete_records(asked.offset)
+                row.low_watermark = partition.low_watermark
+                if row.low_watermark < wanted:
+                    waiting.append((partition, wanted, row))
             except KafkaError as error:
-                code = error.code
-            rows.append(Response.DeleteRecordsPartitionResult(asked.partition_index, low_watermark, code))
+                row.error_code = error.code
+            rows.append(row)
         topics.append(Response.DeleteRecordsTopicResult(topic.name, rows))
-    return Response(topics=topics)
+    response = Response(topics=topics)
+    if waiting:
+        WaitingDeletes(broker, ctx, response, waiting, request.timeout_ms)
+        return None
+    return response
+
+
+class WaitingDeletes:
+    """A request whose followers have not all moved their start yet (Kafka's DelayedDeleteRecords)."""
+
+    def __init__(
+        self, broker: Broker, ctx: RequestContext, response: Any, waiting: list[Waiting], timeout_ms: int
+    ) -> None:
+        self._ctx = ctx
+        self._response = response
+        self._pending: dict[Any, Waiting] = {}
+        self._timer: Timer = broker.env.scheduler.call_later(timeout_ms, self._expired)
+        for partition, wanted, row in waiting:
+            done = partial(self._settled, len(self._pending))
+            self._pending[len(self._pending)] = (partition, wanted, row)
+            partition.when_deleted(wanted, done)
+
+    def _settled(self, number: int, code: ErrorCode) -> None:
+        entry = self._pending.pop(number, None)
+        if entry is None:
+            return
+        partition, _, row = entry
+        row.error_code = code
+        row.low_watermark = INVALID_LOW_WATERMARK if code else partition.low_watermark
+        if not self._pending:
+            self._timer.cancel()
+            self._ctx.respond(self._response)
+
+    def _expired(self) -> None:
+        for number in list(self._pending):
+            self._settled(number, ErrorCode.REQUEST_TIMED_OUT)
