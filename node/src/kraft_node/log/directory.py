@@ -47,8 +47,10 @@ class Directory(LogDir):
         "high_watermarks",
         "offsets_dirty",
         "recovery_points",
+        "retired",
         "start_offsets",
         "unrecovered",
+        "writes",
     )
 
     def __init__(self, env: Env, path: str, files: FileCache) -> None:
@@ -68,6 +70,13 @@ class Directory(LogDir):
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
         self.offsets_dirty = False
+        self.writes = 0
+        """How often `write_offsets` was called."""
+        self.retired: dict[tuple[str, int], int] = {}
+        """Partitions that are gone while the checkpoints may still name them, and the write that no longer does.
+
+        What they say must not be taken for a new partition of the same name, whose log it would declare damaged.
+        """
 
     @property
     def online(self) -> bool:
@@ -145,8 +154,20 @@ class Directory(LogDir):
 
     # --- while running ---
 
+    def forget_offsets(self, topic: str, partition: int) -> None:
+        """A partition is gone: its offsets leave the checkpoints with the next write."""
+        for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
+            if offsets.get(topic, {}).pop(partition, None) is not None:
+                self.retired[topic, partition] = self.writes + 1
+        self.offsets_dirty = True
+
+    def offsets_written(self, number: int) -> None:
+        """The write of that number is done, and with it all before it."""
+        self.retired = {partition: at for partition, at in self.retired.items() if at > number}
+
     def write_offsets(self) -> Callable[[], None]:
-        """Work for any thread that writes the checkpoints as they are now."""
+        """Work for any thread that writes the checkpoints as they are now; when it is done, `offsets_written`."""
+        self.writes += 1
         disk = self.env.disk
         files = [
             (f"{self.path}/{names.RECOVERY_POINT_CHECKPOINT}", format_offsets(self.recovery_points)),

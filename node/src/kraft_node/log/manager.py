@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -38,6 +39,8 @@ WALK_STEP: Final = 8
 """Logs looked at in a step: a few milliseconds when each has to be listed."""
 FLUSH_TICK_MS: Final = 1000
 """How often logs with a `flush.ms` are looked at."""
+RETIRED_PAUSE_MS: Final = 10
+"""Until the checkpoints are written after a deletion: a bulk of deletions shares one write."""
 INITIAL_DELAY_MS: Final = 30_000
 
 
@@ -247,12 +250,20 @@ class LogManager:
     ) -> Log:
         """Make an empty log, in the directory with that id or else in the one with the fewest logs.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST when it is there already.
+        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST when it is there already, NOT_LEADER_OR_FOLLOWER while
+        the checkpoints may still speak of an older partition of that name.
         """
         entries = self._logs.setdefault(topic, {})
         if partition in entries:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the log of {topic}-{partition} exists already")
         directory = self._choose(directory_id)
+        if (topic, partition) in directory.retired:
+            if directory.offsets_dirty:
+                self.checkpoint_all()
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the log of {topic}-{partition} is made in a moment: an older one of that name is being forgotten",
+            )
         path = self._path(directory, topic, partition)
         disk = self.env.disk
         try:
@@ -317,15 +328,10 @@ class LogManager:
             del self._logs[topic]
         directory.count -= 1
         directory.unrecovered.pop((topic, partition), None)
-        for offsets in (
-            directory.recovery_points,
-            directory.start_offsets,
-            directory.high_watermarks,
-            directory.cleaner_offsets,
-        ):
-            if topic in offsets:
-                offsets[topic].pop(partition, None)
-        directory.offsets_dirty = True
+        is_first = not directory.retired
+        directory.forget_offsets(topic, partition)
+        if is_first and directory.retired:
+            self._later("retired", RETIRED_PAUSE_MS, self.checkpoint_all)
         return directory, path
 
     def configure(self, topic: str, config: LogConfig) -> None:
@@ -522,7 +528,8 @@ class LogManager:
         for directory in self.directories:
             if directory.online and directory.offsets_dirty:
                 directory.offsets_dirty = False
-                self._submit(directory, directory.write_offsets(), _nothing)
+                work = directory.write_offsets()
+                self._submit(directory, work, partial(directory.offsets_written, directory.writes))
 
     def _submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
         def finished(result: BaseException | None) -> None:

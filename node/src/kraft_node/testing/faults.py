@@ -107,9 +107,15 @@ class Faults:
         self._again(machine)
 
     def _stop_cut_short(self, machine: SimMachine) -> None:
+        rng, world = self.world.rng, self.world
         machine.stop()
-        self.world.run(lambda: not machine.running, self.world.rng.random() * 60)
-        self.world.rng.choice((self._kill, self._power))(machine)
+        if rng.random() < 0.5:
+            world.run(lambda: not machine.running, rng.random() * 60)
+            rng.choice((self._kill, self._power))(machine)
+        else:
+            # Closing the logs is one long run of disk operations: cut it in the middle.
+            world.run(lambda: not machine.running, rng.random() * 40)
+            self._die_inside(machine, power=rng.random() < 0.7)
 
     def _again(self, machine: SimMachine) -> None:
         """Start the machine after a while; sometimes it does not get far."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import KafkaError
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group.records import UnknownRecordTypeError, decode_change
 from kraft_node.broker.coordinators.group.shard import Phase
 from kraft_node.records.batch import iter_headers, iter_records
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 READ_BYTES: Final = 64 * 1024
 """Asked of the log at once (a single larger batch is read whole): what one turn can digest."""
 RECORDS_A_TURN: Final = 400
+RETRY_MS: Final = 50
+"""Until a log that could not be opened yet is asked for again."""
 
 
 class Loader:
@@ -51,7 +53,12 @@ class Loader:
         try:
             self._count += sum(1 for _ in islice(self._work, RECORDS_A_TURN))
         except (KafkaError, ValueError, OSError) as error:
-            self._done(error)
+            if isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._count:
+                # The log is being made. When somebody else leads instead, the shard is told to resign.
+                self._work = self._replay()
+                self._shard.scheduler.call_later(RETRY_MS, self._turn)
+            else:
+                self._done(error)
             return
         if self._count - before == RECORDS_A_TURN:
             self._shard.scheduler.call_soon(self._turn)

@@ -1,0 +1,84 @@
+"""A partition that is deleted and made anew under its name has nothing of the old one."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.log.manager import LogManager
+from tests.unit.log.test_manager import Node
+from tests.unit.log.world import NOW, batch
+
+OLD, NEW = Uuid(bytes([1] * 16)), Uuid(bytes([2] * 16))
+
+
+def write(manager: LogManager, topic_id: Uuid, count: int) -> None:
+    log = manager.get("t", 0) or manager.create("t", 0, topic_id)
+    for _ in range(count):
+        log.append_as_leader(batch(b"v"), 0, NOW)
+
+
+def checkpointed(node: Node) -> LogManager:
+    """A node whose checkpoints say that ten records of t-0 are durable and seven readable."""
+    manager = node.start()
+    write(manager, OLD, 10)
+    log = manager.get("t", 0)
+    assert log is not None
+    log.flush()
+    log.high_watermark = 10
+    log.delete_records(3)
+    manager.checkpoint_all()
+    node.rest()
+    return manager
+
+
+def create_when_possible(node: Node, manager: LogManager) -> None:
+    for _ in range(100):
+        try:
+            manager.create("t", 0, NEW)
+        except KafkaError as e:
+            assert e.code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "clients ask again"
+            node.rest(5)
+        else:
+            return
+    raise AssertionError("the name is never free again")
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_checkpoints_of_an_older_partition_do_not_condemn_a_new_one(power: bool) -> None:
+    for seed in range(20 if power else 1):
+        node = Node(seed=seed)
+        manager = checkpointed(node)
+        manager.delete("t", 0)
+        create_when_possible(node, manager)
+        write(manager, NEW, 2)
+        node.kill()
+        if power:
+            node.disk.lose_power()
+        log = node.start().get("t", 0)
+        assert node.failures == []
+        assert log is None or log.end_offset <= 2
+        assert log is None or log.start_offset == 0
+
+
+def test_a_name_that_no_checkpoint_knows_is_free_at_once() -> None:
+    node = Node()
+    manager = node.start()
+    write(manager, OLD, 1)
+    manager.delete("t", 0)
+    assert manager.create("t", 0, NEW).end_offset == 0
+
+
+def test_a_checkpoint_that_is_under_way_does_not_bring_the_old_offsets_back() -> None:
+    node = Node()
+    manager = checkpointed(node)
+    write(manager, OLD, 1)
+    manager.checkpoint_all()  # its work is done later, with the offsets of now
+    manager.delete("t", 0)
+    create_when_possible(node, manager)
+    write(manager, NEW, 1)
+    node.kill()
+    log = node.start().get("t", 0)
+    assert log is not None
+    assert (log.start_offset, log.end_offset, node.failures) == (0, 1, [])
