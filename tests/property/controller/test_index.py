@@ -8,19 +8,23 @@ from typing import Any
 
 import pytest
 
-from kraft_node.controller.index import PartitionIndex, members
+from kraft_node.controller.derived import Derived
+from kraft_node.controller.index import members
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
+from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
+    BrokerHeartbeatRequest,
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum
 
 BROKERS = range(1, 6)
-NAMES = [f"t{number}" for number in range(6)]
+NAMES = ["t.0", "t_0", "t1", "t2", "t-3", "u.1"]
 
 
 def scan(quorum: Quorum, holds: Callable[[Any], bool]) -> set[tuple[bytes, int]]:
@@ -37,8 +41,17 @@ def check(quorum: Quorum) -> None:
     assert set(index.leaderless()) == scan(quorum, lambda s: s.leader == -1)
     assert set(members(index.imbalanced)) == scan(quorum, lambda s: s.leader != s.replicas[0])
     assert set(members(index.reassigning)) == scan(quorum, lambda s: s.is_reassigning)
-    rebuilt = PartitionIndex.of(quorum.controller.cluster.view.topics)
-    assert set(rebuilt.leaderless()) == set(index.leaderless())
+    rebuilt = Derived()
+    rebuilt.begin(quorum.controller.cluster.view.topics)
+    rebuilt.finish(quorum.controller.cluster.view.topics)
+    assert contents(rebuilt) == contents(quorum.controller.cluster.derived)
+
+
+def contents(derived: Derived) -> list[Any]:
+    index = derived.index
+    sets = [{b: p for b, p in by.sets.items() if p} for by in (index._isr, index._leads, index._elr)]
+    names = {key: sorted(names) for key, names in derived.names._by_unified.items()}
+    return [*sets, index.imbalanced, index.reassigning, names]
 
 
 def laws(quorum: Quorum) -> None:
@@ -125,7 +138,54 @@ def test_random_life(seed: int, elr: int) -> None:
         step(quorum, rng)
         check(quorum)
         laws(quorum)
-        if rng.random() < 0.05:
+        if rng.random() < 0.1:
+            lose_uncommitted(quorum, rng)
             quorum.lose()
             quorum.lead()
             check(quorum)
+
+
+def lose_uncommitted(quorum: Quorum, rng: random.Random) -> None:
+    """Plan some changes whose records will never be committed."""
+    for _ in range(rng.randrange(5)):
+        name = rng.choice(NAMES)
+        what = rng.randrange(3)
+        if what == 0:
+            topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=1)
+            quorum.ask(CreateTopicsRequest(topics=[topic]), commit=False)
+        elif what == 1:
+            quorum.ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]), commit=False)
+        else:
+            broker = rng.choice(BROKERS)
+            request = BrokerHeartbeatRequest(
+                broker_id=broker, broker_epoch=quorum.epoch_of(broker), current_metadata_offset=0, want_fence=True
+            )
+            quorum.ask(request, commit=False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_standby_is_ready_whatever_was_committed_and_however_far_it_has_built(seed: int) -> None:
+    rng = random.Random(seed)
+    active = Quorum(min_insync_replicas="2")
+    active.start(*BROKERS)
+    standby = Quorum(active=False)
+    derived = standby.controller.cluster.derived
+    given = 0
+    for _ in range(120):
+        step(active, rng)
+        for offset, records in active.log.batches[given:]:
+            standby.loader.apply(list(enumerate(records, start=offset)), 1, 0)
+            standby.loader.publish()
+        given = len(active.log.batches)
+        if rng.random() < 0.2:
+            derived.build(standby.image.topics, rng.randrange(4))
+        if rng.random() < 0.1:
+            image = standby.image
+            with SnapshotCursor(image) as cursor:
+                records = list(cursor)
+            standby.loader.load(records, image.offset, 1, 0)
+            standby.loader.publish(is_snapshot=True)
+    standby.log.next_offset = active.log.next_offset
+    standby.lead()
+    check(standby)
+    assert contents(derived) == contents(active.controller.cluster.derived)

@@ -153,6 +153,7 @@ class Quorum:
         env = Env(self.time, self.time, FakeRng(), nothing, nothing, nothing)
         self.controller = Controller(env, NodeConfig.parse(texts), CLUSTER_ID, self.image, self.log, bootstrap)
         self.log.level = self.controller.metadata_level
+        self.controller.follow(self.loader)
         self.controller.in_transaction = lambda: self.loader.in_transaction
         self._committed = 0
         self.epoch = 0

@@ -14,6 +14,7 @@ knows.
 | `activation` | what is written first: bootstrap records (KIP-868), the end of an abandoned transaction |
 | `features` | UpdateFeatures (KIP-584, KIP-778) |
 | `brokers`, `sessions` | registration, leases, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |
+| `derived`, `index` | partitions by broker and names that collide, kept ready on standbys |
 | `topics`, `names`, `placement` | topics and partitions come and go; allowed names; where replicas are put |
 | `leaders`, `change` | elections, and the one function by which partitions change (KIP-704, KIP-966) |
 | `isr` | AlterPartition, AssignReplicasToDirs (KIP-497, KIP-858, KIP-903) |

@@ -15,6 +15,7 @@ from kraft_node.base.env import Clock, Rng
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
 from kraft_node.controller.change import PartitionChange
+from kraft_node.controller.derived import Derived
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.controller.placement import UsableBroker
@@ -45,8 +46,7 @@ class Cluster:
         "cluster_id",
         "config",
         "config_generation",
-        "index",
-        "names",
+        "derived",
         "node_id",
         "rng",
         "sessions",
@@ -67,15 +67,25 @@ class Cluster:
         self.config_generation = 0
         """Goes up whenever the configuration in force here changes: for those who keep what they derived from it."""
         self.sessions = Sessions(static.int("broker.session.timeout.ms"))
-        self.index = PartitionIndex()
-        self.names = TopicNames()
+        self.derived = Derived()
 
     # Life
 
+    @property
+    def index(self) -> PartitionIndex:
+        """Partitions by broker; what it says holds while this controller is active."""
+        return self.derived.index
+
+    @property
+    def names(self) -> TopicNames:
+        """Topic names that could collide; as the index."""
+        return self.derived.names
+
     def activate(self) -> None:
         """Leadership came: derive what is kept for the active controller only. Unfenced brokers get a whole lease."""
-        self.index = PartitionIndex.of(self.view.topics)
-        self.names = TopicNames.of(self.view.topics)
+        if not self.derived.is_followed:
+            self.derived.begin(self.view.topics)
+        self.derived.finish(self.view.topics)
         self.sessions.clear()
         now = self.clock.monotonic_ms()
         for broker in self.view.brokers.values():
@@ -84,23 +94,20 @@ class Cluster:
 
     def deactivate(self) -> None:
         """Leadership is lost: forget what was not committed, and what only the active controller keeps."""
+        lost = self.view.uncommitted()
         self.view.clear()
-        self.index = PartitionIndex()
-        self.names = TopicNames()
+        self.derived.take_back(lost, self.view.topics)
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
         """The records were appended at `first_offset` and after."""
         view = self.view
         topics = view.topics
-        follow = self.index.follow
+        follow = self.derived.follow
         for offset, record in enumerate(records, start=first_offset):
             follow(record, topics)
-            kind = type(record).__name__
-            if kind in _NAMING:
-                self.names.follow(record, topics)
             view.apply(offset, (record,))
-            rule = _FOLLOWERS.get(kind)
+            rule = _FOLLOWERS.get(type(record).__name__)
             if rule is not None:
                 rule(self, record)
 
@@ -236,8 +243,6 @@ def _follow_config(cluster: Cluster, record: Any) -> None:
     if record.resource_type == BROKER_RESOURCE and record.resource_name in {"", str(cluster.node_id)}:
         cluster.refresh_config()
 
-
-_NAMING: Final = frozenset({"TopicRecord", "RemoveTopicRecord"})
 
 _FOLLOWERS: Final[dict[str, Callable[[Cluster, Any], None]]] = {
     "RegisterBrokerRecord": _follow_registration,

@@ -32,8 +32,10 @@ from kraft_node.controller.quotas import Quotas
 from kraft_node.controller.reassignments import Reassignments
 from kraft_node.controller.scram import Scram
 from kraft_node.controller.topics import Topics
+from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
 from kraft_node.wire.api import ApiKey
@@ -109,6 +111,31 @@ class Controller:
     @property
     def is_active(self) -> bool:
         return self.epoch is not None
+
+    def follow(self, loader: MetadataLoader) -> None:
+        """Be hot as a standby: follow what is committed, so that leadership does not cost every partition."""
+        self.cluster.derived.is_followed = True
+        self._build_anew()
+        loader.followers.append(self._follow_committed)
+        loader.publishers.append(self._image_moved)
+
+    def _follow_committed(self, record: Any) -> None:
+        if self.epoch is None:
+            self.cluster.derived.follow(record, self._image.topics)
+
+    def _image_moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        del image
+        if delta.is_snapshot:
+            assert self.epoch is None, "law: a leader never loads a snapshot"
+            self._build_anew()
+
+    def _build_anew(self) -> None:
+        self.cluster.derived.begin(self._image.topics)
+        self._env.scheduler.call_soon(self._build)
+
+    def _build(self) -> None:
+        if not self.cluster.derived.build(self._image.topics):
+            self._env.scheduler.call_soon(self._build)
 
     def on_leader(self, epoch: int) -> None:
         """This node leads the quorum in `epoch`, and the image holds everything committed before."""

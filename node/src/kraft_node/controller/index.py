@@ -1,8 +1,8 @@
 """Which partitions a broker leads, is in sync for, or may still lead, so that fencing it costs its partitions only.
 
-The controller alone needs this, and only while it is active: it is built when leadership comes and follows every
-appended record from then on. A set of partitions is one int a topic (bit n stands for partition n): small topics cost
-no memory beyond the dict entry, and nothing here scans what a change does not concern.
+The controller alone needs this; `derived` keeps it, on standbys too. A set of partitions is one int a topic (bit n
+stands for partition n): small topics cost no memory beyond the dict entry, and nothing here scans what a change does
+not concern.
 """
 
 from __future__ import annotations
@@ -93,15 +93,6 @@ class PartitionIndex:
         """Partitions that are not led by their preferred replica."""
         self.reassigning: PartitionSet = {}
         """Partitions with replicas being added or removed."""
-
-    @classmethod
-    def of(cls, topics: TopicsView) -> PartitionIndex:
-        """The index of all there is: costs every partition, so only when leadership comes."""
-        index = cls()
-        for topic in topics:
-            for number, state in topic.partitions():
-                index.put(topic.id, number, state)
-        return index
 
     def in_sync_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
         """Partitions whose ISR holds the broker."""

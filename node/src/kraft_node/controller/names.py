@@ -49,13 +49,6 @@ class TopicNames:
     def __init__(self) -> None:
         self._by_unified: dict[str, list[str]] = {}
 
-    @classmethod
-    def of(cls, topics: TopicsView) -> TopicNames:
-        names = cls()
-        for topic in topics:
-            names._add(topic.name)
-        return names
-
     def colliding(self, name: str) -> str | None:
         """An existing other topic whose name collides with `name`, the first in order; None when there is none."""
         if not has_collision_characters(name):
@@ -67,19 +60,21 @@ class TopicNames:
         """Note what `record` changes; `topics` must not have replayed it yet."""
         kind = type(record).__name__
         if kind == "TopicRecord":
-            self._add(record.name)
+            self.add(record.name)
         elif kind == "RemoveTopicRecord":
             topic = topics.by_id(record.topic_id)
             if topic is not None:
-                self._remove(topic.name)
+                self.remove(topic.name)
 
-    def _add(self, name: str) -> None:
+    def add(self, name: str) -> None:
+        """A topic of that name is there."""
         if has_collision_characters(name):
             self._by_unified.setdefault(unified(name), []).append(name)
 
-    def _remove(self, name: str) -> None:
-        if has_collision_characters(name):
-            names = self._by_unified[unified(name)]
+    def remove(self, name: str) -> None:
+        """No topic of that name is there any more, if there was one."""
+        names = self._by_unified.get(unified(name), [])
+        if name in names:
             names.remove(name)
             if not names:
                 del self._by_unified[unified(name)]

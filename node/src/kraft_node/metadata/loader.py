@@ -23,12 +23,14 @@ TRANSACTION_RECORDS_MAX: Final = 5_000_000
 class MetadataLoader:
     """Owns the image; the only one that changes it."""
 
-    __slots__ = ("_held", "_in_transaction", "_position", "image", "publishers")
+    __slots__ = ("_held", "_in_transaction", "_position", "followers", "image", "publishers")
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.image = image or MetadataImage()
         self.publishers: list[Publisher] = []
         """Called in order after each batch that moved the image."""
+        self.followers: list[Callable[[Any], None]] = []
+        """Told of each record before the image replays it, but not of those in snapshots."""
         self._in_transaction = False
         self._held: list[Any] = []
         self._position = (-1, -1, -1)
@@ -91,7 +93,7 @@ class MetadataLoader:
         elif kind == "EndTransactionRecord":
             self._leave("ends")
             for held in self._held:
-                self.image.replay(held)
+                self._replay(held)
             self._held = []
         elif kind == "AbortTransactionRecord":
             self._leave("is aborted")
@@ -101,7 +103,12 @@ class MetadataLoader:
                 raise MetadataError(f"a metadata transaction has more than {TRANSACTION_RECORDS_MAX} records")
             self._held.append(record)
         else:
-            self.image.replay(record)
+            self._replay(record)
+
+    def _replay(self, record: Any) -> None:
+        for follower in self.followers:
+            follower(record)
+        self.image.replay(record)
 
     def _leave(self, how: str) -> None:
         if not self._in_transaction:

@@ -101,6 +101,10 @@ class Overlay(_Derived):
             self._records.popleft()
         self._touched.expire(offset)
 
+    def uncommitted(self) -> list[Any]:
+        """The records that the image below does not hold yet, in order."""
+        return [record for _, record in self._records]
+
     def clear(self) -> None:
         """Leadership is lost: what was not committed may never be."""
         self._touched.clear()

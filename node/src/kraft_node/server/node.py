@@ -42,8 +42,10 @@ from kraft_node.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.listeners import Endpoint
+    from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
+    from kraft_node.metadata.delta import MetadataDelta
 
 log = logging.getLogger("kraft_node.server.node")
 
@@ -191,6 +193,7 @@ class Node:
         controller = Controller(self.env, self.config, storage.cluster_id, raft.image, raft, bootstrap)
         # In place: what the quorum answers is also asked inside envelopes.
         controller.handlers.update(raft.handlers())
+        controller.follow(raft.loader)
         controller.in_transaction = lambda: raft.loader.in_transaction
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
@@ -250,6 +253,12 @@ class Node:
             peers=self.peers.find,
         )
         raft.loader.publishers.append(broker.apply)
+
+        def limit(delta: MetadataDelta) -> None:
+            if delta.configs or delta.is_snapshot:
+                self._gate.limits = _limits(broker.config)
+
+        raft.loader.publishers.append(limit)
         return broker
 
     def _register_broker(self) -> None:
@@ -437,7 +446,7 @@ def _is_true(config: NodeConfig, key: str) -> bool:
     return text == "true"
 
 
-def _limits(config: NodeConfig) -> Limits:
+def _limits(config: ConfigView) -> Limits:
     overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
     return Limits(
         request_bytes_max=config.int("socket.request.max.bytes"),

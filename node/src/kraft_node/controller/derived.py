@@ -1,0 +1,99 @@
+"""What the controller derives from the topics, ready on standbys as well: a failover must not cost every partition.
+
+A standby follows each committed record; the active controller each record that it appends (`Cluster.apply`), and takes
+back what was not committed when it loses leadership. After a snapshot, or at the start, it is built anew in slices
+between other work; leadership that comes meanwhile has the rest built at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.ids import Uuid
+from kraft_node.controller.index import PartitionIndex
+from kraft_node.controller.names import TopicNames
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.topics import TopicsView
+
+SLICE_PARTITIONS: Final = 5_000
+"""Taken in at a time: some 20 ms."""
+
+_ABOUT_A_TOPIC: Final = frozenset({"TopicRecord", "RemoveTopicRecord", "PartitionRecord", "PartitionChangeRecord"})
+
+
+class Derived:
+    """The partition index and the topic names of one controller."""
+
+    __slots__ = ("_pending", "index", "is_followed", "names")
+
+    def __init__(self) -> None:
+        self.index = PartitionIndex()
+        self.names = TopicNames()
+        self.is_followed = False
+        """Whether somebody tells of every committed record; otherwise all is built when leadership comes."""
+        self._pending: dict[Uuid, None] = {}
+        """Topics whose partitions are still to be taken in, as they will be by then."""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._pending
+
+    def begin(self, topics: TopicsView) -> None:
+        """Forget everything, and build it anew: by `build`, or at once by `finish`."""
+        self.index = PartitionIndex()
+        self.names = TopicNames()
+        self._pending = {}
+        for topic in topics:
+            self._pending[topic.id] = None
+            self.names.add(topic.name)
+
+    def build(self, topics: TopicsView, budget: int = SLICE_PARTITIONS) -> bool:
+        """Take in topics of some `budget` partitions; whether that was all."""
+        while self._pending and budget > 0:
+            topic_id = next(iter(self._pending))
+            budget -= 1 + self._take_in(topic_id, topics)
+        return self.is_complete
+
+    def finish(self, topics: TopicsView) -> None:
+        """Take in whatever is missing."""
+        while not self.build(topics):
+            pass
+
+    def _take_in(self, topic_id: Uuid, topics: TopicsView) -> int:
+        self._pending.pop(topic_id, None)
+        topic = topics.by_id(topic_id)
+        if topic is None:
+            return 0
+        for number, state in topic.partitions():
+            self.index.put(topic_id, number, state)
+        return len(topic)
+
+    def follow(self, record: Any, topics: TopicsView) -> None:
+        """Note what `record` changes; `topics` must not have replayed it yet."""
+        self.names.follow(record, topics)
+        if self._pending and getattr(record, "topic_id", None) in self._pending:
+            return  # will be read from `topics` as it is then
+        self.index.follow(record, topics)
+
+    def take_back(self, records: Iterable[Any], topics: TopicsView) -> None:
+        """`records` were followed and will not be committed: everything about their topics is again as in `topics`."""
+        touched: dict[Uuid, None] = {}
+        for record in records:
+            kind = type(record).__name__
+            if kind == "ClearElrRecord":
+                self.begin(topics)  # it may concern every topic, and is written once in a cluster's life
+                return
+            if kind in _ABOUT_A_TOPIC:
+                touched[record.topic_id] = None
+            if kind == "TopicRecord":
+                self.names.remove(record.name)
+        for topic_id in touched:
+            topic = topics.by_id(topic_id)
+            if topic is not None:
+                self.names.remove(topic.name)
+                self.names.add(topic.name)
+            if topic_id not in self._pending:
+                self.index.forget_topic(topic_id)
+                self._take_in(topic_id, topics)
