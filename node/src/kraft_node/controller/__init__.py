@@ -14,12 +14,11 @@ knows.
 | `activation` | what is written first: bootstrap records (KIP-868), the end of an abandoned transaction |
 | `features` | UpdateFeatures (KIP-584, KIP-778) |
 | `brokers`, `sessions` | registration, leases, fencing, controlled shutdown, directories (KIP-631, KIP-841, KIP-858) |
-| `derived`, `index` | partitions by broker and names that collide, kept ready on standbys |
 | `topics`, `names`, `placement` | topics and partitions come and go; allowed names; where replicas are put |
 | `leaders`, `change` | elections, and the one function by which partitions change (KIP-704, KIP-966) |
 | `isr` | AlterPartition, AssignReplicasToDirs (KIP-497, KIP-858, KIP-903) |
 | `reassignments` | replicas move (KIP-455, KIP-860) |
-| `index` | which partitions concern a broker: fencing costs its partitions only |
+| `index`, `derived` | which partitions concern a broker: fencing costs its partitions only; kept ready on standbys |
 | `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `describe` | what a controller says of itself and its quorum (KIP-919) |
