@@ -1,0 +1,46 @@
+"""A partition whose log cannot be opened yet is loaded a little later, not given up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.coordinators.group.loader import Loader
+from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.world import SimHost, SimScheduler, World
+
+
+def load(codes: list[ErrorCode]) -> tuple[list[Exception | None], float]:
+    """What a load ends with when the log answers with `codes` first, and when."""
+    world = World(1)
+
+    def start_offset(partition: int) -> int:
+        if codes:
+            raise KafkaError(codes.pop(0), "not now")
+        return 0
+
+    store = SimpleNamespace(start_offset=start_offset, end_offset=lambda _: 0, high_watermark=lambda _: 0)
+    shard: Any = SimpleNamespace(
+        phase=Phase.LOADING,
+        partition=0,
+        store=store,
+        scheduler=SimScheduler(world, SimHost(world, "n1", SimDisk(world.rng))),
+        high_watermark_moved=lambda _: None,
+    )
+    ends: list[Exception | None] = []
+    Loader(shard, ends.append).start()
+    world.run(lambda: bool(ends), 10_000)
+    return ends, world.now_ms
+
+
+def test_a_log_that_is_being_made_is_waited_for() -> None:
+    ends, when_ms = load([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3)
+    assert ends == [None]
+    assert when_ms >= 100
+
+
+def test_a_dead_directory_ends_the_load() -> None:
+    ends, _ = load([ErrorCode.KAFKA_STORAGE_ERROR])
+    assert isinstance(ends[0], KafkaError)
