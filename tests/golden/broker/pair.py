@@ -19,13 +19,20 @@ from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.classes import Message
 from kraft_node.wire.errors import EncodeError
 from kraft_node.wire.frames import decode_response, encode_request
-from kraft_node.wire.messages import ApiVersionsRequest, CreateTopicsRequest
+from kraft_node.wire.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+)
 from tests.compat.targets import Target
 
 CLOSED = "closed the connection"
 SILENT = "has not answered"
 MASKED = frozenset({"throttle_time_ms", "unknown_tags", "total_bytes", "usable_bytes", "finalized_features_epoch"})
 """Fields that nobody compares: loads and sizes of disks, and the metadata log's offsets."""
+START_S = 20
+UNKNOWN_MEMBER_ID = 25
 SETTLES_IN = 60
 """Times that a question is asked again, 50 ms apart, before its answer counts."""
 NOW_MS = 15 * 60 * 1000
@@ -315,6 +322,19 @@ class Pair:
         """Fail with all differences that were noted."""
         found, self.differences = self.differences, []
         assert not found, f"{len(found)} difference(s)\n" + "\n".join(found)
+
+
+def warm_coordinator(pair: Pair) -> None:
+    """Have every partition of the offsets topic led and loaded on both."""
+    for side in pair.sides:
+        for number in range(64):  # more than enough names to meet each of its eight partitions
+            name = f"warm-{number}"
+            deadline = time.monotonic() + START_S
+            while time.monotonic() < deadline:
+                side.ask(FindCoordinatorRequest(key=name), 0)
+                if side.ask(HeartbeatRequest(name, 1, "m"), 0).error_code == UNKNOWN_MEMBER_ID:
+                    break
+                time.sleep(0.05)
 
 
 def brief(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from kraft_node.wire.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from tests.golden.broker.pair import Pair, Side, uuid
+from tests.golden.broker.pair import Pair, Side, uuid, warm_coordinator
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]
 
@@ -34,13 +33,7 @@ def _offsets_topic(servers: tuple[Side, Side]) -> None:
     """Have the coordinator there on both."""
     made = Pair(*servers)
     made.create("g", 2)
-    for side in made.sides:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            side.ask(FindCoordinatorRequest(key="warm"), 0)
-            if side.ask(HeartbeatRequest("warm", 1, "m"), 0).error_code == 25:
-                break
-            time.sleep(0.05)
+    warm_coordinator(made)
 
 
 def coordinators(kind: int, *keys: str) -> FindCoordinatorRequest:

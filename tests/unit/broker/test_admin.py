@@ -95,12 +95,17 @@ def test_all_keys_when_none_is_named(rig: Rig) -> None:
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
-        (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_described(rig: Rig, kind: int, name: str, code: ErrorCode) -> None:
     got = rig.describe(kind, name)
     assert (got.error_code, got.configs, got.resource_name) == (code, [], name)
+
+
+def test_a_resource_without_configurations_spoils_the_request(rig: Rig) -> None:
+    with pytest.raises(KafkaError) as caught:
+        rig.describe(99, "x")
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 
 def alter(resources: list[tuple[int, str, list[tuple[str, int, str | None]]]], *, validate_only: bool = False) -> Any:

@@ -30,12 +30,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+KINDS: Final = frozenset((TOPIC_CONFIG, BROKER_CONFIG, BROKER_LOGGER_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG))
 STRING_TYPE: Final = 2
 DYNAMIC_LOGGER_SOURCE: Final = 6
 
 
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
-    """One answer a resource."""
+    """One answer a resource; a resource of a type that has no configurations spoils the whole request."""
+    if not KINDS.issuperset(resource.resource_type for resource in request.resources):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "This most likely occurs because of a request being malformed by the client library or the message was "
+            "sent to an incompatible broker. See the broker logs for more details.",
+        )
     results = []
     for resource in request.resources:
         result = Response.DescribeConfigsResult(
@@ -85,11 +92,7 @@ def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.describe_group(broker.metadata.configs(kind, name), broker.config)
-    raise KafkaError(
-        ErrorCode.INVALID_REQUEST,
-        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
-        "an incompatible broker. See the broker logs for more details.",
-    )
+    raise AssertionError(f"law: resources of type {kind} have been refused")
 
 
 def _check_own_id(broker: Broker, name: str, alternative: str) -> None:

@@ -80,7 +80,8 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
                     row.partition_index, code, found.timestamp_ms, found.offset, found.leader_epoch if epochs else -1
                 )
             )
-        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, rows))
+        if rows:
+            topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, rows))
     return ListOffsetsResponse(topics=topics)
 
 

@@ -64,9 +64,10 @@ class OffsetApi:
         changes: list[Change] = []
         for topic in request.topics:
             answer = CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
-            topics.append(answer)
             name = self._cluster.topic_name(topic.topic_id) if by_id else topic.name
             topic_id = topic.topic_id if by_id else self._cluster.topic_id(topic.name)
+            if topic.partitions or name is None or topic_id is None:  # only unknown topics are told of without a row
+                topics.append(answer)
             for p in topic.partitions:
                 code = ErrorCode.NONE
                 if name is None:
