@@ -107,7 +107,7 @@ def read(path: Path) -> dict[Row, tuple[str, str]]:
             client = line.removeprefix("## ")
         elif match := re.fullmatch(r"\| (.+?) \| (.+?) \| (.+?) \|", line):
             what, ours, apache = match.groups()
-            if what != "what":
+            if what not in ("what", "---"):
                 found[Row(client, what)] = (ours, apache)
     return found
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat import matrix
+from tests.peer import CI
+
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
 
@@ -110,3 +113,20 @@ def test_no_path_of_one_machine() -> None:
         if needle in p.read_text(errors="replace")
     ]
     assert found == []
+
+
+def test_the_page_of_compatibility_lists_every_test_of_clients() -> None:
+    there = matrix.read(ROOT / "docs" / "compatibility.md")
+    assert [row for row in there if row not in set(matrix.expected())] == [], "rows without a test: run `make matrix`"
+    missing = [row for row in matrix.expected() if row not in there]
+    how = "run `make matrix`, or tests/compat/test_….py alone with --matrix docs/compatibility.md"
+    if missing and not CI:
+        pytest.skip(f"{len(missing)} tests have no row yet, which fails in CI: {how}")
+    assert missing == [], how
+
+
+def test_the_page_of_compatibility_has_no_failure() -> None:
+    there = matrix.read(ROOT / "docs" / "compatibility.md")
+    assert [
+        row for row, cells in there.items() if any(c.startswith((matrix.FAILED, matrix.SKIPPED)) for c in cells)
+    ] == []
