@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
     from kraft_node.metadata.delta import MetadataDelta
+    from kraft_node.metadata.image import MetadataImage
 
 log = logging.getLogger("kraft_node.server.node")
 
@@ -254,7 +255,7 @@ class Node:
         )
         raft.loader.publishers.append(broker.apply)
 
-        def limit(delta: MetadataDelta) -> None:
+        def limit(delta: MetadataDelta, _image: MetadataImage) -> None:
             if delta.configs or delta.is_snapshot:
                 self._gate.limits = _limits(broker.config)
 
