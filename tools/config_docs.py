@@ -118,6 +118,10 @@ def own_section() -> str:
             "election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost its disk "
             "can make the quorum lose records"
         ),
+        "broker.heartbeat.timeout.ms": (
+            "a broker whose heartbeats no controller has acknowledged for so long refuses clients with a retriable "
+            "error until one is (KIP-343); empty: twice `broker.session.timeout.ms`; `0`: never, as in Kafka"
+        ),
     }
     rows = "".join(
         f"| `{name}` | {default or 'empty'} | {meanings[name]} |\n" for name, default in OWN_DEFAULTS.items()

@@ -41,6 +41,7 @@ class Rig:
         env = make_env(self.loop)
         self.replicas = ReplicaManager(env, 1, self.image, self._open, self._delete)  # type: ignore[arg-type]
         broker: Any = SimpleNamespace(
+            fence=SimpleNamespace(fenced=False),
             env=env,
             replicas=self.replicas,
             config=BrokerConfig(NodeConfig.parse(CONFIG, config)),

@@ -26,6 +26,7 @@ class Rig(test_fetching.Rig):
     def __init__(self) -> None:
         super().__init__()
         broker: Any = SimpleNamespace(
+            fence=SimpleNamespace(fenced=False),
             env=make_env(self.loop),
             replicas=self.replicas,
             config=BrokerConfig(NodeConfig.parse(test_fetching.CONFIG)),

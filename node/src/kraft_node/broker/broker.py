@@ -43,6 +43,8 @@ from kraft_node.broker.metadata_cache import BROKER_CONFIG, CONSUMER_OFFSETS, TO
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
 from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
+from kraft_node.broker.self_fencing import KEY as SELF_FENCING_KEY
+from kraft_node.broker.self_fencing import SelfFence, timeout_of
 from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
@@ -131,6 +133,8 @@ class Broker:
             cluster=ImageView(image, self.auto_topics.create_internal),
             config=GroupConfig.from_config(self.config),
         )
+        fence_ms = timeout_of(config.texts.get(SELF_FENCING_KEY, ""), config.int("broker.session.timeout.ms"))
+        self.fence = SelfFence(env.clock, env.scheduler, fence_ms)
         self.fetch = FetchHandler(self)
         if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
             self.fetch.prefer = RackAware(self.metadata)
@@ -160,8 +164,14 @@ class Broker:
 
     @property
     def ready(self) -> bool:
-        """Whether clients are sent here: unfenced and not shutting down."""
-        return self.lifecycle is not None and self.state == BrokerState.RUNNING and not self.lifecycle.fenced
+        """Whether clients are sent here and served: unfenced, by itself as well, and not shutting down."""
+        lifecycle = self.lifecycle
+        return (
+            lifecycle is not None
+            and self.state == BrokerState.RUNNING
+            and not lifecycle.fenced
+            and not self.fence.fenced
+        )
 
     # --- start and stop ---
 
@@ -198,6 +208,7 @@ class Broker:
         self.lifecycle = lifecycle
         self._on_state = on_state
         lifecycle.on_state = self._state_changed
+        lifecycle.on_acknowledged = self.fence.acknowledged
         lifecycle.on_failure = on_failure or lifecycle.on_failure
         lifecycle.start()
         lifecycle.ready_to_unfence()
@@ -221,6 +232,7 @@ class Broker:
         """Resign from everything. The logs are closed by whoever owns the log manager."""
         self.groups.shutdown()
         self.replication.close()
+        self.fence.close()
         if self.lifecycle is not None:
             self.lifecycle.close()
 

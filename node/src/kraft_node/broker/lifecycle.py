@@ -95,6 +95,8 @@ class Lifecycle:
         self.on_state: Callable[[BrokerState], None] = lambda _state: None
         self.on_failure: Callable[[str], None] = lambda _reason: None
         """Told why the broker cannot be registered, once, when `initial.broker.registration.timeout.ms` has passed."""
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        """Told of every heartbeat that a controller has acknowledged."""
         self._controller = controller
         self._metadata_offset = metadata_offset
         self._offline_directories = offline_directories
@@ -205,6 +207,7 @@ class Lifecycle:
             self._again(self._heartbeat, SHUTDOWN_RETRY_MS if stopping else self._next_retry())
             return
         self._retry_ms = RETRY_FIRST_MS
+        self.on_acknowledged()
         if stopping:
             if answer.should_shut_down:
                 self._leave()

@@ -94,6 +94,15 @@ def collect(
     return found
 
 
+def refuse(session: FetchSession, code: ErrorCode) -> Collected:
+    """Every partition of the session answered with `code`."""
+    found = Collected()
+    found.immediate = True
+    refusal = KafkaError(code, "refused")
+    found.rows = [(wanted, _failed(wanted, refusal)) for wanted in session.partitions.values()]
+    return found
+
+
 def _length(records: Any) -> int:
     return records.length if type(records) is FileSlice else len(records)
 

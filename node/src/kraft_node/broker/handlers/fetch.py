@@ -99,6 +99,8 @@ class FetchHandler:
             request.isolation_level if replica_id == CONSUMER else READ_LOG_END,
             all_rows=full,
         )
+        if replica_id < 0 and self.broker.fence.fenced:
+            return self.answer(fetch, reader.refuse(session, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         found = fetch.collect()
         if request.max_wait_ms <= 0 or fetch.is_enough(found) or not self._may_wait():
             return self.answer(fetch, found)

@@ -74,6 +74,8 @@ class ProduceHandler:
         self.waiting: set[WaitingProduce] = set()
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        if self.broker.fence.fenced:
+            self.broker.fence.check()
         acks = request.acks
         by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
         valid_acks = -1 <= acks <= 1
