@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ MakeMembers = Callable[..., Members]
 def make(tmp_path: Path) -> Iterator[MakeMembers]:
     made: list[Members] = []
 
-    def build(controllers: tuple[str, ...], brokers: tuple[str, ...], **overrides: str) -> Members:
-        made.append(Members(tmp_path, controllers, brokers, overrides=overrides))
+    def build(controllers: tuple[str, ...], brokers: tuple[str, ...], **settings: Any) -> Members:
+        made.append(Members(tmp_path, controllers, brokers, **settings))
         return made[-1]
 
     yield build
@@ -65,8 +66,9 @@ def _agree(members: Members, *ids: int) -> None:
     assert all(log[:end] == first for log in logs)
 
 
-def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers) -> None:
-    members = make((OURS, OURS, APACHE), (OURS, APACHE)).start()
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers, dynamic: bool) -> None:
+    members = make((OURS, OURS, APACHE), (OURS, APACHE), dynamic=dynamic).start()
     wait_for("both brokers unfenced", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})
     members.create("first", 4, via=102)
 
@@ -121,3 +123,20 @@ def test_our_broker_lives_with_apaches_controllers(make: MakeMembers) -> None:
     wait_for("it is unfenced again", lambda: members.unfenced(101) == {101})
     members.create("c", 3)
     _agree(members, 1, 2, 3, 101)
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+def test_latecomers_begin_with_a_snapshot_of_the_other(make: MakeMembers, leader: int) -> None:
+    small = {"metadata.log.max.record.bytes.between.snapshots": "8000"}
+    members = make((OURS, OURS, APACHE), (OURS, OURS, APACHE), overrides=small)
+    members.start(1, 2, 3, 101)
+    _make_lead(members, leader)
+    for number in range(80):
+        members.create(f"t{number}", 2)
+    late = 103 if leader == 1 else 102
+    members.start(late)
+    assert members.topics(late) >= {f"t{number}" for number in range(80)}
+    folder = members.nodes[late].data / "__cluster_metadata-0"
+    (first, *_) = sorted(path.name for path in folder.glob("*.checkpoint"))
+    assert int(first.partition("-")[0]) > 0
+    assert not (folder / "00000000000000000000.log").exists()
