@@ -9,7 +9,7 @@ SEED_FROM ?= 100000
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim sim-night planted bench peers clean
+.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft bench peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ sim: $(VENV)/.dev ## the raft core and the whole node under SEEDS=n seeds of sim
 
 planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which
 	$(BIN)/python -m tests.sim.planted_bugs
+
+planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
+	$(BIN)/python -m tools.planted tests/sim/raft/planted
 
 sim-night: $(VENV)/.dev ## raft seeds without end, from SEED_FROM on; Ctrl-C stops it
 	$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM)

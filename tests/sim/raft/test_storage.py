@@ -1,4 +1,4 @@
-"""The storage contract under the loss of power: what the real files promise, the Raft simulator's disk takes for granted.
+"""The storage contract without power: what the real files promise, the Raft simulator's disk takes for granted.
 
 Each seed runs some lives of `log.metadata_log.MetadataLog` on the simulated disk; at each reopening all that had been
 reported as done must be there, and nothing that was replaced may be back.

@@ -54,6 +54,12 @@ def leader_change_batch(
     )
 
 
+def voters_batch(offset: int, epoch: int, voters: bytes, timestamp_ms: int) -> bytes:
+    """The batch that states the voters anew (KIP-853); `voters` is the encoded VotersRecord."""
+    records = [(ControlType.KRAFT_VOTERS, voters)]
+    return build_control_batch(records, base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms)
+
+
 def snapshot_header_batch(
     epoch: int, last_contained_ms: int, timestamp_ms: int, extra: Sequence[tuple[int, bytes]] = ()
 ) -> bytes:

@@ -19,6 +19,7 @@ protocol's requests.
 | `requests` | at most one request in flight to each node, back-off, time-outs |
 | `accumulator` | appends that wait for the running flush, to share the next one |
 | `amnesia` | what a voter with an emptied disk may do, and when it is a voter again |
+| `voter_changes` | which voters count, adding, removing and updating them (KIP-853) |
 | `voter_history` | kraft.version and the voters that the log itself states (KIP-853) |
 | `wire_form` | the core's messages from and to the protocol's; DescribeQuorum |
 | `storage` | what the driver needs of the files; `log.metadata_log` provides it |

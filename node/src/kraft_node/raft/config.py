@@ -18,6 +18,8 @@ class RaftConfig:
     fetch_max_bytes: int = 1024 * 1024
     fetch_snapshot_max_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
+    auto_join: bool = False
+    """controller.quorum.auto.join.enable: an observer asks to become a voter, in place of its id's former disk."""
 
     @property
     def check_quorum_timeout_ms(self) -> int:

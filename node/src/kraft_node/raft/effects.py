@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import Reply, Request
-from kraft_node.raft.quorum import QuorumState, ReplicaKey
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
 
 
 class WriteQuorumState(NamedTuple):
@@ -31,6 +31,14 @@ class Append(NamedTuple):
     offset: int
     epoch: int
     records: list[bytes]
+
+
+class AppendVoters(NamedTuple):
+    """Write a control batch of `epoch` that states the voters (KIP-853), at `offset`."""
+
+    offset: int
+    epoch: int
+    voters: VoterSet
 
 
 class AppendFetched(NamedTuple):
@@ -145,6 +153,7 @@ Effect = (
     WriteQuorumState
     | AppendLeaderChange
     | Append
+    | AppendVoters
     | AppendFetched
     | Truncate
     | Flush

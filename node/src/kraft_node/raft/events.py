@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import Reply, Request
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.quorum import QuorumState, VoterSet
 
 
 class Started(NamedTuple):
@@ -73,6 +73,8 @@ class SnapshotStored(NamedTuple):
     """A snapshot, taken here or fetched from the leader, is complete and durable."""
 
     snapshot: SnapshotId
+    voters: VoterSet | None = None
+    """Those that a fetched one states."""
 
 
 class SnapshotsDropped(NamedTuple):

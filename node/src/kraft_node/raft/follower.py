@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.raft import replication, snapshots
+from kraft_node.raft import replication, snapshots, voter_changes
 from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Follower(RoleState):
-    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched")
+    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched", "join_ms")
 
     role = Role.FOLLOWER
 
@@ -25,6 +25,8 @@ class Follower(RoleState):
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
         """A fetch from this leader has succeeded: from then on pre-votes are refused."""
+        self.join_ms = node.now_ms + node.config.fetch_timeout_ms
+        """When to ask next to be stated as a voter (KIP-853)."""
         self.download: snapshots.Download | None = None
 
     @property
@@ -43,7 +45,7 @@ class Follower(RoleState):
 
     def act(self, node: RaftNode) -> None:
         expired = node.now_ms >= self.fetch_deadline_ms
-        if expired and node.is_voter:
+        if expired and node.may_stand:
             node.become_prospective()
             return
         node.want_flush()
@@ -53,6 +55,7 @@ class Follower(RoleState):
             replication.fetch_from_anyone(node)
         else:
             replication.fetch_from(node, self._leader_id)
+        voter_changes.ask_to_join(node, self)
 
     def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
-        return [self.fetch_deadline_ms]
+        return [self.fetch_deadline_ms, self.join_ms]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraft_node.raft import voter_changes
 from kraft_node.raft.accumulator import Accumulator
 from kraft_node.raft.effects import Append, BecameLeader
 from kraft_node.raft.messages import BeginQuorumEpochRequest
@@ -16,7 +17,16 @@ if TYPE_CHECKING:
 
 
 class Leader(RoleState):
-    __slots__ = ("_heard", "_quorum_deadline", "_told_ms", "accumulator", "announced", "local_id", "progress")
+    __slots__ = (
+        "_heard",
+        "_quorum_deadline",
+        "_told_ms",
+        "accumulator",
+        "announced",
+        "local_id",
+        "pending_change",
+        "progress",
+    )
 
     role = Role.LEADER
 
@@ -27,6 +37,8 @@ class Leader(RoleState):
         self.accumulator = Accumulator(epoch_start_offset + 1 + node.opening_extra)
         self.announced = False
         """`BecameLeader` has been said: everything committed before is known to be."""
+        self.pending_change: voter_changes.Pending | None = None
+        """A change of the voters that somebody waits for (KIP-853)."""
         self._heard: set[int] = set()
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
         self._told_ms: dict[int, int] = {}
@@ -36,7 +48,7 @@ class Leader(RoleState):
         return self.local_id
 
     def act(self, node: RaftNode) -> None:
-        others = len(self.progress.voters) - 1
+        others = len(self.progress.voters) - (self.local_id in self.progress.voters)
         if others and node.now_ms >= self._quorum_deadline:
             node.resign()
             return
@@ -50,6 +62,7 @@ class Leader(RoleState):
         if others:
             self._tell_epoch(node)
         self.progress.expire_observers(node.now_ms)
+        voter_changes.settle(node, self)
 
     def write_pending(self, node: RaftNode) -> None:
         """Write what waits, unless a flush runs that it can wait for."""
@@ -58,6 +71,11 @@ class Leader(RoleState):
             return
         if node.flushing and node.now_ms < pending.first_ms + node.config.append_linger_ms:
             return
+        self.write_all(node)
+
+    def write_all(self, node: RaftNode) -> None:
+        """Write what waits, now."""
+        pending = self.accumulator
         for records in pending.drain():
             offset = node.log.end_offset
             node.log.appended(offset, offset + len(records), self.epoch)
@@ -70,7 +88,8 @@ class Leader(RoleState):
             return
         self._told_ms[voter_id] = node.now_ms
         self._heard.add(voter_id)
-        if len(self._heard) + 1 >= node.voters.majority:
+        self._heard &= self.progress.voters.keys()
+        if len(self._heard) + node.is_voter >= node.voters.majority:
             self._heard.clear()
             self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
@@ -88,7 +107,9 @@ class Leader(RoleState):
         times = []
         if not self.accumulator.is_empty:
             times.append(self.accumulator.first_ms + node.config.append_linger_ms)
-        if len(self.progress.voters) > 1:
+        if self.pending_change is not None:
+            times.append(self.pending_change.deadline_ms)
+        if len(self.progress.voters) > 1 or not node.is_voter:
             times.append(self._quorum_deadline)
             interval = node.config.begin_quorum_epoch_interval_ms
             times += [told + interval for told in self._told_ms.values()]

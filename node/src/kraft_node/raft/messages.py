@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
-from kraft_node.raft.quorum import NOBODY, ReplicaKey
+from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
 
 NONE = 0
 NOT_LEADER_OR_FOLLOWER = 6
+REQUEST_TIMED_OUT = 7
 BROKER_NOT_AVAILABLE = 8
+UNSUPPORTED_VERSION = 35
 INVALID_REQUEST = 42
 FENCED_LEADER_EPOCH = 74
 UNKNOWN_LEADER_EPOCH = 75
@@ -19,6 +21,8 @@ SNAPSHOT_NOT_FOUND = 98
 POSITION_OUT_OF_RANGE = 99
 INCONSISTENT_CLUSTER_ID = 104
 INVALID_VOTER_KEY = 125
+DUPLICATE_VOTER = 126
+VOTER_NOT_FOUND = 127
 NO_HIGH_WATERMARK = (1 << 63) - 1
 """In a Fetch: the sender does not wait for a higher high watermark (before version 18)."""
 
@@ -86,6 +90,8 @@ class Batch(NamedTuple):
     base_offset: int
     next_offset: int
     epoch: int
+    voters: VoterSet | None = None
+    """Those that it states, of a control batch that does."""
 
 
 class FetchReply(NamedTuple):
@@ -120,6 +126,33 @@ class FetchSnapshotReply(NamedTuple):
     data: Any = b""
 
 
+class AddVoterRequest(NamedTuple):
+    voter: Voter
+    timeout_ms: int
+    ack_when_committed: bool = True
+    cluster_id: str | None = None
+
+
+class RemoveVoterRequest(NamedTuple):
+    key: ReplicaKey
+    cluster_id: str | None = None
+
+
+class UpdateVoterRequest(NamedTuple):
+    epoch: int
+    voter: Voter
+    cluster_id: str | None = None
+
+
+class VoterChangeReply(NamedTuple):
+    """Of all three."""
+
+    error: int
+    epoch: int = -1
+    """-1 where the protocol does not tell."""
+    leader_id: int = NOBODY
+
+
 Message = (
     VoteRequest
     | VoteReply
@@ -131,8 +164,21 @@ Message = (
     | FetchReply
     | FetchSnapshotRequest
     | FetchSnapshotReply
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | VoterChangeReply
 )
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
-Reply = VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+)
+Reply = VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
 
 UNKNOWN_DIRECTORY: Uuid = ZERO_UUID

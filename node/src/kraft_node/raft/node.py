@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.raft import effects as do
-from kraft_node.raft import election, events, replication, snapshots
+from kraft_node.raft import election, events, replication, snapshots, voter_changes
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.amnesia import READER, Amnesia
 from kraft_node.raft.candidate import Candidate
@@ -33,13 +33,14 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.prospective import Prospective
-from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey, VoterSet
+from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.replication import WaitingFetch
 from kraft_node.raft.requests import Requests
 from kraft_node.raft.resigned import Resigned
 from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role, check_transition
 from kraft_node.raft.unattached import Unattached
+from kraft_node.raft.voter_changes import VoterSets
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
@@ -77,11 +78,17 @@ class RaftNode:
         config: RaftConfig | None = None,
         bootstrap_ids: Iterable[int] | None = None,
         is_amnesiac: bool = False,
+        voter_sets: list[tuple[int, VoterSet]] | None = None,
+        kraft_version: int = 0,
+        own: Voter | None = None,
     ) -> None:
-        """`state` and `log` are what the disk holds. `is_amnesiac`: the disk was found empty under a known id, so the
-        node may have promised things it does not remember; it neither votes nor stands until it has caught up."""
+        """`voters` are those of configuration or formatting, `voter_sets` those that the log states, by offset; `own`
+        is what this node would be as a voter. `state` and `log` are what the disk holds. `is_amnesiac`: the disk was
+        found empty under a known id, so the node may have promised things it does not remember (`amnesia`)."""
         self.local = local
-        self.voters = voters
+        self.voter_sets = VoterSets(voters, voter_sets, kraft_version)
+        self.voters = self.voter_sets.current
+        self.own = own
         self.log = log
         self.state = state
         self.rng = rng
@@ -133,6 +140,16 @@ class RaftNode:
         return self.voters.has(self.local)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether it may be elected: a voter, or one just removed, as long as that is not known to be committed. It may
+        be the only one whose log allows it to be elected, and then has to bring its own removal to the others."""
+        return self.is_voter or self.voter_sets.removed_just_now(self.local, self.high_watermark)
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
     def leader(self) -> Leader:
         """The role, which must be leader."""
         assert isinstance(self.role, Leader), f"law: only a leader does this, not {self.role.role.name}"
@@ -166,9 +183,10 @@ class RaftNode:
     def stand_apart_ms(self, leader_id: int = NOBODY) -> int:
         """How much later than the first one this voter stands when all begin to at one moment, so that they do not
         split the votes: the lower ids go first. Pre-votes keep it safe to stand early."""
+        others = [voter_id for voter_id in self.voters.ids if voter_id != leader_id]
         if not self.is_voter:
-            return 0
-        return [voter_id for voter_id in self.voters.ids if voter_id != leader_id].index(self.local.id) * STAND_APART_MS
+            return len(others) * STAND_APART_MS if self.may_stand else 0
+        return others.index(self.local.id) * STAND_APART_MS
 
     # What they do.
 
@@ -217,8 +235,10 @@ class RaftNode:
         check_transition(None if old is None else old.role, role.role, self.state.epoch, role.epoch)
         self._transitions += 1
         assert self._transitions <= TRANSITIONS_A_STEP_MAX, "law: a step settles in a role"
-        if isinstance(old, Leader) and old.announced:
-            self.emit(do.LostLeadership(old.epoch))
+        if isinstance(old, Leader):
+            voter_changes.abandon(self, old)
+            if old.announced:
+                self.emit(do.LostLeadership(old.epoch))
         if old is not None and role.epoch != old.epoch:
             self.requests.forget()
         self.role = role
@@ -299,6 +319,8 @@ class RaftNode:
         self._become(Leader(self, offset))
         self._remember(self.epoch, self.local.id, self.state.voted)
         self.log.appended(offset, self.leader.accumulator.next_offset, self.epoch)
+        if self.opening_extra:
+            self.voter_sets.stated(self.log.end_offset - 1, self.voters)
         voters = tuple(voter.key for voter in self.voters)
         self.emit(do.AppendLeaderChange(offset, self.epoch, voters, granting))
 
@@ -372,11 +394,15 @@ class RaftNode:
         if self.log.last_epoch > state.epoch:
             self.state = self._durable_state = state = QuorumState()
             self.become_unattached(self.log.last_epoch)
-        elif self.is_voter and self._has_led(state):
+        elif self.may_stand and self._has_led(state):
             self._become(Resigned(self, state.epoch, ()))
-        elif self.is_voter and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY:
+        elif self.may_stand and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY:
             self._become(Candidate(self, state.epoch))
-        elif state.leader_id != NOBODY and state.leader_id in self.voters and state.leader_id != self.local.id:
+        elif (
+            state.leader_id != NOBODY
+            and voter_changes.is_known(self, state.leader_id)
+            and state.leader_id != self.local.id
+        ):
             self.become_follower(state.epoch, state.leader_id)
         else:
             self.become_unattached(state.epoch, NOBODY)
@@ -429,7 +455,7 @@ class RaftNode:
         replication.release_waiting(self)
 
     def _snapshot_stored(self, event: events.SnapshotStored) -> None:
-        snapshots.stored(self, event.snapshot)
+        snapshots.stored(self, event.snapshot, event.voters)
 
     def _snapshots_dropped(self, event: events.SnapshotsDropped) -> None:
         assert event.log_start_offset <= event.first_kept.end_offset, "law: a snapshot stands for what is deleted"
@@ -455,8 +481,10 @@ class RaftNode:
             self.say(do.Respond(token, reply))
         elif isinstance(request, BeginQuorumEpochRequest):
             self.say(do.Respond(token, self._answer_begin(request)))
-        else:
+        elif isinstance(request, EndQuorumEpochRequest):
             self.say(do.Respond(token, self._answer_end(request)))
+        else:
+            voter_changes.answer(self, token, request)
 
     def _answer_begin(self, request: BeginQuorumEpochRequest) -> BeginQuorumEpochReply:
         error = self._voter_error(request.epoch, request.cluster_id)
@@ -522,7 +550,7 @@ class RaftNode:
     def _learn(self, epoch: int, leader_id: int) -> None:
         """Somebody says who leads an epoch that is not older than ours."""
         # An observer that knows bootstrap servers only learns of voters from the leader's log.
-        known = leader_id not in (NOBODY, self.local.id) and (leader_id in self.voters or not len(self.voters))
+        known = leader_id not in (NOBODY, self.local.id) and voter_changes.is_known(self, leader_id)
         if epoch > self.epoch:
             if known:
                 self.become_follower(epoch, leader_id)

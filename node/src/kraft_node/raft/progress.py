@@ -56,6 +56,20 @@ class Progress:
             self.voters[local.id].told_epoch = True
             self.voters[local.id].key = local
 
+    def use(self, voters: VoterSet) -> None:
+        """Count these voters from now on; what is known of each replica stays known."""
+        known = {entry.key: entry for entry in [*self.observers.values(), *self.voters.values()]}
+        before = list(self.voters.values())
+        self.voters = {}
+        for voter in voters:
+            entry = next((known[key] for key in known if key.matches(voter.key)), None)
+            self.voters[voter.key.id] = entry or ReplicaProgress(voter.key)
+            if entry is not None:
+                self.observers.pop(entry.key, None)
+        for entry in before:
+            if self.voters.get(entry.key.id) is not entry and entry.key != self._local:
+                self.observers[entry.key] = entry
+
     def flushed(self, offset: int) -> None:
         """The leader's own log is durable below `offset` (contract 4)."""
         own = self.voters.get(self._local.id)

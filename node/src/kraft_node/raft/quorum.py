@@ -27,6 +27,8 @@ class Voter(NamedTuple):
 
     key: ReplicaKey
     endpoints: Mapping[str, tuple[str, int]] = {}
+    kraft_versions: tuple[int, int] = (0, 1)
+    """The lowest and highest kraft.version that it supports."""
 
 
 class VoterSet:
@@ -58,6 +60,13 @@ class VoterSet:
         """Whether this very replica (id, and directory where both are known) is a voter."""
         voter = self._by_id.get(key.id)
         return voter is not None and voter.key.matches(key)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """With it, instead of the one that has its id."""
+        return VoterSet((self._by_id | {voter.key.id: voter}).values())
+
+    def without(self, node_id: int) -> VoterSet:
+        return VoterSet(voter for voter in self if voter.key.id != node_id)
 
     @property
     def ids(self) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.raft import voter_changes
 from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
 from kraft_node.raft.log_view import EpochEnd
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
@@ -134,7 +135,9 @@ def release_waiting(node: RaftNode) -> None:
 
 def fetch_from(node: RaftNode, node_id: int) -> None:
     """Ask for what comes next, once everything before it is durable here (contract 5, 8)."""
-    if node.loading is not None or (node.is_voter and not node.is_log_durable):
+    # Who may be made a voter does as a voter from the beginning: the leader counts it before it learns that it is one.
+    acknowledges = node.is_voter or node.own is not None
+    if node.loading is not None or (acknowledges and not node.is_log_durable):
         return
     request = FetchRequest(
         node.epoch,
@@ -151,7 +154,8 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
 
 def fetch_from_anyone(node: RaftNode) -> None:
     """Look for the leader: whoever is asked names it. One node at a time, at random, beside those that are silent."""
-    candidates = [node_id for node_id in node.bootstrap_ids if node_id != node.local.id]
+    known = {**dict.fromkeys(node.bootstrap_ids), **dict.fromkeys(node.voters.ids)}
+    candidates = [node_id for node_id in known if node_id != node.local.id]
     requests = node.requests
     others = [node_id for node_id in candidates if node_id != node.leader_id]
     if any(requests.may_answer(node_id, FetchRequest, node.now_ms) for node_id in others):
@@ -191,6 +195,8 @@ def _append(node: RaftNode, reply: FetchReply) -> None:
     start = node.log.end_offset
     for batch in reply.batches:
         node.log.appended(batch.base_offset, batch.next_offset, batch.epoch)
+        if batch.voters is not None:
+            voter_changes.use(node, batch.base_offset, batch.voters)
     node.emit(AppendFetched(start, node.log.end_offset, reply.records))
 
 
@@ -202,5 +208,6 @@ def _truncate(node: RaftNode, diverging: EpochEnd) -> None:
         f"law: nothing committed is truncated (to {offset}, high watermark {node.high_watermark})"
     )
     node.log.truncated(offset)
+    voter_changes.take_back(node, offset)
     node.flush_needed = True
     node.emit(Truncate(offset))

@@ -15,6 +15,7 @@ from kraft_node.raft.messages import (
     FetchSnapshotReply,
     FetchSnapshotRequest,
 )
+from kraft_node.raft.quorum import VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.raft.validation import leader_error
 
@@ -130,12 +131,14 @@ def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply
         node.emit(FinishSnapshot(download.snapshot))
 
 
-def stored(node: RaftNode, snapshot: SnapshotId) -> None:
+def stored(node: RaftNode, snapshot: SnapshotId, voters: VoterSet | None = None) -> None:
     """A snapshot is durable: one of ours is remembered, a fetched one stands for the whole log."""
     if snapshot == node.loading:
         assert node.role.role is not Role.LEADER, "law: a leader never loads a snapshot"
         node.loading = None
         node.log.reset_to(snapshot)
+        node.voter_sets.replaced(snapshot.end_offset, voters)
+        node.voters = node.voter_sets.current
         node.flush_needed = True
         node.advance_high_watermark(snapshot.end_offset)
         return

@@ -32,10 +32,10 @@ class Unattached(RoleState):
             for voter_id in node.voters.ids:
                 if voter_id != node.local.id:
                     replication.fetch_from(node, voter_id)
-        elif node.is_voter and node.now_ms >= self.election_deadline_ms:
+        elif node.may_stand and node.now_ms >= self.election_deadline_ms:
             node.become_prospective()
         else:
             replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftNode) -> list[int]:
-        return [self.election_deadline_ms] if node.is_voter else []
+        return [self.election_deadline_ms] if node.may_stand else []

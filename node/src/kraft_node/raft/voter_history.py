@@ -56,25 +56,63 @@ class VoterHistory:
         """The voters that the log states; None at kraft.version 0."""
         if self.kraft_version < 1 or not self._voters:
             return None
-        record = codec.decode(stored.VotersRecord, self._voters[-1].value, CONTROL_MESSAGE_VERSION)
-        return VoterSet(
-            Voter(
-                ReplicaKey(voter.voter_id, voter.voter_directory_id),
-                {endpoint.name: (endpoint.host, endpoint.port) for endpoint in voter.endpoints},
-            )
-            for voter in record.voters
-        )
+        return decode_voters(self._voters[-1].value)
+
+    @property
+    def voter_sets(self) -> list[tuple[int, VoterSet]]:
+        """All that are stated, by offset, for the core to go back to when the log is truncated."""
+        if self.kraft_version < 1:
+            return []
+        return [(fact.offset, decode_voters(fact.value)) for fact in self._voters]
 
     @property
     def is_missing_from_log(self) -> bool:
         """Whether only the bootstrap snapshot states the voters: the next leader has to write them down."""
         return self.kraft_version >= 1 and bool(self._voters) and self._voters[-1].offset == NOT_IN_LOG
 
-    def records(self) -> list[tuple[int, bytes]]:
-        """(control type, value) pairs that state it all again; none at kraft.version 0."""
-        if self.kraft_version < 1 or not self._voters:
+    def records(self, end_offset: int | None = None) -> list[tuple[int, bytes]]:
+        """(control type, value) pairs that state it all again, as it is where the log ends at `end_offset` (a snapshot
+        must not tell of voters beyond it); none at kraft.version 0."""
+        if self.kraft_version < 1:
+            return []
+        versions = [fact for fact in self._versions if end_offset is None or fact.offset < end_offset]
+        voters = [fact for fact in self._voters if end_offset is None or fact.offset < end_offset]
+        if not versions or not voters:
             return []
         return [
-            (ControlType.KRAFT_VERSION, self._versions[-1].value),
-            (ControlType.KRAFT_VOTERS, self._voters[-1].value),
+            (ControlType.KRAFT_VERSION, versions[-1].value),
+            (ControlType.KRAFT_VOTERS, voters[-1].value),
         ]
+
+
+def decode_voters(value: Buffer) -> VoterSet:
+    """The voters in a VotersRecord. Raises DecodeError."""
+    record = codec.decode(stored.VotersRecord, bytes(value), CONTROL_MESSAGE_VERSION)
+    return VoterSet(
+        Voter(
+            ReplicaKey(voter.voter_id, voter.voter_directory_id),
+            {endpoint.name: (endpoint.host, endpoint.port) for endpoint in voter.endpoints},
+            (voter.k_raft_version_feature.min_supported_version, voter.k_raft_version_feature.max_supported_version),
+        )
+        for voter in record.voters
+    )
+
+
+def encode_voters(voters: VoterSet) -> bytes:
+    """The VotersRecord that states them."""
+    record = stored.VotersRecord
+    return codec.encode(
+        record(
+            version=CONTROL_MESSAGE_VERSION,
+            voters=[
+                record.Voter(
+                    voter_id=voter.key.id,
+                    voter_directory_id=voter.key.directory,
+                    endpoints=[record.Endpoint(name, *where) for name, where in voter.endpoints.items()],
+                    k_raft_version_feature=record.KRaftVersionFeature(*voter.kraft_versions),
+                )
+                for voter in voters
+            ],
+        ),
+        CONTROL_MESSAGE_VERSION,
+    )

@@ -11,10 +11,15 @@ from typing import Any, Final
 from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import (
+    DUPLICATE_VOTER,
     INCONSISTENT_CLUSTER_ID,
     INVALID_REQUEST,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNSUPPORTED_VERSION,
+    VOTER_NOT_FOUND,
+    AddVoterRequest,
     Batch,
     BeginQuorumEpochReply,
     BeginQuorumEpochRequest,
@@ -24,17 +29,23 @@ from kraft_node.raft.messages import (
     FetchRequest,
     FetchSnapshotReply,
     FetchSnapshotRequest,
+    RemoveVoterRequest,
     Reply,
     Request,
+    UpdateVoterRequest,
+    VoterChangeReply,
     VoteReply,
     VoteRequest,
 )
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.progress import ReplicaProgress
-from kraft_node.raft.quorum import NOBODY, ReplicaKey, VoterSet
+from kraft_node.raft.quorum import NOBODY, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
-from kraft_node.records.batch import check_batch
+from kraft_node.raft.voter_history import decode_voters
+from kraft_node.records.batch import BatchHeader, check_batch
+from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.wire import messages as wire
+from kraft_node.wire.api import API, ApiKey
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
@@ -42,6 +53,7 @@ TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
 
 FIRST_FETCH_VERSION_WITH_LEADER_ENDPOINTS: Final = 17
 FIRST_VOTE_VERSION_WITH_KEYS: Final = 1
+VOTER_CHANGES: Final = ("AddRaftVoterResponse", "RemoveRaftVoterResponse", "UpdateRaftVoterResponse")
 
 
 class NotAboutMetadata(ValueError):  # noqa: N818 - named after what it says
@@ -62,7 +74,7 @@ def _expected(voter_id: int, directory: Any) -> ReplicaKey | None:
 
 
 def request_from_wire(message: Any) -> Request:
-    """What another node asks. Raises NotAboutMetadata."""
+    """What another node, or a tool, asks. Raises NotAboutMetadata."""
     request: Request = _REQUESTS[type(message).__name__](message)
     return request
 
@@ -127,7 +139,32 @@ def _fetch_snapshot_request(message: Any) -> FetchSnapshotRequest:
     )
 
 
+def _endpoint_map(listeners: Any) -> dict[str, tuple[str, int]]:
+    return {listener.name: (listener.host, listener.port) for listener in listeners}
+
+
+def _add_voter_request(message: Any) -> AddVoterRequest:
+    key = ReplicaKey(message.voter_id, message.voter_directory_id)
+    voter = Voter(key, _endpoint_map(message.listeners))
+    return AddVoterRequest(voter, message.timeout_ms, message.ack_when_committed, message.cluster_id)
+
+
+def _remove_voter_request(message: Any) -> RemoveVoterRequest:
+    return RemoveVoterRequest(ReplicaKey(message.voter_id, message.voter_directory_id), message.cluster_id)
+
+
+def _update_voter_request(message: Any) -> UpdateVoterRequest:
+    key = ReplicaKey(message.voter_id, message.voter_directory_id)
+    feature = message.k_raft_version_feature
+    versions = (feature.min_supported_version, feature.max_supported_version)
+    voter = Voter(key, _endpoint_map(message.listeners), versions)
+    return UpdateVoterRequest(message.current_leader_epoch, voter, message.cluster_id)
+
+
 _REQUESTS: Final[dict[str, Any]] = {
+    "AddRaftVoterRequest": _add_voter_request,
+    "RemoveRaftVoterRequest": _remove_voter_request,
+    "UpdateRaftVoterRequest": _update_voter_request,
     "VoteRequest": _vote_request,
     "BeginQuorumEpochRequest": _begin_request,
     "EndQuorumEpochRequest": _end_request,
@@ -221,6 +258,30 @@ def _fetch_snapshot_response(reply: FetchSnapshotReply, version: int, voters: Vo
     return response
 
 
+def voter_change_to_wire(key: ApiKey, reply: VoterChangeReply, voters: VoterSet, listener: str) -> Any:
+    """The protocol's response to AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter."""
+    kind: Any = API[key].response
+    response = kind(error_code=reply.error)
+    if isinstance(response, wire.UpdateRaftVoterResponse):
+        leader = wire.UpdateRaftVoterResponse.CurrentLeader(leader_id=reply.leader_id, leader_epoch=reply.epoch)
+        for endpoint in _endpoints(wire.FetchResponse.NodeEndpoint, reply.leader_id, voters, listener):
+            leader.host, leader.port = endpoint.host, endpoint.port
+        response.current_leader = leader
+    elif reply.error:
+        response.error_message = _VOTER_CHANGE_ERRORS.get(reply.error)
+    return response
+
+
+_VOTER_CHANGE_ERRORS: Final = {
+    REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or the replica has not caught up",
+    UNSUPPORTED_VERSION: "kraft.version is 0: the voters are those of the configuration",
+    DUPLICATE_VOTER: "a replica of that id is a voter",
+    VOTER_NOT_FOUND: "that replica is no voter, or the only one",
+    NOT_LEADER_OR_FOLLOWER: "this node does not lead the quorum",
+    INVALID_REQUEST: "the replica does not support the finalized kraft.version",
+}
+
+
 # Our requests to others, and their responses.
 
 
@@ -232,6 +293,8 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
         return _to_fetch(request)
     if isinstance(request, FetchSnapshotRequest):
         return _to_fetch_snapshot(request)
+    if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
+        return _to_voter_change(request)
     voter = voters.get(local.id)
     endpoints = {} if voter is None else voter.endpoints
     if isinstance(request, BeginQuorumEpochRequest):
@@ -254,6 +317,31 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
     if isinstance(request, BeginQuorumEpochRequest) and request.voter is not None:
         told.voter_id = request.voter.id
     return told
+
+
+def _to_voter_change(request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> Any:
+    if isinstance(request, RemoveVoterRequest):
+        return wire.RemoveRaftVoterRequest(
+            cluster_id=request.cluster_id, voter_id=request.key.id, voter_directory_id=request.key.directory
+        )
+    key, endpoints, versions = request.voter
+    if isinstance(request, AddVoterRequest):
+        return wire.AddRaftVoterRequest(
+            cluster_id=request.cluster_id,
+            timeout_ms=request.timeout_ms,
+            voter_id=key.id,
+            voter_directory_id=key.directory,
+            listeners=[wire.AddRaftVoterRequest.Listener(name, *where) for name, where in endpoints.items()],
+            ack_when_committed=request.ack_when_committed,
+        )
+    return wire.UpdateRaftVoterRequest(
+        cluster_id=request.cluster_id,
+        current_leader_epoch=request.epoch,
+        voter_id=key.id,
+        voter_directory_id=key.directory,
+        listeners=[wire.UpdateRaftVoterRequest.Listener(name, *where) for name, where in endpoints.items()],
+        k_raft_version_feature=wire.UpdateRaftVoterRequest.KRaftVersionFeature(*versions),
+    )
 
 
 def _to_vote(request: VoteRequest) -> Any:
@@ -314,9 +402,11 @@ def _to_fetch_snapshot(request: FetchSnapshotRequest) -> Any:
 
 def reply_from_wire(message: Any) -> Reply | None:
     """What another node answered; None when it cannot be used (a top-level error, or nonsense)."""
+    name = type(message).__name__
+    if name in VOTER_CHANGES:
+        return VoterChangeReply(message.error_code)
     if message.error_code != NONE:
         return None
-    name = type(message).__name__
     topics = message.responses if name == "FetchResponse" else message.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
@@ -360,8 +450,17 @@ def _batches(records: bytes) -> Iterable[Batch]:
     position = 0
     while position < len(records):
         header = check_batch(records, position)
-        yield Batch(header.base_offset, header.next_offset, header.partition_leader_epoch)
+        voters = _stated_voters(records, header) if header.is_control else None
+        yield Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, voters)
         position += header.length
+
+
+def _stated_voters(records: bytes, header: BatchHeader) -> VoterSet | None:
+    found = None
+    for control in iter_control_records(records, header):
+        if control.type is ControlType.KRAFT_VOTERS:
+            found = decode_voters(control.value)
+    return found
 
 
 def _fetch_snapshot_reply(partition: Any) -> FetchSnapshotReply:

@@ -29,6 +29,7 @@ from kraft_node.metadata.log_batches import (
     decode_batches,
     encode_values,
     leader_change_batch,
+    voters_batch,
 )
 from kraft_node.metadata.records import decode_record
 from kraft_node.raft import effects as do
@@ -36,12 +37,12 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND
+from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, VoterChangeReply
 from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import ReplicaKey, VoterSet
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
-from kraft_node.raft.voter_history import VoterHistory
+from kraft_node.raft.voter_history import VoterHistory, encode_voters
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.raft_commits import Commits
@@ -99,6 +100,8 @@ class RaftDriver:
         self.on_fatal: Callable[[BaseException], None] = _raise
         self.failed = False
         self.config = config or RaftConfig()
+        self.own: Voter | None = None
+        """What this node would be as a voter; set before the start for whoever may become one (KIP-853)."""
         self._guards_empty_disk = guards_empty_disk
         self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
         self._node: RaftNode | None = None
@@ -186,6 +189,9 @@ class RaftDriver:
             config=self.config,
             is_amnesiac=self._is_amnesiac(),
             bootstrap_ids=None if len(self._voters) else self.peers.bootstrap_ids,
+            voter_sets=self.history.voter_sets,
+            kraft_version=self.kraft_version,
+            own=self.own,
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
@@ -240,6 +246,9 @@ class RaftDriver:
             ApiKey.END_QUORUM_EPOCH: self._handle,
             ApiKey.FETCH: self._handle,
             ApiKey.FETCH_SNAPSHOT: self._handle,
+            ApiKey.ADD_RAFT_VOTER: self._handle,
+            ApiKey.REMOVE_RAFT_VOTER: self._handle,
+            ApiKey.UPDATE_RAFT_VOTER: self._handle,
             ApiKey.DESCRIBE_QUORUM: self._describe,
         }
 
@@ -310,6 +319,12 @@ class RaftDriver:
             self.history.take(offset, ControlType(kind), value)
         self.node.opening_extra = 0
 
+    def _append_voters(self, effect: do.AppendVoters) -> None:
+        value = encode_voters(effect.voters)
+        self._write(effect.offset, [voters_batch(effect.offset, effect.epoch, value, self.env.clock.wall_ms())])
+        self.history.take(effect.offset, ControlType.KRAFT_VOTERS, value)
+        self._follow_history()
+
     def _append(self, effect: do.Append) -> None:
         now = self.env.clock.wall_ms()
         self._write(effect.offset, [data_batch(effect.records, effect.offset, effect.epoch, now)])
@@ -350,7 +365,10 @@ class RaftDriver:
         self._answer(effect.token, effect.reply)
 
     def _answer(self, ctx: Any, reply: Any) -> None:
-        ctx.respond(wire_form.reply_to_wire(reply, ctx.api_version, self.voters, ctx.listener))
+        if isinstance(reply, VoterChangeReply):
+            ctx.respond(wire_form.voter_change_to_wire(ctx.api_key, reply, self.voters, ctx.listener))
+        else:
+            ctx.respond(wire_form.reply_to_wire(reply, ctx.api_version, self.voters, ctx.listener))
 
     def _read_log(self, effect: do.ReadLog) -> None:
         records = self.storage.read(effect.offset, effect.max_bytes)
@@ -385,7 +403,7 @@ class RaftDriver:
             self.storage.reset_to(snapshot.end_offset)
             self._commits.load_snapshot(snapshot)
             self._follow_history()
-            self.step(events.SnapshotStored(snapshot))
+            self.step(events.SnapshotStored(snapshot, self.history.voters))
 
         self.env.background.submit(SNAPSHOT_LANE, work, done)
 
@@ -458,6 +476,7 @@ _DO: Final[dict[type, Callable[[RaftDriver, Any], None]]] = {
     do.WriteQuorumState: RaftDriver._write_quorum_state,
     do.AppendLeaderChange: RaftDriver._append_leader_change,
     do.Append: RaftDriver._append,
+    do.AppendVoters: RaftDriver._append_voters,
     do.AppendFetched: RaftDriver._append_fetched,
     do.Truncate: RaftDriver._truncate,
     do.Flush: RaftDriver._flush,

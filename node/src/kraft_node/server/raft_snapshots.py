@@ -76,7 +76,7 @@ class SnapshotKeeper:
         self._last_ms = driver.env.clock.monotonic_ms()
         try:
             self._writing = SnapshotWriting(
-                driver.env, driver.storage, image, identity, self._written, driver.history.records()
+                driver.env, driver.storage, image, identity, self._written, driver.history.records(identity.end_offset)
             )
             self._writing.start()
         except OSError as e:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
+from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kraft_node.raft.node import NotLeader
+from kraft_node.raft.quorum import Voter
+from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.replica import Replica
@@ -46,6 +49,7 @@ class Faults:
             (Faults.wipe, 1.5),
             (Faults.resign, 1.5),
             (Faults.shut_down, 1.0),
+            (Faults.change_voters, 6.0 if sim.is_dynamic else 0.0),
         ]
         # Every seed likes some faults more than others.
         self._kinds = [kind for kind, _ in kinds]
@@ -92,10 +96,22 @@ class Faults:
     def may_lose_disk(self, replica: Replica) -> bool:
         """Whether the quorum survives the loss of that disk beside what is already lost."""
         sim = self._sim
+        if sim.is_dynamic:
+            return self._may_lose_directory(replica)
         if replica.id not in sim.voters:
             return True
         lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self._is_lost(other))
         return not self._is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
+
+    def _may_lose_directory(self, replica: Replica) -> bool:
+        """Of all sets of voters that any log states, a majority must stay."""
+        sim = self._sim
+        dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
+        alive = {other.key for other in sim.replicas.values()} - dead
+        for voters in [sim.voters, *(other.last_voters() for other in sim.replicas.values())]:
+            if sum(voter.key in alive for voter in voters) < voters.majority:
+                return False
+        return True
 
     def _is_lost(self, replica: Replica) -> bool:
         return replica.disk.bad or not replica.disk.has_state
@@ -239,6 +255,29 @@ class Faults:
                     replica.step(events.Resign(replica.node.epoch))
                 except NotLeader:
                     continue
+
+    def change_voters(self) -> None:
+        """A tool asks a leader to add or remove a voter; never so that too few of those alive would be left."""
+        sim = self._sim
+        leaders = [leader for leader in sim.leaders if not leader.is_paused]
+        if not leaders:
+            return
+        leader = sim.rng.choice(leaders)
+        node = leader.node
+        assert node is not None
+        alive = {other.key for other in sim.replicas.values() if not other.disk.bad}
+        dead = [voter.key for voter in node.voters if voter.key not in alive]
+        others = [replica.key for replica in sim.replicas.values() if replica.id not in node.voters]
+        request: AddVoterRequest | RemoveVoterRequest
+        if dead:
+            request = RemoveVoterRequest(dead[0])
+        elif others and (sim.rng.random() < 0.5 or len(node.voters) == 1):
+            request = AddVoterRequest(Voter(sim.rng.choice(others)), 2_000, sim.rng.random() < 0.5)
+        else:
+            request = RemoveVoterRequest(sim.rng.choice(list(node.voters)).key)
+        sim.tell(f"a tool asks {leader.id}: {request}")
+        sim.tool_requests += 1
+        leader.step(events.Asked(Token(leader, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
         replica = self._up()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.raft import events
+from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest
 from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:
@@ -57,10 +58,14 @@ class Network:
 
     def _arrive(self, receiver: Replica, token: Token) -> None:
         receiver.tokens[token] = None
+        if type(token.request) in (FetchRequest, FetchSnapshotRequest):
+            receiver.heard_ms[token.request.replica.id] = receiver.local_us() // 1000
         receiver.step(events.Asked(token, token.request))
 
     def answer(self, sender: Replica, token: Token, reply: Any) -> None:
         asker = token.asker
+        if token.number < 0:
+            return
         if token.life == asker.life and self._passes(sender, asker):
             self._sim.at(self._delay_us(), asker, self._arrive_answer, asker, token.number, reply)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.ids import Uuid
+from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
     POSITION_OUT_OF_RANGE,
@@ -24,7 +25,7 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader, RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import ModelDisk, ModelLog, Snapshot, make_entry
@@ -36,6 +37,8 @@ BATCHES_A_FETCH: Final = 4
 SNAPSHOT_CHUNK: Final = bytes(8)
 LEADER_CHANGE: Final = 0
 """The value of a LeaderChange record; proposals count from 1."""
+VOTERS_STATED: Final = -1
+"""The value of a VotersRecord of none; less for more."""
 
 
 class DiskFailed(OSError):  # noqa: N818 - a fact
@@ -63,7 +66,10 @@ class Replica:
         self.wipes = 0
         self.directory = Uuid(bytes([node_id, 0]) * 8)
         self.disk = ModelDisk()
-        self.former: list[ModelLog] = []
+        self.heard_ms: dict[int, int] = {}
+        """When others have last asked for records in the name of a replica."""
+        self.leading_since_ms = 0
+        self.former: dict[Uuid, ModelLog] = {}
         """What disks held that are no more."""
         self.node: RaftNode | None = None
         self.life = 0
@@ -133,6 +139,7 @@ class Replica:
         self.announced_epoch = -1
         self.in_flight.clear()
         self.tokens.clear()
+        self.heard_ms.clear()
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
         self.snapshot_at = disk.snapshots[-1].id.end_offset if disk.snapshots else 0
@@ -165,15 +172,26 @@ class Replica:
     def wipe(self) -> None:
         """The disk is replaced by an empty one; the id stays."""
         self.die(loud=False)
-        self.former.append(self.disk.durable)
+        self.former[self.directory] = self.disk.durable
         self.disk = ModelDisk()
         self.said_epoch = 0
         self.wipes += 1
         self.directory = Uuid(bytes([self.id, self.wipes % 256]) * 8)
 
-    def has_had(self, offset: int, chain: int) -> bool:
-        """Whether that log was on disk here, now or before a wipe."""
-        return self.disk.durable.chain_at(offset) == chain or any(log.chain_at(offset) == chain for log in self.former)
+    def has_had(self, directory: Uuid, offset: int, chain: int) -> bool:
+        """Whether that log was on disk here, now or before a wipe; in that directory, unless it is not known."""
+        if directory in (ZERO_UUID, self.directory) and self.disk.durable.chain_at(offset) == chain:
+            return True
+        former = [log for known, log in self.former.items() if directory in (ZERO_UUID, known)]
+        return any(log.chain_at(offset) == chain for log in former)
+
+    def last_voters(self) -> VoterSet:
+        """Those that count by the log on disk."""
+        stated = self.disk.log.voter_sets()
+        if stated:
+            return stated[-1][1]
+        snapshots = [kept.voters for kept in self.disk.snapshots if kept.voters is not None]
+        return snapshots[-1] if snapshots else self.sim.voters
 
     # Steps.
 
@@ -202,10 +220,24 @@ class Replica:
         if epoch < self.epoch:
             require(False, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
         self.epoch = epoch
+        if type(event) is events.Tick and isinstance(node.role, Leader):
+            self._check_majority(node.role)
         log = self.disk.log
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
         sim.digest = hash((sim.digest, sim.now_us, self.id, _NUMBER[type(event)], epoch, log.end, len(given)))
+
+    def _check_majority(self, leader: Leader) -> None:
+        """CheckQuorum: who leads has been asked by a majority lately."""
+        now_ms = self.local_us() // 1000
+        since = now_ms - 2 * self.sim.config.check_quorum_timeout_ms
+        voters = leader.progress.voters
+        heard = sum(1 for voter_id in voters if voter_id == self.id or self.heard_ms.get(voter_id, -1) >= since)
+        require(
+            heard * 2 > len(voters) or self.leading_since_ms >= since,
+            "a leader that no majority asks resigns",
+            f"{self.id} in {self.epoch} was asked by {heard - 1} of {len(voters)} lately",
+        )
 
     def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
         """In this life."""
@@ -247,18 +279,25 @@ class Replica:
         self._check_disk()
         sim = self.sim
         assert self.node is not None
+        self.leading_since_ms = self.local_us() // 1000
         for key in effect.granting:
             if key.id == self.id:
                 sim.laws.voted(self, effect.epoch, self.id)
         sim.laws.elected(self, effect.epoch, effect.granting, self.node.voters)
-        values = [LEADER_CHANGE] * (self.node.log.end_offset - effect.offset)
-        self._append_entry(effect.offset, effect.epoch, values[: 1 + self.node.opening_extra])
+        values = [LEADER_CHANGE] * (1 + self.node.opening_extra)
+        extra = self.node.opening_extra
+        self._append_entry(effect.offset, effect.epoch, values, self.node.voters if extra else None)
         self.node.opening_extra = 0
 
-    def _append_entry(self, offset: int, epoch: int, values: list[int]) -> None:
+    def _append_voters(self, effect: do.AppendVoters) -> None:
+        self._check_disk()
+        self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
+        self._append_entry(effect.offset, effect.epoch, [VOTERS_STATED - len(effect.voters)], effect.voters)
+
+    def _append_entry(self, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
         log = self.disk.log
         require(offset == log.end, "core and disk agree on the log's end", f"{self.id}: {offset}, {log.end}")
-        entry = make_entry(offset, epoch, values, log.last_chain)
+        entry = make_entry(offset, epoch, values, log.last_chain, voters)
         self.disk.append(entry)
         self.sim.laws.appended(self, entry)
 
@@ -341,7 +380,7 @@ class Replica:
         log = self.disk.log
         index = log.index_of(effect.offset)
         entries = log.entries[index : index + self.sim.rng.randint(1, BATCHES_A_FETCH)]
-        batches = tuple(Batch(entry.base, entry.next, entry.epoch) for entry in entries)
+        batches = tuple(Batch(entry.base, entry.next, entry.epoch, entry.voters) for entry in entries)
         reply = effect.reply
         assert isinstance(reply, FetchReply)
         self._answer(effect.token, reply._replace(batches=batches, records=entries))
@@ -391,7 +430,7 @@ class Replica:
         self.disk.add_snapshot(snapshot._replace(wall_ms=self.sim.wall_ms(self)))
         self.disk.reset(snapshot)
         self.snapshot_at = snapshot.id.end_offset
-        self.step(events.SnapshotStored(snapshot.id))
+        self.step(events.SnapshotStored(snapshot.id, snapshot.voters))
 
     def _begin_snapshot(self, offset: int) -> None:
         """Of the state machine, as it is once everything below `offset` has been applied."""
@@ -403,7 +442,9 @@ class Replica:
         self.snapshot_at = offset
         epoch = log.entries[log.index_of(offset - 1)].epoch
         size = self.sim.rng.randint(1, 4 * len(SNAPSHOT_CHUNK))
-        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, self.sim.wall_ms(self))
+        assert self.node is not None
+        voters = self.node.voter_sets.at(offset) if self.node.voter_sets.kraft_version else None
+        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, self.sim.wall_ms(self), voters)
         self.sim.laws.snapshot_taken(self, offset, chain)
         self.later(self._io_us() * 3, self._snapshot_taken, snapshot)
 
@@ -434,7 +475,7 @@ class Replica:
         offset = effect.high_watermark
         node = self.node
         assert node is not None
-        self.sim.laws.advanced(self, offset, node.voters if node.role.role is Role.LEADER else None)
+        self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
         self.high_watermark = offset
         if offset >= self.snapshot_at + self.sim.snapshot_every:
             self.later(0, self._begin_snapshot, offset)
@@ -485,6 +526,7 @@ _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.WriteQuorumState: Replica._write_quorum_state,
     do.AppendLeaderChange: Replica._append_leader_change,
     do.Append: Replica._append,
+    do.AppendVoters: Replica._append_voters,
     do.AppendFetched: Replica._append_fetched,
     do.Truncate: Replica._truncate,
     do.Flush: Replica._flush,

@@ -18,7 +18,7 @@ from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.laws import Laws, require
 from kraft_node.testing.raft.network import Network
 from kraft_node.testing.raft.replica import Replica
-from kraft_node.testing.raft.story import Story
+from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
@@ -39,17 +39,21 @@ class Simulation:
         self.events = 0
         self.digest = 0
         self.now_us = 0
-        self.is_dynamic = False
         self.laws = Laws()
         self.network = Network(self)
         self.config = RaftConfig()
+        self.tool_requests = 0
         self.calm = False
         self.proposals = 0
         voters, observers = rng.choice(VOTERS), rng.choice(OBSERVERS)
+        self.is_dynamic = rng.random() < 0.4
+        if self.is_dynamic:
+            self.config = RaftConfig(auto_join=rng.random() < 0.5)
         self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
         self.propose_us = rng.choice((5_000, 50_000, 300_000))
-        self.voters = VoterSet(Voter(ReplicaKey(node_id)) for node_id in range(1, voters + 1))
         self.replicas = {node_id: Replica(self, node_id) for node_id in range(1, voters + observers + 1)}
+        self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
+        """At the beginning; of a dynamic quorum the log says who they are."""
         self._queue: list[Item] = []
         self._count = 0
         self.faults = Faults(self)
@@ -66,6 +70,9 @@ class Simulation:
         return self.rng.randbytes(count)
 
     def make_node(self, replica: Replica, log: LogView) -> RaftNode:
+        """The core of a process that starts, as the driver makes it of what is on disk."""
+        if self.is_dynamic:
+            return self._make_dynamic(replica, log)
         return RaftNode(
             local=replica.key,
             voters=self.voters,
@@ -77,12 +84,37 @@ class Simulation:
             is_amnesiac=self.is_amnesiac(replica),
         )
 
+    def _make_dynamic(self, replica: Replica, log: LogView) -> RaftNode:
+        disk = replica.disk
+        # The first voters have been formatted with the voters, everybody else without.
+        first = self.voters if self.voters.has(replica.key) else VoterSet(())
+        newest = disk.snapshots[-1] if disk.snapshots else None
+        stated = disk.log.voter_sets()
+        if newest is not None and newest.voters is not None:
+            at = newest.id.end_offset - 1
+            stated = [(at, newest.voters), *[known for known in stated if known[0] > at]]
+        node = RaftNode(
+            local=replica.key,
+            voters=first,
+            voter_sets=stated,
+            kraft_version=1 if stated or len(first) else 0,
+            own=Voter(replica.key),
+            log=log,
+            state=disk.state,
+            rng=self,
+            cluster_id=CLUSTER,
+            config=self.config,
+            bootstrap_ids=self.voters.ids,
+        )
+        node.opening_extra = 0 if stated or not len(first) else 2
+        return node
+
     def is_amnesiac(self, replica: Replica) -> bool:
         """As the driver finds out: a voter of several without a quorum-state."""
         return len(self.voters) > 1 and replica.id in self.voters and not replica.disk.has_state
 
     def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
-        return self.replicas[key.id].has_had(offset, chain)
+        return self.replicas[key.id].has_had(key.directory, offset, chain)
 
     def wall_ms(self, replica: Replica) -> int:
         return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
@@ -196,7 +228,8 @@ class Simulation:
             else:
                 role = node.role.role.name
                 lost = " amnesiac" if node.is_amnesiac else ""
-                stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}")
+                voters = f" of {show(tuple(voter.key for voter in node.voters))}" if self.is_dynamic else ""
+                stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}{voters}")
         return f"committed {self.laws.end}, wanted {self._target}: " + ", ".join(stand)
 
     @property

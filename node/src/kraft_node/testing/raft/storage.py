@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.quorum import QuorumState, VoterSet
 
 EMPTY_CHAIN = 0
 
@@ -24,17 +24,17 @@ class Entry(NamedTuple):
     epoch: int
     values: tuple[int, ...]
     chains: tuple[int, ...]
-    control: object = None
-    """What a control batch says, for the reader of the log."""
+    voters: VoterSet | None = None
+    """Those that the batch states (KIP-853)."""
 
 
-def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, control: object = None) -> Entry:
+def make_entry(base: int, epoch: int, values: Sequence[int], chain: int, voters: VoterSet | None = None) -> Entry:
     """A batch whose records follow the one with the given chain value."""
     chains = []
     for value in values:
         chain = hash((chain, epoch, value))
         chains.append(chain)
-    return Entry(base, base + len(values), epoch, tuple(values), tuple(chains), control)
+    return Entry(base, base + len(values), epoch, tuple(values), tuple(chains), voters)
 
 
 class ModelLog:
@@ -106,6 +106,10 @@ class ModelLog:
         self.bases.clear()
         self.start, self.start_chain = offset, chain
 
+    def voter_sets(self) -> list[tuple[int, VoterSet]]:
+        """(offset, voters) of the batches that state some."""
+        return [(entry.next - 1, entry.voters) for entry in self.entries if entry.voters is not None]
+
     def epochs(self) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         for entry in self.entries:
@@ -121,8 +125,8 @@ class Snapshot(NamedTuple):
     chain: int
     size: int
     wall_ms: int
-    facts: object = None
-    """What a snapshot repeats of the voters."""
+    voters: VoterSet | None = None
+    """Those that count at its end (KIP-853)."""
 
 
 Op = Entry | Snapshot | int

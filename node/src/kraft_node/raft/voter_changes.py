@@ -1,0 +1,255 @@
+"""Changing the voters while the quorum runs (KIP-853): one at a time, stated in the log, counted as soon as written.
+
+The leader appends a VotersRecord; each replica uses the last one in its log, committed or not, and goes back to the one
+before when it is truncated. Two sets that follow one another differ by one voter, so that their majorities have a voter
+in common; therefore the next change waits until the last one is committed, and the first one of an epoch until its
+LeaderChange is. A leader that has removed itself leads on, without counting itself, until that is committed; then it
+resigns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft.effects import AppendVoters, Respond
+from kraft_node.raft.messages import (
+    DUPLICATE_VOTER,
+    FENCED_LEADER_EPOCH,
+    INCONSISTENT_CLUSTER_ID,
+    INVALID_REQUEST,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_LEADER_EPOCH,
+    UNSUPPORTED_VERSION,
+    VOTER_NOT_FOUND,
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChangeReply,
+)
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from kraft_node.raft.follower import Follower
+    from kraft_node.raft.leader import Leader
+    from kraft_node.raft.node import RaftNode
+
+CAUGHT_UP_WITHIN_MS: Final = 3_600_000
+"""A replica that joins has fetched within this time, and been caught up once; Kafka's figure."""
+
+NOT_STATED: Final = -1
+"""The offset of voters that are configured, or stand in the snapshot that formatting leaves."""
+
+VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+
+
+class VoterSets:
+    """The voters as the log states them, with offsets, so that a truncation can take the last ones back."""
+
+    __slots__ = ("_sets", "kraft_version")
+
+    def __init__(self, first: VoterSet, sets: list[tuple[int, VoterSet]] | None, kraft_version: int) -> None:
+        self._sets: list[tuple[int, VoterSet]] = [(NOT_STATED, first), *(sets or ())]
+        self.kraft_version = kraft_version
+
+    @property
+    def current(self) -> VoterSet:
+        return self._sets[-1][1]
+
+    @property
+    def offset(self) -> int:
+        """Where the current ones are stated."""
+        return self._sets[-1][0]
+
+    def stated(self, offset: int, voters: VoterSet) -> None:
+        self.kraft_version = max(1, self.kraft_version)
+        self._sets.append((offset, voters))
+
+    def truncated(self, offset: int) -> None:
+        while self._sets[-1][0] >= offset:
+            self._sets.pop()
+
+    def replaced(self, snapshot_end: int, voters: VoterSet | None) -> None:
+        """A snapshot stands for the whole log; without voters it says nothing of them."""
+        if voters is not None:
+            self._sets = []
+            self.stated(snapshot_end - 1, voters)
+
+    def removed_just_now(self, key: ReplicaKey, high_watermark: int) -> bool:
+        """Whether the last change took that replica out, and is not known to be committed."""
+        if len(self._sets) < 2 or self.offset < high_watermark:
+            return False
+        return self._sets[-2][1].has(key) and not self.current.has(key)
+
+    def at(self, end_offset: int) -> VoterSet:
+        """Those that count when the log ends there: what a snapshot has to say."""
+        return next(voters for offset, voters in reversed(self._sets) if offset < end_offset)
+
+
+class Pending:
+    """A change that somebody waits for."""
+
+    __slots__ = ("deadline_ms", "offset", "token")
+
+    def __init__(self, token: Hashable, offset: int, deadline_ms: int) -> None:
+        self.token = token
+        self.offset = offset
+        self.deadline_ms = deadline_ms
+
+
+def answer(node: RaftNode, token: Hashable, request: VoterChangeRequest) -> None:
+    """Change the voters, or say why not. The answer may come when the change is committed."""
+    error = _error(node, request)
+    if error:
+        _respond(node, token, error)
+    elif isinstance(request, AddVoterRequest):
+        _add(node, token, request)
+    elif isinstance(request, RemoveVoterRequest):
+        _remove(node, token, request)
+    else:
+        _update(node, token, request)
+
+
+def _respond(node: RaftNode, token: Hashable, error: int) -> None:
+    node.say(Respond(token, VoterChangeReply(error, node.epoch, node.leader_id)))
+
+
+def _error(node: RaftNode, request: VoterChangeRequest) -> int:
+    if request.cluster_id is not None and request.cluster_id != node.cluster_id:
+        return INCONSISTENT_CLUSTER_ID
+    if not node.is_leader:
+        return NOT_LEADER_OR_FOLLOWER
+    if isinstance(request, UpdateVoterRequest) and request.epoch != node.epoch:
+        return FENCED_LEADER_EPOCH if request.epoch < node.epoch else UNKNOWN_LEADER_EPOCH
+    if not node.leader.announced or node.leader.pending_change is not None:
+        return REQUEST_TIMED_OUT
+    if node.voter_sets.kraft_version < 1:
+        # Static voters: their endpoints are those of the configuration, and nobody has to be told of them.
+        return NONE if isinstance(request, UpdateVoterRequest) else UNSUPPORTED_VERSION
+    if node.voter_sets.offset >= node.high_watermark:
+        return REQUEST_TIMED_OUT
+    return NONE
+
+
+def _add(node: RaftNode, token: Hashable, request: AddVoterRequest) -> None:
+    key = request.voter.key
+    if key.id in node.voters:
+        _respond(node, token, DUPLICATE_VOTER)
+        return
+    entry = node.leader.progress.observers.get(key)
+    if entry is None or entry.caught_up_ms < 0 or entry.last_fetch_ms < node.now_ms - CAUGHT_UP_WITHIN_MS:
+        _respond(node, token, REQUEST_TIMED_OUT)
+        return
+    if not _supports(node, request.voter):
+        _respond(node, token, INVALID_REQUEST)
+        return
+    _write(node, token, node.voters.with_voter(request.voter), request.timeout_ms)
+    if not request.ack_when_committed:
+        node.leader.pending_change = None
+        _respond(node, token, NONE)
+
+
+def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> None:
+    voter = node.voters.get(request.key.id)
+    if voter is None or voter.key.directory != request.key.directory or len(node.voters) == 1:
+        _respond(node, token, VOTER_NOT_FOUND)
+        return
+    _write(node, token, node.voters.without(request.key.id), node.config.request_timeout_ms)
+
+
+def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> None:
+    voter = node.voters.get(request.voter.key.id)
+    if node.voter_sets.kraft_version < 1:
+        _respond(node, token, NONE)
+    elif voter is None or voter.key.directory != request.voter.key.directory:
+        _respond(node, token, VOTER_NOT_FOUND)
+    elif not _supports(node, request.voter) or not request.voter.endpoints:
+        _respond(node, token, INVALID_REQUEST)
+    else:
+        if voter != request.voter:
+            _write(node, None, node.voters.with_voter(request.voter), 0)
+            node.leader.pending_change = None
+        _respond(node, token, NONE)
+
+
+def _supports(node: RaftNode, voter: Voter) -> bool:
+    lowest, highest = voter.kraft_versions
+    return lowest <= node.voter_sets.kraft_version <= highest
+
+
+def _write(node: RaftNode, token: Hashable, voters: VoterSet, timeout_ms: int) -> None:
+    leader = node.leader
+    leader.write_all(node)
+    offset = node.log.end_offset
+    node.log.appended(offset, offset + 1, node.epoch)
+    leader.accumulator.next_offset = offset + 1
+    node.emit(AppendVoters(offset, node.epoch, voters))
+    leader.pending_change = Pending(token, offset, node.now_ms + timeout_ms)
+    use(node, offset, voters)
+
+
+def use(node: RaftNode, offset: int, voters: VoterSet) -> None:
+    """The log states these voters from now on."""
+    node.voter_sets.stated(offset, voters)
+    _follow(node)
+
+
+def take_back(node: RaftNode, offset: int) -> None:
+    """The log was truncated to `offset`."""
+    node.voter_sets.truncated(offset)
+    _follow(node)
+
+
+def _follow(node: RaftNode) -> None:
+    node.voters = node.voter_sets.current
+    if node.is_leader:
+        node.leader.progress.use(node.voters)
+
+
+def settle(node: RaftNode, leader: Leader) -> None:
+    """After the high watermark has moved, or time has passed; may end the leadership."""
+    pending = leader.pending_change
+    if pending is not None:
+        if node.high_watermark > pending.offset:
+            leader.pending_change = None
+            _respond(node, pending.token, NONE)
+        elif node.now_ms >= pending.deadline_ms:
+            leader.pending_change = None
+            _respond(node, pending.token, REQUEST_TIMED_OUT)
+    if not node.is_voter and node.voter_sets.offset < node.high_watermark:
+        node.resign()
+
+
+def abandon(node: RaftNode, leader: Leader) -> None:
+    """The leadership is over; whether the change stays is not known."""
+    pending, leader.pending_change = leader.pending_change, None
+    if pending is not None:
+        _respond(node, pending.token, NOT_LEADER_OR_FOLLOWER)
+
+
+def ask_to_join(node: RaftNode, follower: Follower) -> None:
+    """`controller.quorum.auto.join.enable`, and a voter whose endpoints have changed: tell the leader, now and then."""
+    if node.own is None or not follower.has_fetched or node.voter_sets.kraft_version < 1:
+        return
+    if node.now_ms < follower.join_ms or node.own.key != node.local:
+        return
+    stated = node.voters.get(node.local.id)
+    if stated == node.own or not (node.is_voter or node.config.auto_join):
+        return
+    follower.join_ms = node.now_ms + node.config.fetch_timeout_ms
+    cluster_id = node.cluster_id
+    if stated is None:
+        request = AddVoterRequest(node.own, node.config.request_timeout_ms, False, cluster_id)
+        node.ask(follower.leader_id, request)
+    elif stated.key.directory != node.local.directory:
+        # The disk that this id had before: it will never be back.
+        node.ask(follower.leader_id, RemoveVoterRequest(stated.key, cluster_id))
+    else:
+        node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, cluster_id))
+
+
+def is_known(node: RaftNode, leader_id: int) -> bool:
+    """Whether a node can be the leader, as far as can be known here: voters of the log may be newer than ours."""
+    return leader_id in node.voters or node.voter_sets.kraft_version > 0 or not len(node.voters)

@@ -1,0 +1,108 @@
+"""Plants known bugs, one at a time, into a copy of the product, and demands that the everyday checks notice each.
+
+`python -m tools.planted tests/sim/raft/planted [NAME…]`. A bug is a file: what it is, on lines that begin with `#`;
+then `file:` (under node/src/kraft_node), perhaps `catch:` (pytest arguments; without it the Raft simulator has to
+notice), and the old text between `<<<<` and `====`, the new one between `====` and `>>>>`. The old text must occur
+exactly once, so that a bug which does not fit any more is noticed, too. Exit code 0: all were caught.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+SIMULATOR = ["-m", "kraft_node.testing.raft", "--seeds", "1000", "--events", "2000"]
+"""The everyday budget."""
+TIMEOUT_S = 900
+
+
+class Bug(NamedTuple):
+    """A wrong line."""
+
+    name: str
+    about: str
+    file: str
+    catch: list[str]
+    old: str
+    new: str
+
+
+class Outcome(NamedTuple):
+    """Whether a bug was noticed, by what, and how long that took."""
+
+    bug: Bug
+    caught: bool
+    by: str
+    seconds: float
+
+
+def read_bug(path: Path) -> Bug:
+    """Raises ValueError when the file is not one."""
+    head, _, rest = path.read_text().partition("\n<<<<\n")
+    old, separator, rest = rest.partition("\n====\n")
+    new = rest.partition("\n>>>>")[0] if not rest.startswith(">>>>") else ""
+    about = " ".join(line.removeprefix("#").strip() for line in head.splitlines() if line.startswith("#"))
+    fields = dict(re.findall(r"^(\w+): (.*)$", head, re.MULTILINE))
+    if not separator or "file" not in fields or not about:
+        raise ValueError(f"{path}: no planted bug")
+    return Bug(path.stem, about, fields["file"], fields.get("catch", "").split(), old, new)
+
+
+def plant(bug: Bug, source: str) -> str:
+    """The source with the bug. Raises ValueError when it does not fit."""
+    if source.count(bug.old) != 1:
+        raise ValueError(f"{bug.name}: its text occurs {source.count(bug.old)} times in {bug.file}")
+    return source.replace(bug.old, bug.new)
+
+
+def try_bug(bug: Bug) -> Outcome:
+    """Run what should notice it."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+        copy = Path(directory) / "src" / "kraft_node"
+        shutil.copytree(ROOT / "node/src/kraft_node", copy, ignore=shutil.ignore_patterns("__pycache__", "workloads"))
+        target = copy / bug.file
+        target.write_text(plant(bug, target.read_text()))
+        command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *bug.catch] if bug.catch else SIMULATOR
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    found = re.search(r"^(seed \d+: .*|E .*Error.*|FAILED .*)$", done.stdout, re.MULTILINE)
+    caught = done.returncode == 1 and found is not None
+    by = found.group(1) if found else f"exit code {done.returncode} {done.stderr[-300:]}"
+    return Outcome(bug, caught, by, time.monotonic() - begun)
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    folder = Path(arguments[0])
+    bugs = [read_bug(path) for path in sorted(folder.glob("*.bug"))]
+    bugs = [bug for bug in bugs if not arguments[1:] or bug.name in arguments[1:]]
+    outcomes = []
+    with ThreadPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
+        for outcome in pool.map(try_bug, bugs):
+            outcomes.append(outcome)
+            verdict = "caught" if outcome.caught else "MISSED"
+            print(f"{verdict} {outcome.bug.name} ({outcome.seconds:.0f} s): {outcome.by[:160]}", flush=True)
+    score = sum(outcome.caught for outcome in outcomes)
+    print(f"{score} of {len(outcomes)} planted bugs caught")
+    return 0 if score == len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
