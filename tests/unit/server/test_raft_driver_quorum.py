@@ -248,6 +248,23 @@ def test_latecomers_begin_with_a_snapshot() -> None:
     assert observer.storage.start_offset == snapshot.end_offset > 0
 
 
+def test_the_leader_knows_how_far_behind_everybodys_snapshot_is() -> None:
+    quorum = Quorum().start()
+    for number in range(40):
+        quorum.append(number)
+    quorum.world.run(1_000)
+    leader = quorum.leader().driver
+    assert leader is not None
+    lags = leader.snapshot_lags.by_replica()
+    assert sorted(lags) == [1, 2, 3]
+    for member in quorum.members.values():
+        latest = max(snapshot.end_offset for snapshot in member.storage.files)
+        assert lags[member.id] == leader.high_watermark - latest < 40
+    follower = quorum.members[2].driver
+    assert follower is not None
+    assert follower.snapshot_lags.by_replica() == {}
+
+
 def test_what_was_tried_is_told() -> None:
     quorum = Quorum()
     quorum.members[2].start()

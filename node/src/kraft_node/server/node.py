@@ -63,9 +63,6 @@ PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
 """`host:port` of /metrics, /livez and /readyz; nothing is served without it. Kafka leaves this to the JVM's agents."""
 
-SERVED_BY_CONTROLLERS: Final = frozenset(FORWARDED) - {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
-"""What a broker without a controller of its own forwards."""
-
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
     """Why the node does not start, for people: what, and in which directory or under which key."""
@@ -186,8 +183,14 @@ class Node:
             patient=False,
         )
         driver.peers.use(self._raft_channels.find)
+        if config.is_controller:
+            driver.own = Voter(local, self._controller_addresses())
         driver.on_leader_changed.append(self._leader_changed)
         return driver
+
+    def _controller_addresses(self) -> dict[str, tuple[str, int]]:
+        """Where this controller can be reached, the default listener first."""
+        return {e.name: (e.host or self.host_name, e.port) for e in self.config.advertised_controller_listeners}
 
     def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
         bootstrap = raft.bootstrap_records()
@@ -234,7 +237,7 @@ class Node:
 
     def _make_broker(self, raft: RaftDriver, storage: NodeStorage, link: ActiveControllerLink) -> Broker:
         config = self.config
-        served = None if self.controller is None else frozenset(self.controller.handlers)
+        served = frozenset(FORWARDED if self.controller is None else self.controller.handlers)
         listener = config.inter_broker_listener_name
 
         def locate(node_id: int) -> tuple[str, int] | None:
@@ -250,7 +253,7 @@ class Node:
             image=raft.image,
             logs=storage.logs,
             controller=link,
-            controller_apis=SERVED_BY_CONTROLLERS if served is None else served,
+            controller_apis=served,
             peers=self.peers.find,
         )
         raft.loader.publishers.append(broker.apply)
@@ -467,6 +470,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
         fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+        auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
         fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
     )
 

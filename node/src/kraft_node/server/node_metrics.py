@@ -76,6 +76,9 @@ class NodeMetrics:
         yield _one(prefix + "log_end_offset", raft.next_offset)
         yield _one(prefix + "log_end_epoch", core.log.last_epoch)
         yield _one(prefix + "number_of_voters", len(raft.voters))
+        lags = [((("replica", str(replica)),), float(lag)) for replica, lag in raft.snapshot_lags.by_replica().items()]
+        if lags:
+            yield "kraft_replica_snapshot_lag", "gauge", lags
         prefix = "kafka_server_brokermetadatametrics_"
         yield _one(prefix + "last_applied_record_offset", raft.applied_offset - 1)
 

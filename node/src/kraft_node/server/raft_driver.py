@@ -37,7 +37,7 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, VoterChangeReply
+from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, FetchRequest, VoterChangeReply
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
@@ -46,8 +46,8 @@ from kraft_node.raft.voter_history import VoterHistory, encode_voters
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.raft_commits import Commits
-from kraft_node.server.raft_peers import Peer, RaftPeers
-from kraft_node.server.raft_snapshots import SnapshotKeeper
+from kraft_node.server.raft_peers import Peer, RaftPeers, told_snapshot
+from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
 from kraft_node.wire.api import ApiKey
 
 DIRECTORIES_DESCRIBED_VERSION: Final = 2
@@ -102,6 +102,7 @@ class RaftDriver:
         self.config = config or RaftConfig()
         self.own: Voter | None = None
         """What this node would be as a voter; set before the start for whoever may become one (KIP-853)."""
+        self.snapshot_lags = SnapshotLags(self)
         self._guards_empty_disk = guards_empty_disk
         self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
         self._node: RaftNode | None = None
@@ -257,6 +258,8 @@ class RaftDriver:
             request = wire_form.request_from_wire(message)
         except wire_form.NotAboutMetadata:
             return wire_form.not_about_metadata(message)
+        if isinstance(request, FetchRequest):
+            self.snapshot_lags.note(request.replica.id, told_snapshot(message))
         self.step(events.Asked(ctx, request))
         return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kraft_node.metadata.snapshot_writer import SnapshotWriting
 from kraft_node.raft import events
 from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.progress import OBSERVERS_MAX
 from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
 
 if TYPE_CHECKING:
@@ -109,3 +110,32 @@ class SnapshotKeeper:
             driver.fail(e)
             return
         driver.step(events.SnapshotsDropped(first, start))
+
+
+class SnapshotLags:
+    """Where the latest snapshot of each replica ends, as its fetches say: soft state, kept nowhere else (KIP-631)."""
+
+    __slots__ = ("_driver", "_ends")
+
+    def __init__(self, driver: RaftDriver) -> None:
+        self._driver = driver
+        self._ends: dict[int, int] = {}
+
+    def note(self, replica_id: int, end_offset: int | None) -> None:
+        """A replica has said so; None: it says nothing of it, as Apache Kafka's do."""
+        known = self._ends
+        if end_offset is not None and replica_id >= 0 and (replica_id in known or len(known) < OBSERVERS_MAX):
+            known[replica_id] = end_offset
+
+    def by_replica(self) -> dict[int, int]:
+        """How many records were committed since each one's snapshot. Only the leader knows of others."""
+        driver = self._driver
+        core = driver.node
+        if not core.is_leader:
+            return {}
+        latest = core.log.latest_snapshot
+        own = {driver.local.id: 0 if latest is None else latest.end_offset}
+        progress = core.leader.progress
+        present = {*progress.voters, *(key.id for key in progress.observers)}
+        told = {node_id: offset for node_id, offset in self._ends.items() if node_id in present}
+        return {node_id: max(0, core.high_watermark - offset) for node_id, offset in sorted((told | own).items())}

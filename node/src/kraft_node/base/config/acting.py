@@ -19,6 +19,7 @@ ACTING: Final = frozenset(
         "connections.max.idle.ms",
         "controller.listener.names",
         "controller.quorum.append.linger.ms",
+        "controller.quorum.auto.join.enable",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.election.backoff.max.ms",
         "controller.quorum.election.timeout.ms",

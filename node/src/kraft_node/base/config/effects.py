@@ -69,7 +69,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("num.replica.fetchers", _REPLICAS),
     ("controller.socket.timeout.ms", _REPLICAS),
     ("controlled.shutdown.enable", "a broker always hands over its partitions before it stops"),
-    ("controller.quorum.auto.join.enable", "voters are those that formatting or the configuration names"),
     ("controller.performance.*", "slow controller operations are not logged one by one"),
     ("leader.imbalance.*", "leadership is balanced at the interval alone, as in Kafka's KRaft mode"),
     (
