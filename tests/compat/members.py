@@ -30,6 +30,11 @@ def wait_for(what: str, question: Callable[[], Any], timeout_s: float = WAIT_S) 
         time.sleep(0.05)
 
 
+def directory_id(node_id: int) -> str:
+    """Of the metadata directory of a first voter, as text."""
+    return base64.urlsafe_b64encode(bytes([node_id]) * 16).decode().rstrip("=")
+
+
 @dataclass
 class Members:
     """`controllers` and `brokers` name the program of each: "kraftcluster" or "apache". Ids: controllers from 1 on,
@@ -41,6 +46,8 @@ class Members:
     combined: bool = False
     dynamic: bool = False
     """Voters in the log (KIP-853), found by controller.quorum.bootstrap.servers, rather than in the configuration."""
+    joining: int = 0
+    """How many of the controllers, from the end, are no voters at first; only in a dynamic quorum."""
     overrides: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,12 +84,10 @@ class Members:
                 f"{kind}-{node_id}", self.folder / str(node_id), values, port, controller_port, is_lone=False
             )
             if self.dynamic and is_controller:
-                initial = ",".join(
-                    f"{i}@127.0.0.1:{places[i][1]}:{base64.urlsafe_b64encode(bytes([i]) * 16).decode().rstrip('=')}"
-                    for i in kinds
-                    if i < 100
-                )
-                self.nodes[node_id].format_options = ("--initial-controllers", initial)
+                initial = [i for i in kinds if i < 100][: len(tuple(self.controllers)) - self.joining]
+                voters = ",".join(f"{i}@127.0.0.1:{places[i][1]}:{directory_id(i)}" for i in initial)
+                options = ("--initial-controllers", voters) if node_id in initial else ("--no-initial-controllers",)
+                self.nodes[node_id].format_options = options
 
     @property
     def controller_ids(self) -> list[int]:

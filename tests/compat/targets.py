@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,7 +101,9 @@ class Target:
         """Format the log directory unless it has been."""
         if (self.data / "meta.properties").exists():
             return
-        command = self._command("storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options)
+        command = self._command(
+            "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options
+        )
         done = subprocess.run(command, capture_output=True, timeout=60, check=False, env=self._env())
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
@@ -146,6 +149,10 @@ class Target:
                 process.wait()
                 raise AssertionError(f"{self.name} did not stop within {STOP_TIMEOUT_S} s:\n{self.tail()}") from None
         return process.returncode
+
+    def wipe(self) -> None:
+        """Lose the log directory."""
+        shutil.rmtree(self.data)
 
     def kill(self) -> None:
         """SIGKILL."""
