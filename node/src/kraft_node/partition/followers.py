@@ -8,18 +8,48 @@ step for each append that follows a rest.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 UNKNOWN: Final = -1
 
+HURRY_MS: Final = 2_000
+"""How long a follower is expected to ask for a partition that it has not asked for yet."""
+
+
+class Waiting(Protocol):
+    """A follower's fetch that waits for records."""
+
+    def hurry(self) -> None:
+        """Be answered soon, so that the follower can ask for what is new."""
+
 
 class FollowerClock:
-    """When a broker last fetched anything from this one, shared by all partitions that it follows. Monotonic ms."""
+    """What all partitions share that one broker follows: when it last fetched anything, and what it has yet to begin.
 
-    __slots__ = ("fetched_ms",)
+    A broker that begins to lead a partition expects its followers to ask for it. One whose fetch of other partitions is
+    waiting cannot, so that fetch is answered soon. Times are monotonic milliseconds.
+    """
+
+    __slots__ = ("fetched_ms", "hurry_until_ms", "unseen", "waiting")
 
     def __init__(self) -> None:
         self.fetched_ms = 0
+        self.hurry_until_ms = 0
+        self.unseen = 0
+        """Partitions that are led here and that the broker has not asked for in their leader epoch."""
+        self.waiting: list[Waiting] = []
+        """Its fetches that wait."""
+
+    def expect(self, now_ms: int) -> None:
+        """One more partition to ask for."""
+        self.unseen += 1
+        self.hurry_until_ms = now_ms + HURRY_MS
+        for fetch in list(self.waiting):
+            fetch.hurry()
+
+    def is_expected(self, now_ms: int) -> bool:
+        """Whether the broker will have more to ask for in a moment."""
+        return self.unseen > 0 and now_ms < self.hurry_until_ms
 
 
 class Follower:
@@ -51,19 +81,23 @@ class Follower:
         self._fetched_ms = 0
         self._leader_end = 0
 
-    def reset(self, now_ms: int, *, in_sync: bool) -> None:
-        """A leader epoch begins: nothing is known of the log, members of the ISR get their time to show up."""
-        self.broker_epoch = self.end_offset = self.start_offset = UNKNOWN
+    def begin(self, now_ms: int, *, in_sync: bool) -> None:
+        """A leader epoch begins: members of the ISR get their time to show up."""
         self.caught_up_ms = now_ms if in_sync else -(1 << 62)
-        self.at_end = False
-        self._fetched_ms = 0
-        self._leader_end = 0
+        self.clock.expect(now_ms)
+
+    def forget(self) -> None:
+        """It follows no more, or in another epoch."""
+        if self.end_offset == UNKNOWN:
+            self.clock.unseen -= 1
 
     def fetched(self, offset: int, start_offset: int, broker_epoch: int, leader_end: int) -> bool:
         """It asks for what begins at `offset`, and so has what is before; False when an older incarnation asks."""
         if -1 < broker_epoch < self.broker_epoch:
             return False
         self.broker_epoch = max(self.broker_epoch, broker_epoch)
+        if self.end_offset == UNKNOWN:
+            self.clock.unseen -= 1
         now_ms = self.clock.fetched_ms
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)

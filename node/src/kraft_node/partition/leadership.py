@@ -72,9 +72,15 @@ class Leadership:
 
     def begin_epoch(self, state: PartitionState) -> None:
         """A new leader epoch: everything is to be learnt anew."""
-        self.followers.clear()
+        self.end()
         self.assigned(state)
         self.any_at_end = False
+
+    def end(self) -> None:
+        """Lead no more, or in another epoch."""
+        for follower in self.followers.values():
+            follower.forget()
+        self.followers.clear()
 
     def assigned(self, state: PartitionState) -> None:
         """Replicas or ISR as committed; what was proposed is decided by that, one way or the other."""
@@ -82,12 +88,12 @@ class Leadership:
         now_ms = self._surroundings.now_ms()
         own = self._partition.node_id
         for broker_id in [member for member in self.followers if member not in state.replicas]:
-            del self.followers[broker_id]
+            self.followers.pop(broker_id).forget()
         for broker_id in state.replicas:
             if broker_id != own and broker_id not in self.followers:
                 follower = Follower(broker_id, self._surroundings.clock_of(broker_id))
-                follower.reset(now_ms, in_sync=broker_id in state.isr)
                 self.followers[broker_id] = follower
+                follower.begin(now_ms, in_sync=broker_id in state.isr)
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:

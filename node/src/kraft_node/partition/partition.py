@@ -160,7 +160,7 @@ class Partition:
         if self.is_leader:
             self._lead(state, is_new_epoch=led_epoch != state.leader_epoch)
         else:
-            self.lead = None
+            self._lead_no_more()
             self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._notify(0)
         self._notify_end(0)
@@ -169,9 +169,9 @@ class Partition:
         if is_new_epoch:
             self.leader_start_offset = self.log.end_offset
             self.log.leader_epochs.assign(state.leader_epoch, self.leader_start_offset)
-            self.lead = None
+            self._lead_no_more()
         if len(state.replicas) == 1:
-            self.lead = None
+            self._lead_no_more()
         elif self.lead is None:
             self.lead = Leadership(self, self.surroundings)
             self.lead.begin_epoch(state)
@@ -182,10 +182,15 @@ class Partition:
             self.lead.consider_all()
             self._settle_deletes()
 
+    def _lead_no_more(self) -> None:
+        if self.lead is not None:
+            self.lead.end()
+            self.lead = None
+
     def close(self, error: ErrorCode) -> None:
         """The replica is going away: whoever waits for an acknowledgement gets `error`, watchers look again."""
         self.is_leader = False
-        self.lead = None
+        self._lead_no_more()
         self._finish_waiting(error)
         self._notify(0)
         self._notify_end(0)

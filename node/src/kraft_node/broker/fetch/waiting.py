@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.handlers.fetch import FetchHandler
+    from kraft_node.partition.followers import FollowerClock
 
 WAITING_MAX: Final = 20_000
 """Fetches that may wait at a time: twice the idle consumers one node is sized for. Beyond it a fetch is answered at
 once with what there is, which a client takes for a short wait."""
+
+
+HURRY_WAIT_MS: Final = 10
+"""How long a follower's fetch waits while the follower is about to ask for more: metadata reaches it some milliseconds
+sooner or later than this broker."""
 
 
 class WaitingFetch:
@@ -26,6 +32,7 @@ class WaitingFetch:
 
     __slots__ = (
         "all_rows",
+        "clock",
         "ctx",
         "done",
         "handler",
@@ -58,6 +65,7 @@ class WaitingFetch:
         self.all_rows = all_rows
         self.missing_bytes = min_bytes
         self.timer: Timer | None = None
+        self.clock: FollowerClock | None = None
         self.scheduled = False
         self.done = False
 
@@ -85,8 +93,13 @@ class WaitingFetch:
     def wait(self, found: reader.Collected, max_wait_ms: int) -> None:
         """Begin to wait, having found too little."""
         self.handler.waiting.add(self)
-        scheduler = self.handler.scheduler
-        self.timer = scheduler.call_later(max_wait_ms, self._expired)
+        handler = self.handler
+        if self.session.replica_id >= 0:
+            self.clock = handler.replicas.surroundings.clock_of(self.session.replica_id)
+            self.clock.waiting.append(self)
+            if self.clock.is_expected(handler.clock.monotonic_ms()):
+                max_wait_ms = min(max_wait_ms, HURRY_WAIT_MS)
+        self.timer = handler.scheduler.call_later(max_wait_ms, self._expired)
         self.session.arrived = self._arrived
         self._watch(found)
 
@@ -119,6 +132,12 @@ class WaitingFetch:
         if not self.done:
             self._answer(self.collect())
 
+    def hurry(self) -> None:
+        """The follower is about to ask for more."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = self.handler.scheduler.call_later(HURRY_WAIT_MS, self._expired)
+
     def superseded(self) -> None:
         """Another request of the same session came: end with nothing."""
         self._finish()
@@ -138,6 +157,9 @@ class WaitingFetch:
         self.done = True
         if self.timer is not None:
             self.timer.cancel()
+        if self.clock is not None:
+            self.clock.waiting.remove(self)
+            self.clock = None
         self.session.arrived = None
         self.handler.waiting.discard(self)
 
