@@ -8,10 +8,14 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
+from kraft_node.metadata.log_batches import snapshot_header_batch
+from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.raft.voter_history import encode_voters
+from kraft_node.records.control import ControlType
 from kraft_node.server.raft_driver import RaftDriver
-from kraft_node.wire import codec, stored
+from kraft_node.wire import codec, messages, stored
 from kraft_node.wire.api import API
 from tests.unit.server.raft_world import MemoryStorage, World
 
@@ -31,6 +35,8 @@ class Member:
         self.driver: RaftDriver | None = None
         self.is_silent = False
         self.leaders: list[tuple[int, int]] = []
+        self.first_voters: tuple[int, ...] = ()
+        """Of a dynamic quorum: those that formatting wrote down."""
 
     def start(self, *, guards_empty_disk: bool = True) -> None:
         self.is_silent = False
@@ -46,6 +52,12 @@ class Member:
             peers=self.find,
             guards_empty_disk=guards_empty_disk,
         )
+        if self.first_voters:
+            key = [ReplicaKey(i, Uuid(bytes([i]) * 16)) for i in self.first_voters]
+            stated = encode_voters(VoterSet(Voter(k, {"CONTROLLER": ("localhost", PORTS[k.id])}) for k in key))
+            version = codec.encode(stored.KRaftVersionRecord(version=0, k_raft_version=1), 0)
+            controls = [(ControlType.KRAFT_VERSION, version), (ControlType.KRAFT_VOTERS, stated)]
+            self.storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, controls)
         self.driver.on_leader_changed.append(lambda leader, epoch: self.leaders.append((leader, epoch)))
         self.driver.start()
 
@@ -99,7 +111,7 @@ class Way:
                 if asker is not None:
                     asker.disconnected(target.id)
                 return
-            ctx = Context(highest, answered)
+            ctx = Context(request.SCHEMA.api_key, highest, answered)
             response = target.driver._handle(ctx, codec.decode(spec.request, data, highest))  # type: ignore[arg-type]
             if response is not None:
                 answered(response)
@@ -108,8 +120,9 @@ class Way:
 
 
 class Context:
-    def __init__(self, version: int, answered: Any) -> None:
+    def __init__(self, key: int, version: int, answered: Any) -> None:
         self.api_version = version
+        self.api_key = key
         self.listener = "CONTROLLER"
         self.respond = answered
 
@@ -263,6 +276,32 @@ def test_the_leader_knows_how_far_behind_everybodys_snapshot_is() -> None:
     follower = quorum.members[2].driver
     assert follower is not None
     assert follower.snapshot_lags.by_replica() == {}
+
+
+def test_a_lone_leader_that_is_joined_gives_the_newcomer_time_to_fetch() -> None:
+    """The time within which a majority has to fetch had long passed for a leader that had nobody else."""
+    quorum = Quorum((1, 2))
+    for member in quorum.members.values():
+        member.first_voters = (1,)
+        member.start()
+    quorum.world.run(20_000)
+    assert quorum.leader().id == 1
+    leader = quorum.leader()
+    voter = messages.AddRaftVoterRequest(
+        cluster_id="cluster",
+        timeout_ms=1_000,
+        voter_id=2,
+        voter_directory_id=Uuid(bytes([2]) * 16),
+        listeners=[messages.AddRaftVoterRequest.Listener("CONTROLLER", "localhost", PORTS[2])],
+    )
+    answers: list[Any] = []
+    Way(quorum, quorum.members[2], PORTS[1]).send(voter, None, answers.append, 1_000)
+    quorum.world.run(10_000)
+    assert [answer.error_code for answer in answers] == [0]
+    assert leader.driver is not None
+    assert leader.driver.voters.ids == [1, 2]
+    assert leader.driver.epoch == 1
+    assert leader.leaders == [(-1, 0), (-1, 1), (1, 1)]
 
 
 def test_what_was_tried_is_told() -> None:

@@ -82,6 +82,11 @@ class Leader(RoleState):
             node.emit(Append(offset, self.epoch, records))
         assert node.log.end_offset == pending.next_offset, "law: offsets given out are the offsets written"
 
+    def use_voters(self, node: RaftNode) -> None:
+        """Other voters count from now on: a new majority has the whole time to be heard of."""
+        self.progress.use(node.voters)
+        self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
+
     def heard_from(self, node: RaftNode, voter_id: int) -> None:
         """A voter has fetched in this epoch: it still takes this node for the leader (CheckQuorum)."""
         if voter_id not in self.progress.voters or voter_id == self.local_id:

@@ -205,7 +205,7 @@ def take_back(node: RaftNode, offset: int) -> None:
 def _follow(node: RaftNode) -> None:
     node.voters = node.voter_sets.current
     if node.is_leader:
-        node.leader.progress.use(node.voters)
+        node.leader.use_voters(node)
 
 
 def settle(node: RaftNode, leader: Leader) -> None:
