@@ -7,9 +7,10 @@ CLUSTER_DATA ?= .kraft/cluster
 SEEDS ?= 200
 SEED_FROM ?= 100000
 JOBS ?= 2
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft bench peers clean
+.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft bench faults peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +65,9 @@ sim-night: $(VENV)/.dev ## raft seeds without end, from SEED_FROM on; Ctrl-C sto
 
 peers: $(VENV)/.dev ## Apache Kafka from Maven Central into .peers (needs Java and Maven)
 	$(BIN)/python tools/peers.py install
+
+faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
+	$(BIN)/python -m tests.faults --minutes $(MINUTES)
 
 bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine
 	$(BIN)/python -m bench

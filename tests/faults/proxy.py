@@ -136,9 +136,9 @@ def _owner(port: int, pids: dict[int, str]) -> str:
     inode = _inode(port)
     for pid, name in pids.items():
         with contextlib.suppress(OSError):
-            for handle in os.scandir(f"/proc/{pid}/fd"):
+            for handle in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    if inode and os.readlink(handle.path) == f"socket:[{inode}]":
+                    if inode and os.readlink(f"/proc/{pid}/fd/{handle}") == f"socket:[{inode}]":
                         return name
     return CLIENT
 

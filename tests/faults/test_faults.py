@@ -1,0 +1,21 @@
+"""Every day: two rounds on real processes. Longer ones: `make faults MINUTES=…`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rounds import play
+
+SECONDS = 60.0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_acknowledged_is_lost_and_nothing_comes_twice(seed: int, tmp_path: Path) -> None:
+    result = play(tmp_path, seed, SECONDS, say=print)
+    assert result.good, result.text()
+    assert result.verdict.acknowledged > 1000, result.text()
+    assert result.verdict.read > 1000, result.text()
+    assert result.operations > 50, result.text()
+    assert result.faults, result.text()
