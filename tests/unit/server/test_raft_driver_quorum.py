@@ -301,7 +301,7 @@ def test_a_lone_leader_that_is_joined_gives_the_newcomer_time_to_fetch() -> None
     assert leader.driver is not None
     assert leader.driver.voters.ids == [1, 2]
     assert leader.driver.epoch == 1
-    assert leader.leaders == [(-1, 0), (-1, 1), (1, 1)]
+    assert leader.leaders == [(-1, 1), (1, 1)]
 
 
 def test_what_was_tried_is_told() -> None:
