@@ -148,3 +148,25 @@ def test_a_broker_that_finds_no_controller_says_what_it_tried(tmp_path: Path) ->
     for node_id in alone.controller_ids:
         assert f"{node_id}@127.0.0.1:{alone.nodes[node_id].controller_port}" in last
     assert "Connection refused" in last
+
+
+def test_combined_nodes_are_a_quorum_too(tmp_path: Path) -> None:
+    members = Members(tmp_path, brokers=(), combined=True)
+    try:
+        members.start()
+        members.create("a", 3)
+        before = members.leader()
+        members.nodes[before].kill()
+        others = [node_id for node_id in members.controller_ids if node_id != before]
+        members.create("b", 3, via=others[0])
+        wait_for("the other one leads", lambda: members.leader() in others)
+        wait_for("everybody knows", lambda: all("b" in members.topics(node_id) for node_id in others))
+        members.start(before)
+        wait_for("all brokers unfenced", lambda: members.unfenced(others[0]) == {1, 2, 3})
+        for node_id in members.controller_ids:
+            assert members.nodes[node_id].stop() == 0
+            members.start(node_id)
+        members.create("c", 3)
+        assert all({"a", "b", "c"} <= members.topics(node_id) for node_id in members.controller_ids)
+    finally:
+        members.stop()
