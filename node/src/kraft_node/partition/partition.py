@@ -84,7 +84,6 @@ class Partition:
         "bytes_in",
         "bytes_out",
         "end_watchers",
-        "hw_watchers",
         "index",
         "is_leader",
         "isr",
@@ -125,9 +124,7 @@ class Partition:
         self.watchers: list[Watcher] | None = None
         """Of what consumers may read, below the high watermark."""
         self.end_watchers: list[Watcher] | None = None
-        """Of the log's end, to which followers read."""
-        self.hw_watchers: list[Watcher] | None = None
-        """The same ones, as long as the high watermark is as it was."""
+        """Of the log's end, to which followers read; told of every move of the high watermark besides."""
         self._acks: list[_Waiter] | None = None
         """Who waits for the high watermark, by offset."""
         self._deletes: list[_Waiter] | None = None
@@ -426,7 +423,6 @@ class Partition:
         """Tell `watcher` once about the next change of what a reader of that isolation may see."""
         if isolation == READ_LOG_END:
             self.end_watchers = [*(self.end_watchers or ()), watcher]
-            self.hw_watchers = [*(self.hw_watchers or ()), watcher]
         elif self.watchers is None:
             self.watchers = [watcher]
         else:
@@ -440,8 +436,6 @@ class Partition:
             self.watchers = watchers or None
         if self.end_watchers is not None:
             self.end_watchers = [other for other in self.end_watchers if other is not watcher] or None
-        if self.hw_watchers is not None:
-            self.hw_watchers = [other for other in self.hw_watchers if other is not watcher] or None
 
     def _notify(self, appended_bytes: int) -> None:
         watchers = self.watchers
@@ -449,15 +443,13 @@ class Partition:
             self.watchers = None
             for watcher in watchers:
                 watcher.partition_changed(appended_bytes)
-        if self.hw_watchers is not None:
-            watchers, self.hw_watchers = self.hw_watchers, None
-            for watcher in watchers:
-                watcher.high_watermark_moved()
+        for watcher in self.end_watchers or ():
+            watcher.high_watermark_moved()
 
     def _notify_end(self, appended_bytes: int) -> None:
         watchers = self.end_watchers
         if watchers is not None:
-            self.end_watchers = self.hw_watchers = None
+            self.end_watchers = None
             for watcher in watchers:
                 watcher.partition_changed(appended_bytes)
 

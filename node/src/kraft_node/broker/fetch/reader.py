@@ -219,10 +219,14 @@ def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManage
 
 
 def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int) -> None:
-    """Before waiting, with nothing answered yet: hear of the next change of every partition that was read."""
+    """Before waiting, with nothing answered yet: hear of the next change of every partition that was read.
+
+    One with news that are no reason for an answer (the high watermark, to a follower) stays ready, to be told later.
+    """
     for wanted, row in rows:
         if not row.error_code:
-            _rest(session, wanted, replicas, isolation)
+            if (row.high_watermark, row.log_start_offset) == (wanted.sent_high_watermark, wanted.sent_start_offset):
+                _rest(session, wanted, replicas, isolation)
             partition = replicas.peek(wanted.key)
             if partition is not None:
                 wanted.watch(partition, isolation)
