@@ -36,7 +36,7 @@ class NodeMetrics:
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
         broker = (self._broker, self._topics, self._logs, self._directories, self._groups)
-        for collect in (self._server, self._sockets, self._raft, self._controller, *broker):
+        for collect in (self._server, self._sockets, self._raft, self._metadata, self._controller, *broker):
             registry.register(collect)
 
     def _server(self) -> Iterable[Family]:
@@ -81,6 +81,28 @@ class NodeMetrics:
             yield "kraft_replica_snapshot_lag", "gauge", lags
         prefix = "kafka_server_brokermetadatametrics_"
         yield _one(prefix + "last_applied_record_offset", raft.applied_offset - 1)
+
+    def _metadata(self) -> Iterable[Family]:
+        """The five of KIP-631 that Kafka never released, under the names of the draft."""
+        node, raft = self._node, self._node.raft
+        if raft is None or not node.raft_started:
+            return
+        lag = max(0, raft.high_watermark - raft.applied_offset)
+        if node.broker is not None:
+            yield _one("kafka_controller_kafkaserver_metadatalag", lag)
+        if node.controller is None:
+            return
+        prefix = "kafka_controller_kafkacontroller_"
+        yield _one(prefix + "metadatalag", lag)
+        times = raft.commit_times
+        times.latency_ms.turn(node.env.clock.monotonic_ms())
+        quantiles = [((("quantile", name),), float(value)) for name, value in times.latency_ms.quantiles()]
+        yield prefix + "metadatacommitlatencyms", "gauge", quantiles
+        yield _one(prefix + "metadatacommitlatencyms_count", times.latency_ms.count, "counter")
+        yield _one(prefix + "metadatacommitrate_total", times.committed, "counter")
+        latest = raft.node.log.latest_snapshot
+        end = 0 if latest is None else latest.end_offset
+        yield _one(prefix + "metadatasnapshotoffsetlag", max(0, raft.high_watermark - end))
 
     def _controller(self) -> Iterable[Family]:
         controller, raft = self._node.controller, self._node.raft

@@ -45,6 +45,7 @@ from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
 from kraft_node.raft.voter_history import VoterHistory, encode_voters
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.server.commit_times import CommitTimes
 from kraft_node.server.raft_commits import Commits
 from kraft_node.server.raft_peers import Peer, RaftPeers, told_snapshot
 from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
@@ -111,6 +112,7 @@ class RaftDriver:
         """Whether effects of a step are being carried out."""
         self._proposing: Sequence[Any] = ()
         self._commits = Commits(self)
+        self.commit_times = CommitTimes()
         self._download: SnapshotWriter | None = None
         self.snapshots = SnapshotKeeper(self, policy or SnapshotPolicy())
         self._shutdown_done: Callable[[], None] | None = None
@@ -196,6 +198,7 @@ class RaftDriver:
         )
         self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
+        self.commit_times.start(storage.end_offset)
         self.step(events.Started())
 
     def _is_amnesiac(self) -> bool:
@@ -413,16 +416,20 @@ class RaftDriver:
     def _answer_proposal(self, effect: do.Proposed) -> None:
         now = self.env.clock.wall_ms()
         self._commits.appended(effect.first_offset, self.node.epoch, now, self._proposing)
+        last = effect.first_offset + len(self._proposing) - 1
+        self.commit_times.appended(last, self.env.clock.monotonic_ms())
         self._proposing = ()
 
     def _note_commit(self, effect: do.Committed) -> None:
         self._commits.note_commit(effect.high_watermark)
+        self.commit_times.advanced(effect.high_watermark, self.env.clock.monotonic_ms())
 
     def _note_leader(self, effect: do.BecameLeader) -> None:
         self._commits.note_leader(effect.epoch)
 
     def _note_lost(self, effect: do.LostLeadership) -> None:
         self._commits.note_lost(effect.epoch)
+        self.commit_times.lost()
 
     def _note_leader_changed(self, effect: do.LeaderChanged) -> None:
         self._commits.note_leader_changed(effect.leader_id, effect.epoch)
