@@ -10,7 +10,7 @@ JOBS ?= 2
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft bench faults peers clean
+.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ sim: $(VENV)/.dev ## the raft core and the whole node under SEEDS=n seeds of sim
 
 planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which
 	$(BIN)/python -m tests.sim.planted_bugs
+
+exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds (some minutes)
+	$(BIN)/python -m kraft_node.testing.raft.exhaustive
 
 planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
 	$(BIN)/python -m tools.planted tests/sim/raft/planted

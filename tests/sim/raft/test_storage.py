@@ -54,6 +54,8 @@ class Life:
         assert storage.load_quorum_state() == self.state
         found = {file.id for file in storage.snapshots()}
         assert self.snapshots <= found
+        for snapshot in self.snapshots:
+            assert list(storage.snapshot_batches(snapshot)), "a snapshot that has its name is whole"
         assert storage.end_offset >= self.durable, "what was flushed is there"
         assert storage.end_offset <= max(self.end, self.durable), "nothing is there that was never written"
         if self.replaced:

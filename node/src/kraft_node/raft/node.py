@@ -530,6 +530,8 @@ class RaftNode:
         node_id, request = found
         reply = event.reply
         self.hear(node_id, reply.epoch)
+        if reply.error != NONE:
+            self.requests.back_off(node_id, type(request), self.now_ms)
         if self._is_stale(reply):
             return
         self._use(node_id, request, reply)

@@ -168,7 +168,6 @@ def fetch_from_anyone(node: RaftNode) -> None:
 def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: FetchReply) -> None:
     """Use the leader's answer to our Fetch."""
     if reply.error != NONE:
-        node.requests.back_off(node_id, FetchRequest, node.now_ms)
         return
     if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
         return

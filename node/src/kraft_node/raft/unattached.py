@@ -28,6 +28,8 @@ class Unattached(RoleState):
         return self._leader_id
 
     def act(self, node: RaftNode) -> None:
+        # What it wrote as a leader may not be on disk yet, and then it could not fetch.
+        node.want_flush()
         if node.is_amnesiac:
             for voter_id in node.voters.ids:
                 if voter_id != node.local.id:

@@ -47,6 +47,7 @@ class Faults:
             (Faults.fail_fsync, 0.7),
             (Faults.rot, 0.7),
             (Faults.wipe, 1.5),
+            (Faults.leave_behind, 1.0),
             (Faults.resign, 1.5),
             (Faults.shut_down, 1.0),
             (Faults.change_voters, 6.0 if sim.is_dynamic else 0.0),
@@ -174,6 +175,10 @@ class Faults:
         sim = self._sim
         side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
         sim.tell(f"the network splits: {sorted(side)} and the others")
+        self._split(side)
+
+    def _split(self, side: set[int]) -> None:
+        sim = self._sim
         sim.network.cut = {(a, b) for a in sim.replicas for b in sim.replicas if (a in side) != (b in side)}
 
     def reconnect(self) -> None:
@@ -244,8 +249,36 @@ class Faults:
         if self.may_lose_disk(replica) or replica.disk.bad:
             self._sim.tell(f"the disk of {replica.id} is replaced by an empty one")
             replica.wipe()
-            if self._sim.rng.random() < 0.7:
+            others = [r for r in self._sim.replicas.values() if r is not replica and r.disk.has_state]
+            new = [r for r in others if not r.disk.state.epoch and r.id in self._sim.voters]
+            if new:
+                # The only one that it sees has never taken part.
+                self._sim.tell(f"{replica.id} sees only {new[0].id}, which starts for the first time")
+                self._split({replica.id, new[0].id})
+                new[0].start_once()
+            if new or self._sim.rng.random() < 0.7:
                 replica.start()
+
+    def leave_behind(self) -> None:
+        """A leader is cut off; once the others may have another one, a voter of theirs loses its disk and sees nobody
+        but the old leader, which does not yet know."""
+        sim = self._sim
+        if not sim.leaders:
+            return
+        old = sim.rng.choice(sim.leaders)
+        others = [r for r in sim.replicas.values() if r is not old and r.id in sim.voters]
+        if not others:
+            return
+        sim.tell(f"{old.id}, a leader, is cut off")
+        self._split({old.id})
+        sim.at(sim.rng.randint(2_100_000, 3_000_000), None, self._forget, self._phase, old, sim.rng.choice(others))
+
+    def _forget(self, phase: int, old: Replica, replica: Replica) -> None:
+        if phase == self._phase and self.may_lose_disk(replica):
+            self._sim.tell(f"{replica.id} loses its disk, and sees only {old.id}")
+            replica.wipe()
+            replica.start()
+            self._split({old.id, replica.id})
 
     def resign(self) -> None:
         for replica in self._sim.leaders:

@@ -155,6 +155,11 @@ class Replica:
                 f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
             )
 
+    def start_once(self) -> None:
+        """Unless somebody has started it already."""
+        if self.node is None:
+            self.start()
+
     def die(self, *, loud: bool) -> None:
         """The process ends. `loud`: its connections close at once."""
         if self.node is None:

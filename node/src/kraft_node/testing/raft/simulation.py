@@ -139,7 +139,8 @@ class Simulation:
         for replica in self.replicas.values():
             replica.disk.has_state = known
             replica.set_clock(self.rng.randint(800, 1200), self.rng.randrange(10**9))
-            self.at(self.rng.randrange(200_000), replica, replica.start)
+            late = replica.id == 1 and self.rng.random() < 0.3
+            self.at(self.rng.randrange(20_000_000 if late else 200_000), replica, replica.start_once)
         self.at(self.propose_us, None, self._propose)
         while True:
             stop = self.events + self.rng.randint(150, 700)
