@@ -374,6 +374,15 @@ def test_deleted_records_are_gone_and_so_are_whole_segments() -> None:
     assert log.start_offset == second + 1
 
 
+def test_truncation_takes_an_epoch_without_records_with_it() -> None:
+    """A follower that had led without appending named an epoch that no leader knew: it was told to truncate for ever."""
+    log = LogWorld().open(small())
+    log.append_as_leader(idempotent(0, b"x"), 3, NOW)
+    log.leader_epochs.assign(5, 1)
+    assert not log.truncate_to(1)
+    assert log.leader_epochs.entries() == [(3, 0)]
+
+
 @pytest.mark.parametrize("at", [0, 1, 13, 49, 50])
 def test_truncation(at: int) -> None:
     world = LogWorld()

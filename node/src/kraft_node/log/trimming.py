@@ -124,6 +124,10 @@ def _too_many(log: Log) -> int:
 def truncate_to(log: Log, offset: int) -> bool:
     """See `Log.truncate_to`. Raises OSError, LogDirDamaged."""
     if offset >= log.end_offset:
+        # An epoch without records, begun here as leader, must go even so: the leader does not know it.
+        log.leader_epochs.truncate_from_end(offset)
+        if log.leader_epochs.dirty:
+            flushing.write_epochs(log)
         return False
     if offset <= log.start_offset:
         reset_to(log, offset)
