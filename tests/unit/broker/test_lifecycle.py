@@ -98,6 +98,7 @@ def test_a_broker_is_unfenced_as_soon_as_it_has_its_own_registration(rig: Rig) -
     assert rig.heartbeat(is_fenced=True).current_metadata_offset == 0
     rig.lifecycle.metadata_moved()
     assert rig.controller.sent == []  # not caught up: nothing to say before the interval
+    assert rig.states == [BrokerState.STARTING]
     rig.offset = 5
     rig.lifecycle.metadata_moved()
     beat = rig.heartbeat(is_fenced=False, is_caught_up=True)
@@ -146,7 +147,7 @@ def test_a_failed_registration_is_tried_again_with_growing_pauses(rig: Rig) -> N
         assert rig.controller.sent == []
         rig.loop.run(1)
     rig.register()
-    assert rig.lifecycle.state == BrokerState.RECOVERY
+    assert (rig.lifecycle.state, rig.lifecycle.broker_epoch) == (BrokerState.STARTING, 5)
 
 
 def test_a_broker_that_cannot_register_says_why(rig: Rig) -> None:

@@ -216,9 +216,10 @@ class Broker:
     def _state_changed(self, state: BrokerState) -> None:
         if self._on_state is not None:
             self._on_state(state)
-        if state == BrokerState.RUNNING:
+        if state == BrokerState.RECOVERY:
             # Only now is the image known to hold all that was committed before this start.
             self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
+        if state == BrokerState.RUNNING:
             self.replication.start(self.replicas)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """A broker's life in the eyes of the controller: registration, heartbeats, unfencing, controlled shutdown (KIP-631).
 
-States and their way: NOT_RUNNING, STARTING (registering), RECOVERY (registered, catching up with the metadata log),
-RUNNING (unfenced once), PENDING_CONTROLLED_SHUTDOWN (asking to be let go), SHUTTING_DOWN.
+States and their way: NOT_RUNNING, STARTING (registering and catching up with the metadata log), RECOVERY (caught up:
+logs are compared with the metadata, the controller is asked to unfence), RUNNING (unfenced once),
+PENDING_CONTROLLED_SHUTDOWN (asking to be let go), SHUTTING_DOWN.
 
 Called by the broker; sends through the controller link only. One registration or heartbeat is under way at a time.
 What it must not do: decide anything about partitions.
@@ -151,12 +152,16 @@ class Lifecycle:
         self._retry_ms = RETRY_FIRST_MS
         self.broker_epoch = answer.broker_epoch
         log.info("Registered broker %d with epoch %d", self.identity.node_id, self.broker_epoch)
-        if self.state == BrokerState.STARTING:
-            self._enter(BrokerState.RECOVERY)
+        self._look_whether_caught_up()
         self._heartbeat()
 
+    def _look_whether_caught_up(self) -> None:
+        """Who has replayed its own registration knows all that was committed before it: RECOVERY begins."""
+        if self.state == BrokerState.STARTING and 0 <= self.broker_epoch <= self._metadata_offset():
+            self._enter(BrokerState.RECOVERY)
+
     def _registration_timed_out(self) -> None:
-        if self.state == BrokerState.STARTING:
+        if self.state == BrokerState.STARTING and self.broker_epoch < 0:
             self.on_failure(f"the broker could not be registered with the controller: {self._last_problem}")
 
     # --- heartbeats ---
@@ -168,6 +173,7 @@ class Lifecycle:
 
     def metadata_moved(self) -> None:
         """The image has moved on: while fenced, tell the controller at once when it has reached the registration."""
+        self._look_whether_caught_up()
         if (
             self.fenced
             and not self._under_way
@@ -181,12 +187,14 @@ class Lifecycle:
 
     def directories_changed(self) -> None:
         """A log directory has gone offline: do not wait for the next heartbeat to say so."""
-        if self.state in (BrokerState.RECOVERY, BrokerState.RUNNING) and not self._under_way:
+        alive = self.state in (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING)
+        if alive and self.broker_epoch >= 0 and not self._under_way:
             self._cancel_timer()
             self._heartbeat()
 
     def _heartbeat(self) -> None:
         self._timer = None
+        self._look_whether_caught_up()
         offset = self._metadata_offset()
         self._told = not self._want_fence and offset >= self.broker_epoch
         request = BrokerHeartbeatRequest(
@@ -274,7 +282,7 @@ class Lifecycle:
             handle(answer)
 
         timeout = self.config.int("broker.session.timeout.ms") // 2
-        if self.state == BrokerState.STARTING:
+        if self.broker_epoch < 0:
             # So that there is something to tell when registering is given up.
             timeout = min(timeout, self.config.int("initial.broker.registration.timeout.ms") // 2)
         self._controller.send(request, None, answered, max(1, timeout))
