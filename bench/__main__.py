@@ -1,7 +1,7 @@
 """`python -m bench [--rounds N] [--write docs/benchmarks.md] [SCENARIO ...]`: the comparison with Apache Kafka.
 
-See `bench.rows` for what is measured. `--write` needs all scenarios: it also measures the codecs and the metadata image
-and puts tables and plot into the page.
+See `bench.rows` and `bench.cluster` for what is measured; `node` and `cluster` name all scenarios of each. `--write`
+puts tables and plot of a group into the page; for the node it also measures the codecs and the metadata image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from rich.table import Table
 
 from bench import codec, image, report
 from bench.report import Samples
-from bench.rows import KEPT, ROUNDS_MAX, SCENARIOS, Load
+from bench.rows import KEPT, ROUNDS_MAX, Load
+from bench.scenarios import GROUPS, ROWS_OF, SCENARIOS
 from bench.servers import SERVERS
 from tools import peers
 
@@ -55,7 +56,10 @@ def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Sam
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
+    choices = [*GROUPS, *SCENARIOS]
+    parser.add_argument(
+        "scenarios", nargs="*", default=["node"], help=f"of {', '.join(choices)}; node if none is named"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put tables and plot into this page")
     parser.add_argument(
@@ -65,11 +69,13 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="samples and ratios for machines")
     options = parser.parse_args()
-    unknown = set(options.scenarios) - set(SCENARIOS)
+    unknown = set(options.scenarios) - set(choices)
     if unknown:
         parser.error(f"unknown scenarios: {', '.join(sorted(unknown))}")
-    if options.write and set(options.scenarios) != set(SCENARIOS):
-        parser.error("--write needs all scenarios")
+    names = [n for named in options.scenarios for n in GROUPS.get(named, [named])]
+    groups = [group for group, scenarios in GROUPS.items() if set(scenarios) <= set(names)]
+    if options.write and not groups:
+        parser.error("--write needs all scenarios of node or of cluster")
     if not peers.installed():
         print("bench: Apache Kafka is not installed: `make peers`", file=sys.stderr)
         return 1
@@ -80,7 +86,7 @@ def main() -> int:
         figures = json.loads(kept.read_text())
     else:
         figures = {"samples": {}, "codecs": {}, "image": {}}
-        if options.write:
+        if options.write and "node" in groups:
             figures["codecs"] = codec.results()
             figures["image"] = image.topic_cost()
         OUT.mkdir(exist_ok=True)
@@ -89,13 +95,16 @@ def main() -> int:
             figures["samples"] = samples
             kept.write_text(json.dumps(figures, indent=1))
 
-        measure(options.scenarios, options.rounds, console, keep)
+        measure(names, options.rounds, console, keep)
     samples: Samples = figures["samples"]
-    if options.write:
-        picture = options.write.with_suffix(".svg")
-        report.plot(samples, picture)
-        body = report.measured(samples, figures["codecs"], figures["image"], picture.name)
-        report.write_page(options.write, body)
+    for group in groups if options.write else ():
+        of_group = {row: values for row, values in samples.items() if row in ROWS_OF[group]}
+        picture = options.write.with_name(f"{options.write.stem}-{group}.svg")
+        report.plot(of_group, picture)
+        body = report.compared(of_group, picture.name)
+        if group == "node":
+            body += report.parts_of_a_node(figures["codecs"], figures["image"])
+        report.write_page(options.write, group, body)
         console.print(f"written: {options.write}, {picture}")
     if options.json:
         print(json.dumps({**figures, "ratios": report.ratios(samples)}))

@@ -12,15 +12,14 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from bench.rows import ROWS
+from bench.scenarios import ROWS
 
 Samples = dict[str, dict[str, list[float]]]
 """Row -> server -> a value a round."""
 Table = list[list[str]]
 
 HEAD = ["row", "ours", "Kafka 4.3.1", "ours/Kafka (spread)", "aim", "reached"]
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-SKELETON = f"# Benchmarks\n\n{BEGIN}\n{END}\n\n## What the profile shows\n"
+SKELETON = "# Benchmarks\n\n## One node\n\n{node}\n## A cluster\n\n{cluster}\n## What the profile shows\n"
 
 
 def ratios(samples: Samples) -> dict[str, dict[str, float]]:
@@ -114,38 +113,50 @@ def machine() -> str:
     )
 
 
-def measured(samples: Samples, codecs: dict[str, dict[str, float]], image: dict[str, float], picture: str) -> str:
-    """The part of the page that the run writes."""
+def compared(samples: Samples, picture: str) -> str:
+    """Table and picture, and how they came about."""
     lines = table(samples)
-    rounds = {len(by_server["ours"]) for by_server in samples.values()}
-    how_many = f"{max(rounds)}" if len(rounds) == 1 else f"{max(rounds)} (latency and bulk of topics: {min(rounds)})"
+    rounds = sorted({len(by_server["ours"]) for by_server in samples.values()})
     short = [line[0] for line in lines if line[-1] != "yes"]
     parts = [
-        f"Medians of {how_many} interleaved rounds on {machine()}; the ratio is what counts, its spread is over the "
-        f"rounds.\n{len(lines) - len(short)} of {len(lines)} rows reach their aim"
+        f"Medians of {' to '.join(map(str, rounds))} interleaved rounds on {machine()}; the ratio is what counts, its "
+        f"spread is over the rounds.\n{len(lines) - len(short)} of {len(lines)} rows reach their aim"
         + (f"; short of it: {'; '.join(short)}." if short else "."),
         grid(HEAD, lines),
         f"![times better than Apache Kafka]({picture})",
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def parts_of_a_node(codecs: dict[str, dict[str, float]], image: dict[str, float]) -> str:
+    """The tables that are not about servers."""
+    parts = [
         "Codecs beside kafka-python, pure Python both, in the same run:",
         grid(*_split(codec_table(codecs))),
         "The metadata image, cost in proportion to the change:",
         grid(*_split(image_table(image))),
     ]
-    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+    return "\n" + "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _split(lines: Table) -> tuple[list[str], Table]:
     return lines[0], lines[1:]
 
 
-def write_page(path: Path, body: str) -> None:
-    """Put `body` between the marks of the page, and keep all else. Raises ValueError when the marks are gone."""
-    page = path.read_text() if path.exists() else SKELETON
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has not the marks {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n{body}{END}{after}")
+def _marks(group: str) -> tuple[str, str]:
+    return f"<!-- {group}: begin -->", f"<!-- {group}: end -->"
+
+
+def write_page(path: Path, group: str, body: str) -> None:
+    """Put `body` between the group's marks and keep all else. Raises ValueError when the marks are gone."""
+    marks = {name: "\n".join(_marks(name)) + "\n" for name in ("node", "cluster")}
+    page = path.read_text() if path.exists() else SKELETON.format(**marks)
+    begin, end = _marks(group)
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"{path} has not the marks {begin} and {end}")
+    path.write_text(f"{before}{begin}\n{body}{end}{after}")
 
 
 def plot(samples: Samples, path: Path) -> None:

@@ -118,6 +118,11 @@ def own_section() -> str:
             "election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost its disk "
             "can make the quorum lose records"
         ),
+        "broker.session.closed.timeout.ms": (
+            "a broker whose connection to the active controller is closed is fenced unless it heartbeats over another "
+            "one within this time; empty: one and a half `broker.heartbeat.interval.ms`; `0`: the whole "
+            "`broker.session.timeout.ms`, as in Kafka"
+        ),
         "broker.heartbeat.timeout.ms": (
             "a broker whose heartbeats no controller has acknowledged for so long refuses clients with a retriable "
             "error until one is (KIP-343); empty: twice `broker.session.timeout.ms`; `0`: never, as in Kafka"

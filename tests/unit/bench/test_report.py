@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
-from bench.rows import ROWS
+from bench.scenarios import ROWS
 
 PRODUCE = "produce 1 KB records, default batching"
 START = "start: formatted disk to first acknowledged produce"
@@ -54,10 +54,10 @@ def test_every_row_has_a_unit_and_an_aim() -> None:
 
 def test_writing_keeps_what_stands_around_the_marks(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
-    report.write_page(page, "first\n")
+    report.write_page(page, "node", "first\n")
     text = page.read_text()
     page.write_text("before\n" + text + "by hand\n")
-    report.write_page(page, "second\n")
+    report.write_page(page, "node", "second\n")
     assert page.read_text() == "before\n" + text.replace("first", "second") + "by hand\n"
 
 
@@ -65,16 +65,15 @@ def test_a_page_without_marks_is_not_overwritten(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text("all by hand\n")
     with pytest.raises(ValueError, match="has not the marks"):
-        report.write_page(page, "body")
+        report.write_page(page, "cluster", "body")
     assert page.read_text() == "all by hand\n"
 
 
 def test_the_page_names_the_rows_that_fall_short_and_no_host() -> None:
-    body = report.measured(
-        {**samples(PRODUCE, 1, 1), **samples(START, 0.01, 1)},
+    body = report.compared({**samples(PRODUCE, 1, 1), **samples(START, 0.01, 1)}, "benchmarks-node.svg")
+    body += report.parts_of_a_node(
         {"Thing v1 decode": {"ours_us": 1.0, "theirs_us": 2.0, "ratio": 2.0, "least": 1.9, "aim": 3.0}},
         {"small_us": 70.0, "large_us": 77.0, "ratio": 1.1, "aim": 1.2},
-        "benchmarks.svg",
     )
     assert f"1 of 2 rows reach their aim; short of it: {PRODUCE}." in body
     assert "| Thing v1 decode | 1 µs | 2 µs | 2.0 (1.9) | ≥ 3 | **no** |" in body

@@ -157,6 +157,8 @@ class Quorum:
         self.controller.in_transaction = lambda: self.loader.in_transaction
         self._committed = 0
         self.epoch = 0
+        self.connection: Any = None
+        """What the requests come over."""
         if active:
             self.lead()
 
@@ -203,7 +205,7 @@ class Quorum:
             "127.0.0.1",
             "CONTROLLER",
             "User:ANONYMOUS",
-            None,
+            self.connection,
             self.time.now,
             lambda _, response: answer.responses.append(response),
         )

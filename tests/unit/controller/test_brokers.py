@@ -186,6 +186,69 @@ def test_a_silent_broker_is_fenced_when_its_lease_has_run_out() -> None:
     assert not quorum.heartbeat(1).is_fenced, "it comes back with its next heartbeat"
 
 
+class _Connection:
+    lost = False
+
+
+def _closing(**properties: str) -> tuple[Quorum, _Connection]:
+    """Two brokers; the connection of the first one is closed."""
+    quorum = Quorum(**properties)
+    quorum.start(1, 2)
+    quorum.create("foo", [[1, 2]])
+    quorum.connection = first = _Connection()
+    quorum.heartbeat(1)
+    quorum.connection = _Connection()
+    first.lost = True
+    return quorum, first
+
+
+def _silent_for(quorum: Quorum, ms: int) -> bool:
+    """Whether broker 1 is fenced when only broker 2 heartbeats for so long."""
+    for _ in range(ms // 1_000):
+        quorum.pass_time(1_000)
+        quorum.heartbeat(2)
+    broker = quorum.image.brokers.get(1)
+    assert broker is not None
+    return bool(broker.fenced)
+
+
+def test_a_broker_whose_connection_is_closed_is_fenced_sooner() -> None:
+    quorum, _ = _closing()
+    assert not _silent_for(quorum, 2_000)
+    assert _silent_for(quorum, 4_000)
+    assert quorum.partition("foo").leader == 2
+    assert not quorum.heartbeat(1).is_fenced, "it comes back with its next heartbeat"
+
+
+def test_a_broker_that_heartbeats_over_another_connection_keeps_its_whole_lease() -> None:
+    quorum, _ = _closing()
+    assert not _silent_for(quorum, 2_000)
+    quorum.heartbeat(1)
+    assert not _silent_for(quorum, 7_000)
+    assert _silent_for(quorum, 4_000)
+
+
+def test_a_closed_connection_counts_from_when_it_is_noticed() -> None:
+    quorum, first = _closing()
+    first.lost = False
+    assert not _silent_for(quorum, 4_000)
+    first.lost = True
+    assert not _silent_for(quorum, 2_000), "its next heartbeat may be on its way"
+    assert _silent_for(quorum, 4_000)
+
+
+def test_closed_connections_can_be_left_out_of_it() -> None:
+    quorum, _ = _closing(broker_session_closed_timeout_ms="0")
+    assert not _silent_for(quorum, 8_000)
+    assert _silent_for(quorum, 3_000)
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "1.5"])
+def test_a_wrong_time_for_closed_connections_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=f"broker.session.closed.timeout.ms={text} must be a number"):
+        Quorum(broker_session_closed_timeout_ms=text)
+
+
 def test_heartbeats_keep_the_lease() -> None:
     quorum = Quorum()
     quorum.start(1)

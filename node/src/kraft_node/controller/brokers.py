@@ -17,7 +17,7 @@ from kraft_node.base.ids import RESERVED_DIRECTORY_IDS, uuid_text
 from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.plan import Plan
-from kraft_node.controller.sessions import ControlState
+from kraft_node.controller.sessions import ControlState, Link
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import (
     CONTROLLER_REGISTRATION_SUPPORTED,
@@ -186,11 +186,11 @@ class Brokers:
 
     # Heartbeats
 
-    def heartbeat(self, request: BrokerHeartbeatRequest) -> Plan:
+    def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> Plan:
         """Renew the lease, and let the broker into the state that it wants where that is safe."""
         cluster = self._cluster
         broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
-        cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms())
+        cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms(), link)
         before = cluster.sessions.state(broker.id)
         after = self._next_state(before, request)
         records: list[Any] = []

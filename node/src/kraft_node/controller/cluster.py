@@ -19,7 +19,7 @@ from kraft_node.controller.derived import Derived
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.controller.placement import UsableBroker
-from kraft_node.controller.sessions import Sessions
+from kraft_node.controller.sessions import CLOSED_KEY, Sessions, closed_timeout_of
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
 from kraft_node.metadata.image import MetadataImage
@@ -66,7 +66,10 @@ class Cluster:
         self.topic_configs = TopicConfigs(self.config)
         self.config_generation = 0
         """Goes up whenever the configuration in force here changes: for those who keep what they derived from it."""
-        self.sessions = Sessions(static.int("broker.session.timeout.ms"))
+        lease_ms = static.int("broker.session.timeout.ms")
+        closed_text = static.texts.get(CLOSED_KEY, "")
+        closed_ms = closed_timeout_of(closed_text, static.int("broker.heartbeat.interval.ms"), lease_ms)
+        self.sessions = Sessions(lease_ms, closed_ms)
         self.derived = Derived()
 
     # Life

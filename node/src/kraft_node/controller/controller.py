@@ -208,7 +208,7 @@ class Controller:
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda _, request: self.isr.assign_directories(request),
             ApiKey.UPDATE_FEATURES: lambda ctx, request: self.features.update(request, ctx.api_version),
             ApiKey.BROKER_REGISTRATION: self._register_broker,
-            ApiKey.BROKER_HEARTBEAT: lambda _, request: self.brokers.heartbeat(request),
+            ApiKey.BROKER_HEARTBEAT: lambda ctx, request: self.brokers.heartbeat(request, ctx.connection),
             ApiKey.UNREGISTER_BROKER: lambda _, request: self.brokers.unregister(request),
             ApiKey.CONTROLLER_REGISTRATION: lambda _, request: self.brokers.register_controller(request),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda _, request: allocate(request, self.cluster),
@@ -319,7 +319,9 @@ class Controller:
         if plan is None:
             return False
         if plan.records:
-            log.info("fencing a broker that has been silent for %d ms", self.cluster.sessions.timeout_ms)
+            log.info(
+                "fencing a broker: silent for %d ms, or its connection closed for %d ms", *self.cluster.sessions.limits
+            )
             self._append(plan)
         return True
 

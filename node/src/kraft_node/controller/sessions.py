@@ -2,15 +2,40 @@
 
 A broker holds a lease of `session_timeout_ms`, renewed by registration and by each heartbeat. Soft state: it is kept
 in memory on the active controller only and starts afresh with it (every unfenced broker then gets a whole lease).
+
+A broker whose connection is closed has mostly died: a living one heartbeats over a new connection within its interval.
+So from the moment that this is noticed the lease runs for `closed_timeout_ms` at most. Kafka always waits for the whole
+lease; fencing too early costs a change of leaders, never a record, for broker epochs and leader epochs decide that.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 NO_OFFSET: Final = -1
 OFFSET_MAX: Final = (1 << 63) - 1
+
+CLOSED_KEY: Final = "broker.session.closed.timeout.ms"
+INTERVALS: Final = 1.5
+"""Heartbeat intervals that a broker with a closed connection has by default to show itself over a new one."""
+
+
+def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms: int) -> int:
+    """What CLOSED_KEY means: empty for the default, 0 for the whole lease. Raises ValueError."""
+    if not text.strip():
+        return min(int(INTERVALS * heartbeat_interval_ms), session_timeout_ms)
+    if not text.strip().isdigit():
+        raise ValueError(f"{CLOSED_KEY}={text} must be a number of milliseconds, or 0 for the whole lease")
+    return int(text) or session_timeout_ms
+
+
+class Link(Protocol):
+    """A connection, as far as it tells about the one behind it."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has been closed."""
 
 
 class ControlState(Enum):
@@ -27,13 +52,17 @@ class ControlState(Enum):
 
 
 class _Lease:
-    __slots__ = ("contact_ms", "epoch", "fenced", "offset", "shutdown_offset")
+    __slots__ = ("contact_ms", "epoch", "fenced", "link", "lost_ms", "offset", "shutdown_offset")
 
     def __init__(self, epoch: int, fenced: bool) -> None:
         self.epoch = epoch
         self.fenced = fenced
         self.contact_ms: int | None = None
         """Monotonic time of the last contact; None before any, or once the session has been found expired."""
+        self.link: Link | None = None
+        """What the last heartbeat came over; None when unknown."""
+        self.lost_ms: int | None = None
+        """When it was noticed that the link is closed."""
         self.offset = NO_OFFSET
         """How far the broker said its metadata is."""
         self.shutdown_offset = NO_OFFSET
@@ -43,13 +72,19 @@ class _Lease:
 class Sessions:
     """The leases of all registered brokers."""
 
-    __slots__ = ("_brokers", "timed_out", "timeout_ms")
+    __slots__ = ("_brokers", "closed_timeout_ms", "timed_out", "timeout_ms")
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, closed_timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
+        self.closed_timeout_ms = closed_timeout_ms
         self.timed_out = 0
         """How many sessions ran out since the start (TimedOutBrokerHeartbeatCount)."""
         self._brokers: dict[int, _Lease] = {}
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lease, and what is left of it once the connection is closed."""
+        return self.timeout_ms, self.closed_timeout_ms
 
     def clear(self) -> None:
         self._brokers.clear()
@@ -66,11 +101,13 @@ class Sessions:
     def remove(self, broker_id: int) -> None:
         self._brokers.pop(broker_id, None)
 
-    def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """The broker was heard of."""
+    def contact(self, broker_id: int, epoch: int, now_ms: int, link: Link | None = None) -> None:
+        """The broker was heard of, over `link`."""
         lease = self._brokers.get(broker_id)
         if lease is not None and lease.epoch == epoch:
             lease.contact_ms = now_ms
+            lease.link = link
+            lease.lost_ms = None
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether that incarnation's lease still runs."""
@@ -78,7 +115,13 @@ class Sessions:
         return lease is not None and lease.epoch == epoch and self._runs(lease, now_ms)
 
     def _runs(self, lease: _Lease, now_ms: int) -> bool:
-        return lease.contact_ms is not None and now_ms - lease.contact_ms < self.timeout_ms
+        if lease.contact_ms is None or now_ms - lease.contact_ms >= self.timeout_ms:
+            return False
+        if lease.link is None or not lease.link.lost:
+            return True
+        if lease.lost_ms is None:
+            lease.lost_ms = now_ms
+        return now_ms - lease.lost_ms < self.closed_timeout_ms
 
     def since_contact_ms(self, broker_id: int, now_ms: int) -> int | None:
         lease = self._brokers.get(broker_id)

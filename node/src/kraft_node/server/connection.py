@@ -155,6 +155,11 @@ class Connection:
     # Requests
 
     @property
+    def lost(self) -> bool:
+        """Whether it is closed: the controller takes it for a sign that a broker died."""
+        return self.closed
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is being waited for but the client."""
         return not self._waiting

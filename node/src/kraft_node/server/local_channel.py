@@ -31,6 +31,9 @@ class _Call:
 
     __slots__ = ("channel", "closed", "done", "timer")
 
+    lost = False
+    """The broker of this process lives as long as its controller does."""
+
     def __init__(self, channel: LocalChannel, done: Callable[[Any], None]) -> None:
         self.channel = channel
         self.done = done

@@ -34,6 +34,7 @@ LISTENER_PREFIX: Final = "listener.name."
 OWN_DEFAULTS: Final[dict[str, str]] = {
     "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
     "quorum.empty.disk.guard": "true",
+    "broker.session.closed.timeout.ms": "",
     "broker.heartbeat.timeout.ms": "",  # KIP-343: without a controller for so long a broker refuses clients; 0: never
 }
 
