@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.raft.states import TRANSITIONS, IllegalTransition, Role, check_transition
+from tools import raft_roles
 
 FORBIDDEN = [(old, new) for old in TRANSITIONS for new in Role if new not in TRANSITIONS[old]]
 
@@ -28,3 +29,8 @@ def test_a_new_epoch_is_needed_to_stand_and_epochs_never_go_back() -> None:
         check_transition(Role.PROSPECTIVE, Role.CANDIDATE, 4, 4)
     with pytest.raises(IllegalTransition):
         check_transition(Role.FOLLOWER, Role.UNATTACHED, 4, 3)
+
+
+def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
+    page = raft_roles.PAGE.read_text()
+    assert raft_roles.redrawn(page) == page, "python -m tools.raft_roles"

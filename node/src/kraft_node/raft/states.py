@@ -26,16 +26,46 @@ class IllegalTransition(AssertionError):  # noqa: N818 - a broken law, not an er
     """The core tried to take a role that cannot follow its present one."""
 
 
-TRANSITIONS: Final[Mapping[Role | None, frozenset[Role]]] = {
-    None: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.CANDIDATE, Role.RESIGNED}),
-    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    Role.PROSPECTIVE: frozenset({Role.CANDIDATE, Role.UNATTACHED, Role.FOLLOWER}),
-    Role.CANDIDATE: frozenset({Role.LEADER, Role.PROSPECTIVE, Role.UNATTACHED, Role.FOLLOWER}),
-    Role.LEADER: frozenset({Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER}),
-    Role.FOLLOWER: frozenset({Role.PROSPECTIVE, Role.UNATTACHED, Role.FOLLOWER}),
-    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE}),
+TRANSITIONS: Final[Mapping[Role | None, Mapping[Role, str]]] = {
+    None: {
+        Role.UNATTACHED: "knows no leader",
+        Role.FOLLOWER: "knew the leader",
+        Role.CANDIDATE: "had voted for itself",
+        Role.RESIGNED: "had led",
+    },
+    Role.UNATTACHED: {
+        Role.UNATTACHED: "newer epoch",
+        Role.PROSPECTIVE: "election time-out",
+        Role.FOLLOWER: "learns of the leader",
+    },
+    Role.PROSPECTIVE: {
+        Role.CANDIDATE: "a majority would elect it",
+        Role.UNATTACHED: "newer epoch, or refused",
+        Role.FOLLOWER: "learns of the leader, or refused",
+    },
+    Role.CANDIDATE: {
+        Role.LEADER: "elected",
+        Role.PROSPECTIVE: "election time-out",
+        Role.UNATTACHED: "newer epoch",
+        Role.FOLLOWER: "learns of the leader",
+    },
+    Role.LEADER: {
+        Role.RESIGNED: "stops, is asked to, hears no majority, or is no voter any more",
+        Role.UNATTACHED: "newer epoch",
+        Role.FOLLOWER: "newer epoch with its leader",
+    },
+    Role.FOLLOWER: {
+        Role.PROSPECTIVE: "fetch time-out",
+        Role.UNATTACHED: "newer epoch",
+        Role.FOLLOWER: "newer epoch with its leader",
+    },
+    Role.RESIGNED: {
+        Role.UNATTACHED: "newer epoch, by itself after an election time-out",
+        Role.FOLLOWER: "newer epoch with its leader",
+        Role.PROSPECTIVE: "the only voter, at its start",
+    },
 }
-"""From (None: at start) to. Observers know only UNATTACHED and FOLLOWER."""
+"""From (None: at start) to, and why. Observers know only UNATTACHED and FOLLOWER, and RESIGNED where they led."""
 
 SAME_EPOCH_ONLY: Final = frozenset(
     {

@@ -69,6 +69,7 @@ class Replica:
         self.heard_ms: dict[int, int] = {}
         """When others have last asked for records in the name of a replica."""
         self.leading_since_ms = 0
+        """Since when its present voters have been asked to follow."""
         self.former: dict[Uuid, ModelLog] = {}
         """What disks held that are no more."""
         self.node: RaftNode | None = None
@@ -296,6 +297,7 @@ class Replica:
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
         self._check_disk()
+        self.leading_since_ms = self.local_us() // 1000
         self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
         self._append_entry(effect.offset, effect.epoch, [VOTERS_STATED - len(effect.voters)], effect.voters)
 
