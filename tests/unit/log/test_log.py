@@ -375,7 +375,7 @@ def test_deleted_records_are_gone_and_so_are_whole_segments() -> None:
 
 
 def test_truncation_takes_an_epoch_without_records_with_it() -> None:
-    """A follower that had led without appending named an epoch that no leader knew: it was told to truncate for ever."""
+    """A follower that had led without appending named an epoch that no leader knew, and truncated for ever."""
     log = LogWorld().open(small())
     log.append_as_leader(idempotent(0, b"x"), 3, NOW)
     log.leader_epochs.assign(5, 1)

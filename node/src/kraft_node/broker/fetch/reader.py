@@ -200,7 +200,8 @@ def settle(
             or row.preferred_read_replica >= 0
         ):
             answered.append((wanted, row))
-        wanted.sent_high_watermark = row.high_watermark
+        # Who has to truncate first may not take the high watermark: it is told again.
+        wanted.sent_high_watermark = UNKNOWN if row.diverging_epoch is not None else row.high_watermark
         wanted.sent_start_offset = row.log_start_offset
         if has_records:
             ready.pop(wanted.key, None)

@@ -64,7 +64,12 @@ class FetchPartition:
         self.watched: Partition | None = None
 
     def update(self, wanted: Any) -> None:
-        """Take over a FetchRequest.FetchPartition."""
+        """Take over a FetchRequest.FetchPartition.
+
+        A follower that names another leader epoch may have thrown away what it was told in the one before.
+        """
+        if wanted.current_leader_epoch != self.leader_epoch:
+            self.sent_high_watermark = self.sent_start_offset = UNKNOWN
         self.offset = wanted.fetch_offset
         self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes

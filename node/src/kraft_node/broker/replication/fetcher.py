@@ -249,7 +249,10 @@ class Fetcher:
         own = partition.log
         parted = row.diverging_epoch
         if parted is not None and parted.epoch >= 0:
-            cut(partition, parting_offset(partition, parted.epoch, parted.end_offset))
+            offset, is_common = parting_offset(partition, parted.epoch, parted.end_offset)
+            cut(partition, offset)
+            if is_common:
+                partition.leader_says(row.high_watermark, row.log_start_offset, 0)
         elif own.end_offset == followed.asked_offset:
             size = 0 if row.records is None else len(row.records)
             if size:

@@ -11,19 +11,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def parting_offset(partition: Partition, leader_epoch: int, leader_end: int) -> int:
-    """To which offset to cut the log, when the leader's log ends epoch `leader_epoch` at `leader_end`.
+def parting_offset(partition: Partition, leader_epoch: int, leader_end: int) -> tuple[int, bool]:
+    """To which offset to cut the log, when the leader's log ends epoch `leader_epoch` at `leader_end`; and whether what
+    is left then is the leader's as well.
 
-    That epoch is the largest at or below our last one that the leader knows. Where our log does not know it, it ends
-    with the next lower one of ours, and the leader is asked again with that.
+    That epoch is the largest at or below our last one that the leader knows. Where our log does not know it, it is cut
+    where the next lower one of ours ends, and the leader is asked again with that.
     """
     own = partition.log
     found = partition.epoch_end(leader_epoch)
     if found.epoch < 0 or found.end_offset < 0:
-        return min(leader_end, own.end_offset)
+        return min(leader_end, own.end_offset), False
     if found.epoch != leader_epoch:
-        return min(found.end_offset, own.end_offset)
-    return min(found.end_offset, leader_end, own.end_offset)
+        return min(found.end_offset, own.end_offset), False
+    return min(found.end_offset, leader_end, own.end_offset), True
 
 
 def cut(partition: Partition, offset: int) -> None:
