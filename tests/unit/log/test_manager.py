@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.log import meta_properties
@@ -17,6 +19,7 @@ from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
 from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.log.timing import Timing
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
 from tests.unit.log.world import NOW, batch, values
@@ -24,6 +27,14 @@ from tests.unit.log.world import NOW, batch, values
 ID = Uuid(bytes(range(16)))
 OTHER_ID = Uuid(bytes(range(1, 17)))
 CLUSTER = "abcdefghijklmnopqrstuv"
+COMBINED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/d1",
+}
 
 
 class Node:
@@ -42,13 +53,14 @@ class Node:
         self.host = SimHost(self.world, "n1", self.disk)
         self.failures: list[tuple[str, list[tuple[str, int]], BaseException]] = []
 
-    def start(self, topic_config: Callable[[str], LogConfig] | None = None) -> LogManager:
+    def start(self, topic_config: Callable[[str], LogConfig] | None = None, timing: Timing | None = None) -> LogManager:
         net: Any = None
         self.manager = LogManager(
             self.host.env(net),
             self.dirs,
             node_id=1,
             topic_config=topic_config,
+            timing=timing,
             on_failure=lambda *what: self.failures.append(what),
         )
         self.manager.start()
@@ -396,6 +408,61 @@ def test_retention_reaches_logs_that_nobody_has_opened() -> None:
         found = manager.get("t", partition)
         assert found is not None
         assert (found.start_offset, found.end_offset) == (20, 20)
+
+
+def test_producers_of_old_records_are_kept_until_the_log_has_been_open_for_the_period() -> None:
+    """The first walk after the start forgot them, half a minute later; Kafka checks each log every ten minutes."""
+    node = Node()
+    manager = node.start()
+    old = batch(b"x", timestamp=1_000, producer_id=1, producer_epoch=0, base_sequence=0)
+    first = manager.create("t", 0, ID)
+    first.append_as_leader(old, 0, NOW)
+    node.rest(300_000)
+    second = manager.create("t", 1, ID)
+    second.append_as_leader(old, 0, NOW)
+    node.rest(295_000)
+    assert first.producers.get(1) is not None
+    node.rest(10_000)
+    assert first.producers.get(1) is None
+    assert second.producers.get(1) is not None
+    node.rest(600_000)
+    assert second.producers.get(1) is None
+
+
+def test_producers_in_a_transaction_never_expire_and_young_ones_when_they_are_old() -> None:
+    node = Node()
+    timing = Timing()
+    timing.producer_check_ms = 1_000
+    log = node.start(timing=timing).create("t", 0, ID)
+    log.append_as_leader(
+        batch(b"x", timestamp=1_000, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True), 0, NOW
+    )
+    log.append_as_leader(batch(b"x", producer_id=2, producer_epoch=0, base_sequence=0), 0, NOW)
+    node.rest(5_000)
+    assert [producer.producer_id for producer in log.producers.active()] == [1, 2]
+    config = BrokerConfig(NodeConfig.parse(COMBINED))
+    config.update({}, {"producer.id.expiration.ms": "6000"})
+    node.manager.reconfigure(config)
+    node.rest(5_000)
+    assert [producer.producer_id for producer in log.producers.active()] == [1]
+
+
+def test_the_cleaner_follows_its_configuration_at_once() -> None:
+    node = Node()
+    timing = Timing()
+    timing.cleaner_backoff_ms = 86_400_000
+    compacted = make_config({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": "1"})
+    log = node.start(lambda _: compacted, timing).create("t", 0, ID)
+    for number in range(5):
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number * 10), 0, NOW)
+        log.high_watermark = log.end_offset
+    node.rest(60_000)
+    assert len(values(log)) == 5
+    config = BrokerConfig(NodeConfig.parse(COMBINED))
+    config.update({}, {"log.cleaner.backoff.ms": "100"})
+    node.manager.reconfigure(config)
+    node.rest(5_000)
+    assert len(values(log)) < 5
 
 
 def test_flush_ms_moves_the_recovery_point() -> None:

@@ -83,6 +83,7 @@ class Log:
         "name",
         "names_changed",
         "names_synced",
+        "opened_ms",
         "partition",
         "path",
         "producers",
@@ -116,6 +117,7 @@ class Log:
         self.created_ms = 0
         """When the active segment was begun, for segments whose records have no timestamps."""
         self.jitter_ms = 0
+        self.opened_ms = log_dir.env.clock.monotonic_ms()
         self.closed = False
         self.held = False
         """Whether somebody outside the manager has the log."""

@@ -25,6 +25,7 @@ from kraft_node.log.errors import LogDirDamaged, LogDirError
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.log import Log
 from kraft_node.log.opening import new_log, open_log
+from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -37,43 +38,12 @@ WALK_PAUSE_MS: Final = 10
 """Between the steps of a walk over all logs: requests go first."""
 WALK_STEP: Final = 8
 """Logs looked at in a step: a few milliseconds when each has to be listed."""
+PRODUCER_STEP: Final = 512
+"""Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
 FLUSH_TICK_MS: Final = 1000
 """How often logs with a `flush.ms` are looked at."""
 RETIRED_PAUSE_MS: Final = 10
 """Until the checkpoints are written after a deletion: a bulk of deletions shares one write."""
-INITIAL_DELAY_MS: Final = 30_000
-
-
-class Timing:
-    """How often the manager does what, in milliseconds; Kafka's defaults."""
-
-    __slots__ = (
-        "checkpoint_ms",
-        "cleaner_backoff_ms",
-        "high_watermark_checkpoint_ms",
-        "initial_delay_ms",
-        "producer_check_ms",
-        "producer_expiration_ms",
-        "retention_check_ms",
-    )
-
-    def __init__(self, config: ConfigView | None = None) -> None:
-        self.retention_check_ms = 300_000
-        self.checkpoint_ms = 60_000
-        self.high_watermark_checkpoint_ms = 5_000
-        self.producer_expiration_ms = 86_400_000
-        self.producer_check_ms = 600_000
-        self.initial_delay_ms = INITIAL_DELAY_MS
-        self.cleaner_backoff_ms = 15_000
-        if config is not None:
-            self.retention_check_ms = config.int("log.retention.check.interval.ms")
-            self.checkpoint_ms = config.int("log.flush.offset.checkpoint.interval.ms")
-            self.high_watermark_checkpoint_ms = config.int("replica.high.watermark.checkpoint.interval.ms")
-            self.producer_expiration_ms = config.int("producer.id.expiration.ms")
-            self.producer_check_ms = config.int("producer.id.expiration.check.interval.ms")
-            self.initial_delay_ms = config.int("log.initial.task.delay.ms")
-            enabled = config.boolean("log.cleaner.enable")
-            self.cleaner_backoff_ms = config.int("log.cleaner.backoff.ms") if enabled else LONG_MAX
 
 
 class LogManager:
@@ -104,7 +74,6 @@ class LogManager:
         self._locked = frozenset(locked)
         self._logs: dict[str, dict[int, Entry]] = {}
         self._timers: dict[str, Timer] = {}
-        self._last_producer_check_ms = 0
         self._stopping = False
         self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
 
@@ -132,6 +101,7 @@ class LogManager:
         self._every("retention", timing.retention_check_ms, self._check_retention, delay)
         self._every("checkpoints", timing.checkpoint_ms, self.checkpoint_all, delay)
         self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint_changed)
+        self._every("producers", timing.producer_check_ms, self._check_producers)
         self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
         if any(directory.unrecovered for directory in self.directories):
@@ -162,6 +132,14 @@ class LogManager:
             work()
 
         self._later(name, period_ms if first_ms is None else first_ms, run)
+
+    def reconfigure(self, config: ConfigView) -> None:
+        """The node's configuration has changed: what may change at run time is in force from now on."""
+        if self.timing.update(config):
+            timer = self._timers.pop("cleaner", None)
+            if timer is not None:
+                timer.cancel()
+            self._every("cleaner", self.timing.cleaner_backoff_ms, self._clean)
 
     def _later(self, name: str, delay_ms: int, work: Callable[[], None]) -> None:
         if not self._stopping:
@@ -418,42 +396,52 @@ class LogManager:
         self._logs[log.topic][log.partition] = directory
 
     def _check_retention(self) -> None:
-        now = self.env.clock.wall_ms()
-        expire = now - self._last_producer_check_ms >= self.timing.producer_check_ms
-        if expire:
-            self._last_producer_check_ms = now
-        self._walk_retention(self.partitions(), expire=expire)
+        self._walk_retention(self.partitions())
 
-    def _walk_retention(self, todo: Iterator[tuple[str, int]], *, expire: bool) -> None:
+    def _walk_retention(self, todo: Iterator[tuple[str, int]]) -> None:
         now = self.env.clock.wall_ms()
         for _ in range(WALK_STEP):
             found = next(todo, None)
             if found is None:
                 return
             try:
-                self._retain(*found, now, expire=expire)
+                self._retain(*found, now)
             except KafkaError:
                 continue  # the directory is dead, which has been said
             except OSError as e:
                 directory = self.directory_of(*found)
                 if directory is not None:
                     directory.fail(e)
-        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo, expire=expire))
+        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo))
 
-    def _retain(self, topic: str, partition: int, now: int, *, expire: bool) -> None:
+    def _retain(self, topic: str, partition: int, now: int) -> None:
         entry = self._logs.get(topic, {}).get(partition)
         if entry is None or not _dir_of(entry).online:
             return
         if isinstance(entry, Log):
             entry.retain(now)
-            if expire:
-                entry.producers.expire(now, self.timing.producer_expiration_ms)
         elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
             log = self._open(entry, topic, partition)
             if log.retain(now):
                 flushing.schedule(log, lambda: self._close_again(log))
             elif log.unflushed == 0:
                 self._close_again(log)
+
+    def _check_producers(self) -> None:
+        """Forget producers whose records are old, but in no log that has been open for less than the period.
+
+        Kafka has a timer a log. The age is that of the records: sent late or in the past they would go at once.
+        """
+        self._walk_producers(self.open_logs(), self.env.clock.monotonic_ms() - self.timing.producer_check_ms)
+
+    def _walk_producers(self, todo: Iterator[Log], opened_before_ms: int) -> None:
+        now = self.env.clock.wall_ms()
+        some = list(islice(todo, PRODUCER_STEP))
+        for log in some:
+            if log.opened_ms <= opened_before_ms and len(log.producers):
+                log.producers.expire(now, self.timing.producer_expiration_ms)
+        if some:
+            self._later("producer-walk", WALK_PAUSE_MS, lambda: self._walk_producers(todo, opened_before_ms))
 
     def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
         """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import OWN_DEFAULTS
@@ -22,6 +23,7 @@ from kraft_node.broker.broker import Broker
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
+from kraft_node.broker.metadata_cache import BROKER_CONFIG
 from kraft_node.controller.controller import Controller
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
@@ -137,6 +139,7 @@ class Node:
             if config.is_broker:
                 self.broker = self._make_broker(raft, storage, self.link)
                 self._open_broker_listeners(self.broker)
+            self._follow_configs(raft, storage)
             self._open_http()
             raft.start()
             self.raft_started = True
@@ -257,13 +260,24 @@ class Node:
             peers=self.peers.find,
         )
         raft.loader.publishers.append(broker.apply)
-
-        def limit(delta: MetadataDelta, _image: MetadataImage) -> None:
-            if delta.configs or delta.is_snapshot:
-                self._gate.limits = _limits(broker.config)
-
-        raft.loader.publishers.append(limit)
         return broker
+
+    def _follow_configs(self, raft: RaftDriver, storage: NodeStorage) -> None:
+        """Limits and periods as they are in force, also on a node that is a controller alone."""
+        node_id = self.config.node_id
+        values = BrokerConfig(self.config) if self.broker is None else self.broker.config
+        alone = self.broker is None
+
+        def follow(delta: MetadataDelta, image: MetadataImage) -> None:
+            if not delta.configs and not delta.is_snapshot:
+                return
+            if alone:
+                configs = image.configs
+                values.update(configs.get((BROKER_CONFIG, str(node_id))) or {}, configs.get((BROKER_CONFIG, "")) or {})
+            self._gate.limits = _limits(values)
+            storage.logs.reconfigure(values)
+
+        raft.loader.publishers.append(follow)
 
     def _register_broker(self) -> None:
         """Have the broker registered as soon as there is an active controller; it goes on by itself."""

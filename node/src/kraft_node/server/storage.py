@@ -15,8 +15,9 @@ from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
 from kraft_node.log.errors import LogDirError
-from kraft_node.log.manager import LogManager, OnFailure, Timing
+from kraft_node.log.manager import LogManager, OnFailure
 from kraft_node.log.metadata_log import MetadataLog
+from kraft_node.log.timing import Timing
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig

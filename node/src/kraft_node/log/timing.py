@@ -1,0 +1,49 @@
+"""How often `LogManager` does what: of the node's configuration, three of its values also while the node runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft_node.base.config.view import ConfigView
+from kraft_node.log.config import LONG_MAX
+
+INITIAL_DELAY_MS: Final = 30_000
+
+
+class Timing:
+    """Periods in milliseconds; Kafka's defaults."""
+
+    __slots__ = (
+        "checkpoint_ms",
+        "cleaner_backoff_ms",
+        "high_watermark_checkpoint_ms",
+        "initial_delay_ms",
+        "producer_check_ms",
+        "producer_expiration_ms",
+        "retention_check_ms",
+    )
+
+    def __init__(self, config: ConfigView | None = None) -> None:
+        self.retention_check_ms = 300_000
+        self.checkpoint_ms = 60_000
+        self.high_watermark_checkpoint_ms = 5_000
+        self.producer_expiration_ms = 86_400_000
+        self.producer_check_ms = 600_000
+        self.initial_delay_ms = INITIAL_DELAY_MS
+        self.cleaner_backoff_ms = 15_000
+        if config is not None:
+            self.retention_check_ms = config.int("log.retention.check.interval.ms")
+            self.checkpoint_ms = config.int("log.flush.offset.checkpoint.interval.ms")
+            self.high_watermark_checkpoint_ms = config.int("replica.high.watermark.checkpoint.interval.ms")
+            self.producer_check_ms = config.int("producer.id.expiration.check.interval.ms")
+            self.initial_delay_ms = config.int("log.initial.task.delay.ms")
+            self.update(config)
+
+    def update(self, config: ConfigView) -> bool:
+        """Take the values that may change at run time; whether the cleaner's period is another one now."""
+        self.producer_expiration_ms = config.int("producer.id.expiration.ms")
+        before = self.cleaner_backoff_ms
+        self.cleaner_backoff_ms = (
+            config.int("log.cleaner.backoff.ms") if config.boolean("log.cleaner.enable") else LONG_MAX
+        )
+        return self.cleaner_backoff_ms != before
