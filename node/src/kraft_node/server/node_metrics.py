@@ -150,6 +150,8 @@ class NodeMetrics:
             if partition.is_leader:
                 under += len(partition.isr) < partition.min_isr
                 at += len(partition.isr) == partition.min_isr
+        yield _one("kraft_broker_self_fenced", broker.fence.fenced)  # KIP-343
+        yield _one("kraft_broker_self_fencings_total", broker.fence.times, "counter")
         prefix = "kafka_server_replicamanager_"
         yield _one(prefix + "partitioncount", len(broker.replicas))
         yield _one(prefix + "leadercount", leaders)

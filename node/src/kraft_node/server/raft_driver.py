@@ -106,6 +106,8 @@ class RaftDriver:
         self.snapshot_lags = SnapshotLags(self)
         self._guards_empty_disk = guards_empty_disk
         self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
+        if bootstrap_servers:
+            self.loader.publishers.append(self.peers.learn_registered)
         self._node: RaftNode | None = None
         self._timer: Timer | None = None
         self.stepping = False
@@ -129,6 +131,11 @@ class RaftDriver:
         """The core, for questions only."""
         assert self._node is not None, "law: started first"
         return self._node
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a core to ask."""
+        return self._node is not None
 
     @property
     def voters(self) -> VoterSet:

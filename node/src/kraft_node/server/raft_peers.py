@@ -2,7 +2,8 @@
 
 Part of `raft_driver`, which owns it. Where a replica listens is said by the voter set (configured, or in the log), else
 by the answers of other replicas, which name the leader's endpoint (KIP-853); the servers of
-`controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in Kafka.
+`controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in Kafka; beside them those
+controllers are asked whose endpoints answers or registrations have told.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VoteRequest
 
 if TYPE_CHECKING:
+    from kraft_node.metadata.delta import MetadataDelta
+    from kraft_node.metadata.image import MetadataImage
     from kraft_node.raft import effects as do
     from kraft_node.server.raft_driver import RaftDriver
 
@@ -63,7 +66,8 @@ class RaftPeers:
     @property
     def bootstrap_ids(self) -> list[int]:
         """Whom to ask for the leader when no voter is known."""
-        return [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
+        servers = [FIRST_BOOTSTRAP_ID - index for index in range(len(self._bootstrap))]
+        return [*servers, *sorted(set(self._learned) - {self._driver.local.id})] if servers else []
 
     def use(self, find: Callable[[int], Peer | None]) -> None:
         """Send by these ways from now on."""
@@ -83,6 +87,24 @@ class RaftPeers:
         """Somebody has named a controller's endpoint."""
         if node_id >= 0 and host and port > 0 and (node_id in self._learned or len(self._learned) < LEARNED_MAX):
             self._learned[node_id] = (host, port)
+            self._ask_too(node_id)
+
+    def _ask_too(self, node_id: int) -> None:
+        """Once in contact, a node does without the servers that it was configured with (KIP-631, "Nodes")."""
+        driver = self._driver
+        if self._bootstrap and driver.started and node_id != driver.local.id:
+            asked = driver.node.bootstrap_ids
+            if node_id not in asked:
+                asked.append(node_id)
+
+    def learn_registered(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Committed metadata has moved on: controllers that have registered can be asked for the leader."""
+        if not self._bootstrap or not (delta.controllers or delta.is_snapshot):
+            return
+        for controller in image.controllers.values():
+            endpoint = controller.endpoints.get(self._listener)
+            if endpoint is not None:
+                self.learn(controller.id, endpoint.host, endpoint.port)
 
     def explain(self) -> str:
         """Which controllers are asked, and why they did not answer, for people."""
