@@ -138,6 +138,7 @@ class Broker:
         self.fetch = FetchHandler(self)
         if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
             self.fetch.prefer = RackAware(self.metadata)
+        self.fetch.quota = self.replication.leader_quota
         self.produce = ProduceHandler(self)
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
         """What the broker's listeners serve, and so what ApiVersions advertises there."""
@@ -277,6 +278,7 @@ class Broker:
             self.topic_configs.broker_changed()
             self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
+            self.replication.config_changed()
         if changed or delta.is_snapshot:
             topics = {partition.topic for partition in self.replicas.opened()}
         else:

@@ -97,6 +97,46 @@ def _check_in_node(overrides: Mapping[str, str], static: NodeConfig) -> None:
     NodeConfig.parse(texts)
 
 
+_THREADS: Final = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+
+
+def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> None:
+    """Raise ConfigError where `overrides` of a broker's own or the default resource lead too far from what is `now`.
+
+    Numbers of threads may change by a factor of two at a time. There are no such threads here, but a configuration
+    must not be stored that members of the same cluster refuse. (Kafka would look at `log.cleaner.threads` too, but has
+    no cleaner yet when it notes who is to be asked.) The words are Kafka's, of an error within an error.
+    """
+    after = BrokerConfig(now.static)
+    if per_broker:
+        after.update(overrides, now.cluster)
+    else:
+        after.update(now.per_broker, overrides)
+    for name in _THREADS:
+        old, new = now.int(name), after.int(name)
+        problem = None
+        if new < old // 2:
+            problem = f"value should be at least half the current value {old}"
+        elif new > old * 2:
+            problem = f"value should not be greater than double the current value {old}"
+        if problem is not None:
+            raise _within(f"Dynamic thread count update validation failed for {name}={new}, {problem}", name)
+
+
+def _within(message: str, name: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {message} "
+        "for configuration Invalid dynamic configuration",
+        name,
+    )
+
+
 class BrokerConfig(ConfigView):
     """A broker's values in force: the file under the dynamic values.
 

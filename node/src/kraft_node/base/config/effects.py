@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _SECURITY: Final = "connections are plain text so far: TLS, SASL, tokens and ACLs come with the security layer"
 _TIERED: Final = "there is no tiered storage: segments stay on the local disks"
 _LOOP: Final = "one event loop does the work: there is no pool of threads to size"
-_REPLICAS: Final = "one broker so far: nothing is replicated between brokers"
+_CHANNELS: Final = "connections between nodes have time-outs and buffers of their own"
+_MOVES: Final = "replicas are not moved between the log directories of one broker so far"
 _NEW_GROUPS: Final = "only the classic group protocol is served so far"
 _TRANSACTIONS: Final = "idempotent producers are served, transactions are not yet"
 _PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
@@ -43,14 +44,14 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("authorizer.class.name", _SECURITY),
     ("early.start.listeners", "all listeners open together, in well under a second"),
     ("*.threads", _LOOP),
-    ("num.replica.alter.log.dirs.threads", _LOOP),
+    ("num.replica.alter.log.dirs.threads", _MOVES),
     ("num.recovery.threads.per.data.dir", _LOOP),
     ("group.coordinator.cached.buffer.max.bytes", "the group coordinator keeps no buffers between writes"),
     ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without waiting"),
     ("group.coordinator.rebalance.protocols", _NEW_GROUPS),
     ("offsets.load.buffer.size", "the offsets log is read a batch at a time, whatever its size"),
     ("queued.max.request*", "requests are handled as they are read: there is no queue between"),
-    ("socket.connection.setup.timeout*", _REPLICAS),
+    ("socket.connection.setup.timeout*", _CHANNELS),
     ("*purgatory.purge.interval.requests", _PURGATORY),
     ("group.consumer.*", _NEW_GROUPS),
     ("group.share.*", _NEW_GROUPS),
@@ -64,10 +65,9 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("*quota.window*", _QUOTAS),
     ("max.connection.creation.rate", _QUOTAS),
     ("log.cleaner.*", _CLEANER),
-    ("*.replication.throttled.replicas", _REPLICAS),
-    ("replica.*", _REPLICAS),
-    ("num.replica.fetchers", _REPLICAS),
-    ("controller.socket.timeout.ms", _REPLICAS),
+    ("replica.socket.*", _CHANNELS),
+    ("num.replica.fetchers", "each leader is asked over one connection: one event loop does the work of all"),
+    ("controller.socket.timeout.ms", _CHANNELS),
     ("controlled.shutdown.enable", "a broker always hands over its partitions before it stops"),
     ("controller.performance.*", "slow controller operations are not logged one by one"),
     ("leader.imbalance.*", "leadership is balanced at the interval alone, as in Kafka's KRaft mode"),

@@ -7,7 +7,7 @@ per record; nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.env import FileSlice
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -15,6 +15,9 @@ from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSessio
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.partition import READ_COMMITTED, Partition
 from kraft_node.wire.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from kraft_node.broker.replication.throttle import ReplicationQuota
 
 NO_RECORDS: Final = b""
 UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -49,11 +52,12 @@ def collect(
     *,
     all_rows: bool,
     prefer: Prefer | None = None,
+    quota: ReplicationQuota | None = None,
 ) -> Collected:
     """Read `partitions` in order until `max_bytes` are together; the first batch found may exceed that.
 
     `all_rows`: partitions after that are answered without records rather than left out. Followers are noted where they
-    are; consumers that know racks may read from followers, or be sent to one by `prefer`.
+    are, and sent what `quota` allows; consumers that know racks may read from followers, or be sent to one by `prefer`.
     """
     found = Collected()
     remaining = max_bytes
@@ -70,9 +74,14 @@ def collect(
                     found.rows.append((wanted, _elsewhere(wanted, partition, preferred)))
                     found.immediate = True
                     continue
-            row = _read(
-                wanted, partition, min(wanted.max_bytes, remaining), isolation, session, min_one=found.size_bytes == 0
-            )
+            room, min_one = min(wanted.max_bytes, remaining), found.size_bytes == 0
+            if quota is not None and quota.is_active and session.replica_id not in partition.isr:
+                if quota.holds(partition.topic, partition.index):
+                    room, min_one = 0, False
+                row = _read(wanted, partition, room, isolation, session, min_one=min_one)
+                quota.record(partition.topic, partition.index, _length(row.records))
+            else:
+                row = _read(wanted, partition, room, isolation, session, min_one=min_one)
         except KafkaError as error:
             row = _failed(wanted, error)
             if error.code in UNKNOWN_TOPIC and not is_follower:

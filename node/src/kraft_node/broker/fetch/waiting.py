@@ -82,6 +82,7 @@ class WaitingFetch:
             self.isolation,
             all_rows=self.all_rows,
             prefer=handler.prefer if session.rack else None,
+            quota=handler.quota if session.replica_id >= 0 else None,
         )
 
     def is_enough(self, found: reader.Collected) -> bool:

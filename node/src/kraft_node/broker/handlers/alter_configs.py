@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.config.dynamic import check_broker_overrides
+from kraft_node.base.config.dynamic import check_broker_overrides, check_change
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker import loggers
@@ -141,6 +141,7 @@ class AlterConfigsHandler:
             else:
                 return
         check_broker_overrides(overrides, per_broker=bool(name), static=self._broker.config.static)
+        check_change(self._broker.config, overrides, per_broker=bool(name))
 
     def _loggers(self, resource: Any, *, validate_only: bool) -> Any:
         for config in resource.configs:

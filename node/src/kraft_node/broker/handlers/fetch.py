@@ -24,6 +24,7 @@ from kraft_node.wire.messages import FetchResponse
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+    from kraft_node.broker.replication.throttle import ReplicationQuota
 
 CONSUMER: Final = -1
 ISOLATION_LEVELS: Final = (0, 1)
@@ -46,6 +47,8 @@ class FetchHandler:
         self.waiting: set[WaitingFetch] = set()
         self.prefer: reader.Prefer | None = None
         """Which replica consumers that name their rack should read from; None: always this one (KIP-392)."""
+        self.quota: ReplicationQuota | None = None
+        """Of what followers that catch up are sent."""
         self._swept_ms = -SWEEP_MS
         self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
 

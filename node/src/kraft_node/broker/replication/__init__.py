@@ -9,6 +9,7 @@
 | `out_of_range` | the leader's log does not reach to, or from, where this one ends |
 | `cluster` | what partitions ask of their surroundings: who lives, in which incarnation |
 | `isr_changes` | the leader's proposals on their way to the controller (AlterPartition) |
+| `throttle` | how fast replicas that catch up may be sent and fetched |
 | `racks` | which replica is nearest to a consumer (KIP-392) |
 
 Who calls it: the broker, through `Replication`, which hears of every partition from `ReplicaManager`. It must not

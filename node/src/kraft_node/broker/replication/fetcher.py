@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.replication.fetch_session import FetchSession
 from kraft_node.broker.replication.out_of_range import Reposition
+from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
 from kraft_node.wire.messages import FetchRequest
 
@@ -94,6 +95,7 @@ class Fetcher:
         settings: Settings,
         broker_epoch: Callable[[], int],
         peer: Callable[[], ControllerLink | None],
+        quota: ReplicationQuota,
     ) -> None:
         self.source = source
         self.bytes_in = 0
@@ -103,6 +105,7 @@ class Fetcher:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._peer = peer
+        self._quota = quota
         self._followed: dict[PartitionKey, Followed] = {}
         self._changed: dict[PartitionKey, Followed] = {}
         """Those that the next request must name."""
@@ -257,11 +260,16 @@ class Fetcher:
             size = 0 if row.records is None else len(row.records)
             if size:
                 self.bytes_in += size
+                self._quota.record(partition.topic, partition.index, size)
                 _append(partition, row.records)
             partition.leader_says(row.high_watermark, row.log_start_offset, size)
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
             self._changed[followed.key] = followed
+            if self._node_id not in partition.isr and self._quota.holds(partition.topic, partition.index):
+                followed.paused = True
+                self._leave_session(followed.key)
+                self._env.scheduler.call_later(PAUSE_MS, self._resume, followed)
 
     # --- pauses ---
 

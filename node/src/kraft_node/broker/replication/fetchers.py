@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kraft_node.base.errors import KafkaError
 from kraft_node.broker.replication.fetcher import Fetcher, Settings
+from kraft_node.broker.replication.throttle import ReplicationQuota
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
@@ -32,12 +33,14 @@ class Fetchers:
         config: BrokerConfig,
         broker_epoch: Callable[[], int],
         peers: Callable[[int], ControllerLink | None],
+        quota: ReplicationQuota,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._settings = Settings(config)
         self._broker_epoch = broker_epoch
         self._peers = peers
+        self._quota = quota
         self._fetchers: dict[int, Fetcher] = {}
         self._followed: dict[PartitionKey, tuple[Partition, int, int]] = {}
         """By key: the partition, its leader and leader epoch."""
@@ -95,6 +98,7 @@ class Fetchers:
                 self._settings,
                 self._broker_epoch,
                 lambda: self._peers(leader_id),
+                self._quota,
             )
         return fetcher
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.broker.replication.cluster import Cluster
 from kraft_node.broker.replication.fetchers import Fetchers
 from kraft_node.broker.replication.isr_changes import IsrChanges
+from kraft_node.broker.replication.throttle import ReplicationQuota
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.partition.manager import ReplicaManager
 
+TOPIC_CONFIG: Final = 2
 ISR_CHECKS_A_LAG: Final = 2
 """ISRs are looked through twice in each replica.lag.time.max.ms, as Kafka does."""
 
@@ -37,9 +39,26 @@ class Replication:
         self._env = env
         self.isr_changes = IsrChanges(node_id, broker_epoch, controller, env.scheduler)
         self.cluster = Cluster(env.clock, image, config.int("replica.lag.time.max.ms"), self.isr_changes.propose)
-        self.fetchers = Fetchers(env, node_id, config, broker_epoch, peers)
+        self._config = config
+
+        def listed(topic: str, key: str) -> str:
+            return (image.configs.get((TOPIC_CONFIG, topic)) or {}).get(key, "")
+
+        self.leader_quota = ReplicationQuota(
+            env.clock, node_id, lambda topic: listed(topic, "leader.replication.throttled.replicas")
+        )
+        self.follower_quota = ReplicationQuota(
+            env.clock, node_id, lambda topic: listed(topic, "follower.replication.throttled.replicas")
+        )
+        self.config_changed()
+        self.fetchers = Fetchers(env, node_id, config, broker_epoch, peers, self.follower_quota)
         self._replicas: ReplicaManager | None = None
         self._timer: Timer | None = None
+
+    def config_changed(self) -> None:
+        """The rates are dynamic."""
+        self.leader_quota.limit = self._config.int("leader.replication.throttled.rate")
+        self.follower_quota.limit = self._config.int("follower.replication.throttled.rate")
 
     def start(self, replicas: ReplicaManager) -> None:
         """The image is current: open what has other replicas, fetch, watch over ISRs."""

@@ -1,0 +1,44 @@
+"""Replication quotas: what they count, whom they hold back."""
+
+from __future__ import annotations
+
+from kraft_node.broker.replication.throttle import SAMPLES, ReplicationQuota
+from tests.unit.broker.world import Loop
+
+LISTED = {"t": "0:1, 2:1,3:2", "all": "*"}
+
+
+def quota(loop: Loop, limit: int | None = 100) -> ReplicationQuota:
+    made = ReplicationQuota(loop, 1, lambda topic: LISTED.get(topic, ""))
+    if limit is not None:
+        made.limit = limit
+    return made
+
+
+def test_only_listed_replicas_are_meant() -> None:
+    held = quota(Loop())
+    assert [held.applies_to("t", index) for index in range(4)] == [True, False, True, False]
+    assert held.applies_to("all", 7)
+    assert not held.applies_to("other", 0)
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    loop = Loop()
+    held = quota(loop)
+    held.record("t", 0, 900)
+    held.record("t", 1, 10**9)
+    assert not held.holds("t", 0)
+    loop.run(1000)
+    held.record("t", 2, 200)
+    assert held.rate() == 110
+    assert held.holds("t", 0)
+    assert not held.holds("t", 1), "not listed"
+    loop.run(1000 * (SAMPLES - 1))
+    assert held.rate() == 20
+    assert not held.holds("t", 0)
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    held = quota(Loop(), None)
+    held.record("t", 0, 10**12)
+    assert (held.rate(), held.holds("t", 0)) == (0, False)
