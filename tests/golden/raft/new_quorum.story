@@ -1,4 +1,5 @@
 # Nobody has a quorum-state yet. Once all others have said that they are in epoch 0, there is nothing to be forgotten.
+# It stands a little later, so that they find out as well: while they have not, they cannot vote.
 voters: 1 2 3
 disk: wiped
 > start
@@ -14,5 +15,8 @@ disk: wiped
     WriteQuorumState(state=QuorumState(epoch=0 leader_id=-1 voted=-1))
 > state-written
     Respond(token=t2 reply=VoteReply(error=0 epoch=0 leader_id=-1 granted=True))
+@ 200
+> tick
     Send(number=3 node_id=2 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=2))
     Send(number=4 node_id=3 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=3))
+    SetTimer(at_ms=250)

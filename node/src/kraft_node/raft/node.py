@@ -51,6 +51,10 @@ HELD_MAX: Final = 100_000
 STAND_APART_MS: Final = 50
 """Between two voters that would stand for election at the same moment: several times what winning one takes."""
 
+NEW_QUORUM_MS: Final = 200
+"""Between finding out that the quorum is new and standing, so that the other voters find out as well: one that misses it
+cannot vote for seconds, and then a leader that is lost at once cannot be replaced."""
+
 TRANSITIONS_A_STEP_MAX: Final = 8
 """A lone voter goes unattached, prospective, candidate, leader in two steps; more in one is a loop."""
 
@@ -269,6 +273,8 @@ class RaftNode:
         """A voter has said what epoch it is in."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.heard(self, voter_id, epoch):
             self.remember_again()
+            if isinstance(self.role, Unattached):
+                self.role.election_deadline_ms += NEW_QUORUM_MS
 
     def caught_up_perhaps(self, request: FetchRequest, reply: FetchReply) -> None:
         """The leader has answered a fetch."""
