@@ -430,3 +430,27 @@ def test_no_empty_log_takes_the_place_of_one_in_a_directory_that_is_missing(tmp_
     rig.commit(records)
     assert rig.produce("a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert rig.names() == []
+
+
+def _rig_on_a_replaced_disk(tmp_path: Path, isr: tuple[int, ...]) -> Rig:
+    """Broker 1 replicates from 2; the metadata knows its log in a directory that it has not got."""
+    rig = Rig(tmp_path)
+    rig.run_up()
+    records = topic_records("a", 1, leader=2, isr=(1, 2))
+    records[1].directories = [topic_id(999), topic_id(998)]
+    records[1].isr = list(isr)
+    rig.commit(records)
+    rig.loop.run(1_000)
+    return rig
+
+
+def test_a_replaced_disk_gets_its_replicas_again_and_the_controller_is_told(tmp_path: Path) -> None:
+    rig = _rig_on_a_replaced_disk(tmp_path, isr=(2,))
+    assert rig.names() == ["a-0"]
+    sent = rig.controller.take(m.AssignReplicasToDirsRequest).request
+    assert [directory.id for directory in sent.directories] == [topic_id(800)]
+
+
+def test_a_replaced_disk_gets_no_replica_that_is_said_to_be_in_sync(tmp_path: Path) -> None:
+    rig = _rig_on_a_replaced_disk(tmp_path, isr=(1, 2))
+    assert rig.names() == []

@@ -68,12 +68,15 @@ class Storage:
         """An empty log must not take the place of one that lies in a dead directory: its records would be forgotten.
 
         Raises KAFKA_STORAGE_ERROR when it may be so: the metadata names a directory that is not online, or it names
-        none, one is dead and the partition is not new.
+        none, one is dead and the partition is not new. When all directories are well, the one that is named has been
+        replaced: what the in-sync replicas have is then fetched again, unless this broker is said to be one of them.
         """
         online = self.directory_ids()
-        assigned = int.from_bytes(wanted, "big") >= RESERVED_DIRECTORY_IDS
+        assigned = _is_assigned(wanted)
         some_dead = len(online) < len(self._logs.directories)
         if wanted in online or not (assigned or some_dead):
+            return
+        if not some_dead and self._node_id not in state.isr and self._node_id not in state.elr:
             return
         is_new = not assigned and state.partition_epoch == 0 and (topic, index) not in self._lost
         if not is_new:
@@ -96,7 +99,10 @@ class Storage:
 
     def _tell_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
         actual = Uuid(found.dir.id)
-        if len(self._logs.directories) > 1 and wanted not in (actual, DIRECTORY_LOST):
+        if wanted in (actual, DIRECTORY_LOST):
+            return
+        # A broker's only directory needs no telling unless the metadata thinks of another one.
+        if len(self._logs.directories) > 1 or _is_assigned(wanted):
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
@@ -150,6 +156,11 @@ class Storage:
             for directory in self._logs.directories
             if not directory.online and Uuid(directory.id) != ZERO_UUID
         ]
+
+
+def _is_assigned(directory_id: Uuid) -> bool:
+    """Whether it names a directory, and not that there is none or that it is lost (KIP-858)."""
+    return int.from_bytes(directory_id, "big") >= RESERVED_DIRECTORY_IDS
 
 
 def _stranger(found: Log) -> str | None:
