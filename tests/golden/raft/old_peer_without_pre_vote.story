@@ -1,4 +1,4 @@
-# A 3.9 voter does not know pre-votes: stand at once.
+# A 3.9 voter does not know pre-votes, and so does not object.
 voters: 1 2 3
 > start
     Send(number=1 node_id=2 request=VoteRequest(epoch=0 candidate=1/A last_epoch=0 end_offset=0 pre_vote=True voter=2))

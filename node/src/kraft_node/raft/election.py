@@ -128,7 +128,10 @@ def take_vote(node: RaftNode, voter_id: int, request: VoteRequest, reply: VoteRe
         tally.reject(voter_id)
 
 
-def take_unsupported(node: RaftNode, request: VoteRequest) -> None:
-    """A voter does not know pre-votes (3.9 and older): stand at once, as Kafka does."""
-    if request.pre_vote and node.role.role is Role.PROSPECTIVE and request.epoch == node.epoch:
-        node.become_candidate()
+def take_unsupported(node: RaftNode, voter_id: int, request: VoteRequest) -> None:
+    """A voter does not know pre-votes (3.9 and older), and so does not object. Kafka stands at once then, whatever the
+    others say, which may disturb a quorum that has a leader, and one that is just finding out that it is new."""
+    role = node.role
+    if request.pre_vote and role.role is Role.PROSPECTIVE and request.epoch == node.epoch:
+        tally: Tally = role.tally  # type: ignore[attr-defined]
+        tally.grant(voter_id)

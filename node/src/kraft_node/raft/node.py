@@ -52,8 +52,8 @@ STAND_APART_MS: Final = 50
 """Between two voters that would stand for election at the same moment: several times what winning one takes."""
 
 NEW_QUORUM_MS: Final = 200
-"""Between finding out that the quorum is new and standing, so that the other voters find out as well: one that misses it
-cannot vote for seconds, and then a leader that is lost at once cannot be replaced."""
+"""Between finding out that the quorum is new and standing, so that the other voters find out as well: one that misses
+it cannot vote for seconds, and then a leader that is lost at once cannot be replaced."""
 
 TRANSITIONS_A_STEP_MAX: Final = 8
 """A lone voter goes unattached, prospective, candidate, leader in two steps; more in one is a loop."""
@@ -544,8 +544,11 @@ class RaftNode:
 
     def _unsupported(self, event: events.Unsupported) -> None:
         found = self.requests.answered(event.number, self.now_ms, failed=True)
-        if found is not None and isinstance(found[1], VoteRequest):
-            election.take_unsupported(self, found[1])
+        if found is None:
+            return
+        node_id, request = found
+        if isinstance(request, VoteRequest):
+            election.take_unsupported(self, node_id, request)
 
     def _is_stale(self, reply: Reply) -> bool:
         """Take over a newer epoch or a leader not known before; whether the answer says nothing more."""

@@ -101,6 +101,8 @@ class Faults:
             return self._may_lose_directory(replica)
         if replica.id not in sim.voters:
             return True
+        if replica.id in sim.old_peers:
+            return False
         lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self._is_lost(other))
         return not self._is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
 

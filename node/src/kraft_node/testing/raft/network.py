@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kraft_node.raft import events
-from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest
+from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
 from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Network:
             return
         sender.in_flight[number] = receiver
         if not self._passes(sender, receiver):
+            return
+        if receiver.id in sim.old_peers and type(request) is VoteRequest and request.pre_vote:
+            sim.at(self._delay_us(), sender, sender.step, events.Unsupported(number))
             return
         sim.at(self._delay_us(), receiver, self._arrive, receiver, Token(sender, number, request))
         if self.doubling and sim.rng.random() < self.doubling:

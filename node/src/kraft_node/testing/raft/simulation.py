@@ -52,6 +52,8 @@ class Simulation:
         self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
         self.propose_us = rng.choice((5_000, 50_000, 300_000))
         self.replicas = {node_id: Replica(self, node_id) for node_id in range(1, voters + observers + 1)}
+        self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
+        """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
         self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
         """At the beginning; of a dynamic quorum the log says who they are."""
         self._queue: list[Item] = []
@@ -111,7 +113,8 @@ class Simulation:
 
     def is_amnesiac(self, replica: Replica) -> bool:
         """As the driver finds out: a voter of several without a quorum-state."""
-        return len(self.voters) > 1 and replica.id in self.voters and not replica.disk.has_state
+        is_guarded = len(self.voters) > 1 and replica.id in self.voters and replica.id not in self.old_peers
+        return is_guarded and not replica.disk.has_state
 
     def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
         return self.replicas[key.id].has_had(key.directory, offset, chain)
@@ -137,7 +140,7 @@ class Simulation:
         # A quorum that has run before, or one whose voters find out first that it is new.
         known = self.rng.random() < 0.7
         for replica in self.replicas.values():
-            replica.disk.has_state = known
+            replica.disk.has_state = known or replica.id in self.old_peers
             replica.set_clock(self.rng.randint(800, 1200), self.rng.randrange(10**9))
             late = replica.id == 1 and self.rng.random() < 0.3
             self.at(self.rng.randrange(20_000_000 if late else 200_000), replica, replica.start_once)

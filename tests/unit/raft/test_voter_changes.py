@@ -1,0 +1,151 @@
+"""Adding, removing and updating voters (KIP-853), as a leader answers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft_node.base.ids import Uuid
+from kraft_node.raft import effects as do
+from kraft_node.raft import events, wire_form
+from kraft_node.raft import messages as m
+from kraft_node.raft.log_view import LogView
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.states import Role
+from kraft_node.raft.voter_history import decode_voters, encode_voters
+from kraft_node.wire import codec
+from kraft_node.wire.api import API, ApiKey
+
+ONE, TWO = (Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2))
+
+
+class Chance:
+    def randrange(self, stop: int) -> int:
+        return 0
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+class Leader:
+    """A lone leader, whose disk is always quick."""
+
+    def __init__(self, kraft_version: int = 1) -> None:
+        self.answers: dict[Any, int] = {}
+        self.stated: list[VoterSet] = []
+        self.node = RaftNode(
+            local=ONE.key,
+            voters=VoterSet([ONE]),
+            log=LogView(),
+            state=QuorumState(),
+            rng=Chance(),
+            cluster_id="c",
+            kraft_version=kraft_version,
+            own=ONE,
+        )
+        self.now = 0
+        self.tell(events.Started())
+
+    def tell(self, event: events.Event) -> None:
+        for effect in self.node.step(event, self.now):
+            if isinstance(effect, do.WriteQuorumState):
+                self.tell(events.QuorumStateWritten(effect.state))
+            elif isinstance(effect, do.Flush):
+                self.tell(events.Flushed(effect.offset))
+            elif isinstance(effect, do.AppendVoters):
+                self.stated.append(effect.voters)
+            elif isinstance(effect, do.Respond):
+                self.answers[effect.token] = effect.reply.error
+
+    def ask(self, token: str, request: m.Request) -> int | None:
+        self.tell(events.Asked(token, request))
+        return self.answers.get(token)
+
+    def fetch(self, voter: Voter, token: str = "fetch") -> None:
+        log = self.node.log
+        self.tell(
+            events.Asked(token, m.FetchRequest(self.node.epoch, voter.key, log.end_offset, self.node.epoch, 1, 0))
+        )
+
+
+def test_static_voters_do_not_change() -> None:
+    leader = Leader(kraft_version=0)
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) == m.UNSUPPORTED_VERSION
+    assert leader.ask("remove", m.RemoveVoterRequest(ONE.key)) == m.UNSUPPORTED_VERSION
+    assert leader.ask("update", m.UpdateVoterRequest(leader.node.epoch, ONE)) == m.NONE
+
+
+def test_a_replica_that_has_caught_up_is_added_and_answered_when_committed() -> None:
+    leader = Leader()
+    assert leader.ask("early", m.AddVoterRequest(TWO, 1000)) == m.REQUEST_TIMED_OUT
+    leader.fetch(TWO)
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None
+    assert leader.stated == [VoterSet([ONE, TWO])]
+    assert leader.ask("again", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT
+    leader.fetch(TWO)
+    assert leader.answers["add"] == m.NONE
+    assert leader.ask("twice", m.AddVoterRequest(TWO, 1000)) == m.DUPLICATE_VOTER
+
+
+def test_a_change_that_is_not_committed_in_time_is_answered_so() -> None:
+    leader = Leader()
+    leader.fetch(TWO)
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None
+    leader.now = 1000
+    leader.tell(events.Tick())
+    assert leader.answers["add"] == m.REQUEST_TIMED_OUT
+    assert leader.ask("next", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT, "it may still be committed"
+
+
+def test_only_that_very_voter_is_removed_and_never_the_last() -> None:
+    leader = Leader()
+    assert leader.ask("last", m.RemoveVoterRequest(ONE.key)) == m.VOTER_NOT_FOUND
+    leader.fetch(TWO)
+    leader.ask("add", m.AddVoterRequest(TWO, 1000))
+    leader.fetch(TWO)
+    assert leader.ask("other", m.RemoveVoterRequest(ReplicaKey(2, Uuid(b"x" * 16)))) == m.VOTER_NOT_FOUND
+    assert leader.ask("unknown", m.RemoveVoterRequest(ReplicaKey(7, Uuid(b"x" * 16)))) == m.VOTER_NOT_FOUND
+
+
+def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+    leader = Leader()
+    leader.fetch(TWO)
+    leader.ask("add", m.AddVoterRequest(TWO, 1000))
+    leader.fetch(TWO)
+    assert leader.ask("remove", m.RemoveVoterRequest(ONE.key)) is None
+    assert leader.node.role.role is Role.LEADER
+    leader.fetch(TWO)
+    assert leader.answers["remove"] == m.NONE
+    assert leader.node.role.role is Role.RESIGNED
+
+
+def test_endpoints_are_updated_at_once() -> None:
+    leader = Leader()
+    moved = ONE._replace(endpoints={"CONTROLLER": ("elsewhere", 1)})
+    assert leader.ask("stale", m.UpdateVoterRequest(leader.node.epoch - 1, moved)) == m.FENCED_LEADER_EPOCH
+    assert leader.ask("update", m.UpdateVoterRequest(leader.node.epoch, moved)) == m.NONE
+    assert leader.stated == [VoterSet([moved])]
+
+
+REQUESTS: list[tuple[ApiKey, m.Request]] = [
+    (ApiKey.ADD_RAFT_VOTER, m.AddVoterRequest(TWO, 1000, False, "c")),
+    (ApiKey.REMOVE_RAFT_VOTER, m.RemoveVoterRequest(TWO.key, "c")),
+    (ApiKey.UPDATE_RAFT_VOTER, m.UpdateVoterRequest(3, TWO._replace(kraft_versions=(0, 2)), "c")),
+]
+
+
+@pytest.mark.parametrize(("key", "request_"), REQUESTS, ids=lambda value: getattr(value, "name", ""))
+def test_they_travel(key: ApiKey, request_: m.Request) -> None:
+    version = API[key].max_version
+    sent = codec.encode(wire_form.request_to_wire(request_, ONE.key, VoterSet([ONE])), version)
+    assert wire_form.request_from_wire(codec.decode(API[key].request, sent, version)) == request_
+    answer = wire_form.voter_change_to_wire(key, m.VoterChangeReply(m.DUPLICATE_VOTER, 4, 1), VoterSet([ONE]), "X")
+    got = codec.decode(API[key].response, codec.encode(answer, version), version)
+    assert wire_form.reply_from_wire(got) == m.VoterChangeReply(m.DUPLICATE_VOTER)
+
+
+def test_voters_are_stated_as_the_protocol_has_it() -> None:
+    voters = VoterSet([ONE, TWO._replace(kraft_versions=(0, 1))])
+    assert decode_voters(encode_voters(voters)) == voters
