@@ -454,3 +454,26 @@ def test_a_replaced_disk_gets_its_replicas_again_and_the_controller_is_told(tmp_
 def test_a_replaced_disk_gets_no_replica_that_is_said_to_be_in_sync(tmp_path: Path) -> None:
     rig = _rig_on_a_replaced_disk(tmp_path, isr=(1, 2))
     assert rig.names() == []
+
+
+def test_a_replica_of_a_topic_made_again_is_opened_without_being_asked_for(tmp_path: Path) -> None:
+    """The first try may come while checkpoints still speak of the older log; nobody else asks a follower to try."""
+    rig = Rig(tmp_path)
+    rig.run_up()
+    rig.commit(topic_records("a", 1, leader=2, isr=(1, 2)))
+    rig.loop.run(1_000)
+    assert rig.names() == ["a-0"]
+    rig.logs.checkpoint_all()
+    rig.loop.run(1_000)
+    rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1)), *topic_records("a", 2, leader=2, isr=(1, 2))])
+    tries = []
+    create = rig.logs.create
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        tries.append(args)
+        return create(*args, **kwargs)
+
+    rig.logs.create = counted  # type: ignore[method-assign]
+    rig.loop.run(2_000)
+    assert rig.logs.topic_id("a", 0) == topic_id(2)
+    assert len(tries) > 1

@@ -35,6 +35,9 @@ OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
 DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
 """Deletes the log of (topic, number) if it is that of the topic id."""
 
+OPEN_AGAIN_MS: Final = 20
+"""How soon a replica is tried again whose log cannot be made at the moment: that is a matter of one fsync."""
+
 OPEN_STEP: Final = 32
 """Logs opened in one go: some milliseconds, then others have their turn."""
 
@@ -183,9 +186,19 @@ class ReplicaManager:
             try:
                 self._make(*key)
             except KafkaError as error:
-                log.warning("Replica %s-%d is not opened: %s", uuid_text(key[0]), key[1], error)
+                if (
+                    error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                ):  # for the moment: the log of its name is on its way out
+                    self.env.scheduler.call_later(OPEN_AGAIN_MS, self._open_again, *key)
+                else:
+                    log.warning("Replica %s-%d is not opened: %s", uuid_text(key[0]), key[1], error)
         if self._to_open:
             self.env.scheduler.call_soon(self._open_some)
+
+    def _open_again(self, topic_id: Uuid, index: int) -> None:
+        state = self.image.topics.partition(topic_id, index)
+        if state is not None and self.node_id in state.replicas:
+            self._open_later(topic_id, index, state)
 
     # --- committed metadata ---
 
