@@ -7,6 +7,8 @@
 | `fetch/` | sessions, reading, waiting |
 | `lifecycle` | registration, heartbeats, unfencing, controlled shutdown (KIP-631) |
 | `forward`, `controller_link` | what the controller decides, and the way to it (KIP-590) |
+| `self_fencing` | whether clients are refused, for want of a controller (KIP-343) |
+| `replication/` | following other leaders, leading with followers |
 | `metadata_cache`, `leader_hints` | what clients are told of brokers and leaders (KIP-951) |
 | `auto_topics`, `producer_ids` | topics and ids had from the controller on behalf of clients (KIP-730) |
 | `coordinators/` | groups, later transactions: state kept in internal topics |
