@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kraft_node.base.config import acting, effects
-from kraft_node.base.config.definitions import BROKER, TOPIC, TOPIC_SYNONYMS, ConfigKey
+from kraft_node.base.config.definitions import BROKER, CLIENT_METRICS, GROUP, TOPIC, TOPIC_SYNONYMS, ConfigKey
 from kraft_node.base.config.node import OWN_DEFAULTS
 from kraft_node.base.config.tables import KAFKA_VERSION
 from kraft_node.base.config.topic import attribute
@@ -73,8 +73,9 @@ def acting_topic_keys(text: str) -> set[str]:
 
 
 def acting_broker_keys(text: str) -> set[str]:
+    named = {*effects.UNSAFE_TO_IGNORE, *effects.ONLY_NAMED}
     quoted = set(re.findall(r'"([a-z][a-z0-9.]+)"', text))
-    found = {name for name in BROKER if name in quoted and name not in effects.UNSAFE_TO_IGNORE}
+    found = {name for name in BROKER if name in quoted and name not in named}
     for own, keys in PROPERTIES.items():
         if re.search(rf"\.{own}\b", text):
             found.update(keys)
@@ -157,6 +158,8 @@ def broker_section() -> str:
     out.append("| key | type | default | changes at run time |\n|-|-|-|-|\n")
     for key in keys:
         mode = "no" if key.update_mode == "read-only" else key.update_mode
+        if key.name in effects.READ_ONCE:
+            mode = f"at the next start (Kafka: {mode})"
         out.append(f"| `{key.name}` | {key.kind} | {_default(key)} | {mode} |\n")
     out.append("\n## Keys without effect\n")
     by_reason: dict[str, list[str]] = {}
@@ -182,8 +185,20 @@ def topic_section() -> str:
     return "".join(out)
 
 
+def other_section() -> str:
+    """Keys of groups and client metrics, none of which acts; a test sees to it that none is read."""
+    groups = ", ".join(f"`{name}`" for name in GROUP)
+    metrics = ", ".join(f"`{name}`" for name in CLIENT_METRICS)
+    return (
+        "\n## Group keys\n\nAll of Kafka's, checked against the broker's bounds, stored and described: they speak of "
+        f"consumer, share and streams groups (KIP-848 and after); only the classic protocol is served, which has none: "
+        f"{groups}.\n\n## Client metrics keys\n\nStored and described; no client is asked for metrics: {metrics}.\n"
+    )
+
+
 def page() -> str:
-    return HEAD.format(version=KAFKA_VERSION) + own_section() + refused_section() + broker_section() + topic_section()
+    sections = (own_section, refused_section, broker_section, topic_section, other_section)
+    return HEAD.format(version=KAFKA_VERSION) + "".join(section() for section in sections)
 
 
 def _write(path: Path, text: str, *, check: bool) -> bool:

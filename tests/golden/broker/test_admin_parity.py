@@ -168,6 +168,53 @@ def test_alter_configs(pair: Pair) -> None:
         pair.same(ListConfigResourcesRequest(types), 1, mask=mask)
 
 
+def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
+    cases: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
+        (BROKER, "1", [("num.io.threads", SET, "3")]),
+        (BROKER, "1", [("num.io.threads", SET, "4")]),
+        (BROKER, "1", [("num.io.threads", SET, "16")]),
+        (BROKER, "1", [("num.io.threads", SET, "17")]),
+        (BROKER, "1", [("background.threads", SET, "4")]),
+        (BROKER, "1", [("background.threads", SET, "5")]),
+        (BROKER, "1", [("background.threads", SET, "20")]),
+        (BROKER, "1", [("background.threads", SET, "21")]),
+        (BROKER, "1", [("num.replica.fetchers", SET, "2")]),
+        (BROKER, "1", [("num.replica.fetchers", SET, "3")]),
+        (BROKER, "1", [("num.recovery.threads.per.data.dir", SET, "4")]),
+        (BROKER, "1", [("num.recovery.threads.per.data.dir", SET, "5")]),
+        (BROKER, "1", [("log.cleaner.threads", SET, "3")]),
+        (BROKER, "1", [("log.cleaner.io.buffer.size", SET, "-1")]),
+        (BROKER, "1", [("log.cleaner.io.buffer.size", SET, "0")]),
+        (BROKER, "1", [("log.cleaner.backoff.ms", SET, "-1")]),
+        (BROKER, "1", [("log.cleaner.backoff.ms", SET, "0")]),
+        (BROKER, "1", [("producer.id.expiration.ms", SET, "0")]),
+        (BROKER, "1", [("producer.id.expiration.ms", SET, "1")]),
+        (BROKER, "1", [("num.network.threads", SET, "1")]),
+        (BROKER, "1", [("num.network.threads", SET, "7")]),
+        (BROKER, "", [("num.io.threads", SET, "100")]),
+        (BROKER, "", [("log.cleaner.threads", SET, "5")]),
+    )
+    for kind, name, rows in cases:
+        pair.same(alter((kind, name, rows), validate_only=True), 1, label=f"{kind} {name} {rows}")
+    for key, value in (
+        ("log.cleaner.threads", "0"),
+        ("log.cleaner.dedupe.buffer.size", "0"),
+        ("log.cleaner.dedupe.buffer.size", "1"),
+        ("log.cleaner.dedupe.buffer.size", "1048575"),
+        ("log.cleaner.dedupe.buffer.size", "1048576"),
+        ("log.cleaner.dedupe.buffer.size", "1048577"),
+        ("log.cleaner.dedupe.buffer.size", "134217728"),
+    ):
+        request = alter((BROKER, "1", [(key, SET, value)]), validate_only=True)
+        pair.same(request, 1, label=f"{key}={value}", mask=without_messages)
+
+
+def without_messages(answer: Any) -> Any:
+    for response in answer["responses"]:
+        response["error_message"] = None
+    return answer
+
+
 def only_a(answer: Any) -> Any:
     return {**answer, "config_resources": [r for r in answer["config_resources"] if r["resource_name"] == "a"]}
 

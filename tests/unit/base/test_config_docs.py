@@ -5,7 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from kraft_node.base.config import BROKER, TOPIC
-from kraft_node.base.config.effects import ACTING, UNSAFE_TO_IGNORE, WITHOUT_EFFECT, reason
+from kraft_node.base.config.acting import ACTING
+from kraft_node.base.config.effects import UNSAFE_TO_IGNORE, WITHOUT_EFFECT, reason
 from tools import config_docs
 
 HINT = "run: python -m tools.config_docs"

@@ -22,6 +22,7 @@ from kraft_node.base.config.tables import (
 from kraft_node.base.config.types import ConfigValue
 from kraft_node.base.config.view import ConfigView, broker_key
 
+_PER_IP: Final = "max.connections.per.ip.overrides"
 _LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 # Keys that are per broker whatever their listener prefix says.
@@ -46,11 +47,11 @@ def definition(name: str) -> ConfigKey | None:
     return BROKER.get(base) or BROKER_DYNAMIC_ONLY.get(base)
 
 
-def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool, static: NodeConfig | None = None) -> None:
+def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool) -> None:
     """Raise ConfigError unless a broker resource may have exactly these dynamic `overrides`.
 
-    `per_broker` tells a broker's own resource from the default one. With `static`, the result is also checked as a
-    whole as it would be in that node. Unknown keys are allowed: they belong to plug-ins.
+    `per_broker` tells a broker's own resource from the default one. Unknown keys are allowed: they belong to plug-ins.
+    What results in a node is the affair of `check_change`.
     """
 
     def refuse(names: Iterable[str], why: str) -> None:
@@ -74,8 +75,6 @@ def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool, st
             (name for name in overrides if _is_per_broker(name)),
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    if static is not None:
-        _check_in_node(overrides, static)
 
 
 def _is_per_broker(name: str) -> bool:
@@ -85,15 +84,15 @@ def _is_per_broker(name: str) -> bool:
     return bool(match) and match is not None and match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
 
 
-def _check_in_node(overrides: Mapping[str, str], static: NodeConfig) -> None:
-    for key in ("max.connections.per.ip.overrides",):
-        if key in overrides:
-            parse_map(key, overrides[key])
+def _check_in_node(static: NodeConfig, *layers: Mapping[str, str]) -> None:
     texts = dict(static.texts)
-    for name, text in overrides.items():
-        for synonym in BROKER_SYNONYMS.get(name, (name,)):
-            texts.pop(synonym, None)
-        texts[name] = text
+    for overrides in layers:
+        for name, text in overrides.items():
+            for synonym in BROKER_SYNONYMS.get(name, (name,)):
+                texts.pop(synonym, None)
+            texts[name] = text
+    if _PER_IP in texts:
+        parse_map(_PER_IP, texts[_PER_IP])
     NodeConfig.parse(texts)
 
 
@@ -107,17 +106,17 @@ _THREADS: Final = (
 
 
 def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError where `overrides` of a broker's own or the default resource lead too far from what is `now`.
+    """Raise ConfigError unless a broker that is as `now` could go on with `overrides` of its own or for all.
 
-    Numbers of threads may change by a factor of two at a time. There are no such threads here, but a configuration
-    must not be stored that members of the same cluster refuse. (Kafka would look at `log.cleaner.threads` too, but has
-    no cleaner yet when it notes who is to be asked.) The words are Kafka's, of an error within an error.
+    The result must be a valid configuration as a whole, and numbers of threads may change by a factor of two at a
+    time: there are none here, but nothing may be stored that other members of the cluster refuse. (Kafka would look at
+    `log.cleaner.threads` too, but has no cleaner yet when it notes who is to be asked.) The words are Kafka's, of an
+    error within an error.
     """
+    own, cluster = (overrides, now.cluster) if per_broker else (now.per_broker, overrides)
+    _check_in_node(now.static, cluster, own)
     after = BrokerConfig(now.static)
-    if per_broker:
-        after.update(overrides, now.cluster)
-    else:
-        after.update(now.per_broker, overrides)
+    after.update(own, cluster)
     for name in _THREADS:
         old, new = now.int(name), after.int(name)
         problem = None

@@ -76,8 +76,14 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "recovery points are written when logs are flushed, and at a clean stop",
     ),
     ("log.flush.start.offset.checkpoint.interval.ms", "log start offsets are written when they move"),
-    ("log.dir.failure.timeout.ms", "a failed log directory stops the node at once"),
-    ("cordoned.log.dirs", "new partitions go to the directory with the fewest"),
+    (
+        "log.dir.failure.timeout.ms",
+        "a broker tells of a failed log directory with its next heartbeat, and until one is heard",
+    ),
+    (
+        "cordoned.log.dirs",
+        "a broker does not tell controllers of it, new partitions go to the directory with the fewest",
+    ),
     ("server.max.startup.time.ms", "a start takes no longer than the tails of the logs"),
     ("unstable.*", "only released versions are served"),
     ("config.providers", "values are taken as they are written"),
@@ -89,6 +95,12 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("*", "nothing here depends on it"),
 )
 """Pattern and reason; read from the top."""
+
+ONLY_NAMED: Final = frozenset({"cordoned.log.dirs"})
+"""Keys whose names stand in the sources, for the controller checks them, without anything following them."""
+
+READ_ONCE: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Keys that act and that Kafka takes while it runs; here at the next start."""
 
 EFFECTS: Final = ACTING
 """The keys of `server.properties` that act."""

@@ -140,7 +140,7 @@ class AlterConfigsHandler:
                 overrides[config.name] = config.value
             else:
                 return
-        check_broker_overrides(overrides, per_broker=bool(name), static=self._broker.config.static)
+        check_broker_overrides(overrides, per_broker=bool(name))
         check_change(self._broker.config, overrides, per_broker=bool(name))
 
     def _loggers(self, resource: Any, *, validate_only: bool) -> Any:

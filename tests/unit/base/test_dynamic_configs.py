@@ -1,0 +1,70 @@
+"""Every broker key that acts and may change at run time does act at run time, or is listed as read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft_node.base.config import NodeConfig
+from kraft_node.base.config.acting import ACTING
+from kraft_node.base.config.definitions import BROKER, READ_ONLY, TOPIC_SYNONYMS, ConfigKey
+from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.effects import READ_ONCE
+from kraft_node.base.config.topic import TopicConfigs, attribute
+
+ROOT = Path(__file__).resolve().parents[3]
+DYNAMIC = sorted(name for name in ACTING if BROKER[name].update_mode != READ_ONLY)
+TOPIC_KEY = {broker: topic for topic, synonyms in TOPIC_SYNONYMS.items() for broker, _ in synonyms}
+CONFIG = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "controller.listener.names": "CONTROLLER",
+}
+ELSEWHERE = {
+    "log.cleaner.backoff.ms": "tests/unit/log/test_manager.py",
+    "max.connections": "tests/compat/test_rough_configs.py",
+    "max.connections.per.ip": "tests/compat/test_rough_configs.py",
+    "max.connections.per.ip.overrides": "tests/compat/test_rough_configs.py",
+    "producer.id.expiration.ms": "tests/unit/log/test_manager.py",
+}
+"""Keys that are no default of a topic key: the test that alters them and sees the effect."""
+TEXTS = {"log.cleanup.policy": "compact", "log.message.timestamp.type": "LogAppendTime", "compression.type": "zstd"}
+
+
+def other_value(key: ConfigKey) -> str:
+    """An allowed text that is not the default."""
+    if key.name in TEXTS:
+        return TEXTS[key.name]
+    if key.kind == "boolean":
+        return "false" if key.default else "true"
+    if key.kind == "double":
+        return "0.25"
+    if key.name.startswith("compression."):
+        return "5"
+    return str(2_000_000)
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_a_change_at_run_time_acts(name: str) -> None:
+    if name in READ_ONCE:
+        row = next(r for r in (ROOT / "docs/configuration.md").read_text().splitlines() if r.startswith(f"| `{name}` "))
+        assert "at the next start" in row
+        return
+    topic = TOPIC_KEY.get(name)
+    if topic is None:
+        assert f'"{name}"' in (ROOT / ELSEWHERE[name]).read_text()
+        return
+    config = BrokerConfig(NodeConfig.parse(CONFIG))
+    topics = TopicConfigs(config)
+    before = getattr(topics.resolve({}), attribute(topic))
+    text = other_value(BROKER[name])
+    for own, cluster in (({name: text}, {}), ({}, {name: text})):
+        assert name in config.update(own, cluster)
+        topics.broker_changed()
+        assert getattr(topics.resolve({}), attribute(topic)) != before
+        config.update({}, {})
+        topics.broker_changed()
+        assert getattr(topics.resolve({}), attribute(topic)) == before
