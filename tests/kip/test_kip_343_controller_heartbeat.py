@@ -1,4 +1,4 @@
-"""KIP-343, "Broker Incarnation ID", "Broker State", "Controller Logic": released as broker epochs and BrokerHeartbeat."""
+"""KIP-343, "Broker Incarnation ID", "Broker State", "Controller Logic": in the release BrokerHeartbeat."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from kraft_node.base.errors import ErrorCode
 from kraft_node.wire import messages as m
 from tests.kip.cluster import Cluster
@@ -79,7 +81,7 @@ def test_brokers_heartbeat_at_the_configured_interval() -> None:
     told = lifecycle.on_acknowledged
     lifecycle.on_acknowledged = lambda: (heard.append(cluster.world.now_ms), told())
     cluster.rest(10_000)
-    pauses = [later - sooner for sooner, later in zip(heard, heard[1:], strict=False)]
+    pauses = [later - sooner for sooner, later in itertools.pairwise(heard)]
     assert all(2_000 <= pause < 2_200 for pause in pauses)
 
 
