@@ -34,6 +34,7 @@ class Replica:
         self.id = node_id
         self.key = ReplicaKey(node_id, Uuid(bytes([node_id]) * 16))
         self.saved_state = QuorumState()
+        self.wanted_state = QuorumState()
         self.saved_log: list[Entry] = []
         self.log: list[Entry] = []
         self.node: RaftNode | None = None
@@ -45,6 +46,7 @@ class Replica:
     def start(self) -> None:
         self.life += 1
         self.log = list(self.saved_log)
+        self.wanted_state = self.saved_state
         self.high_watermark = 0
         epochs: dict[int, int] = {}
         for offset, (epoch, _) in enumerate(self.log):
@@ -78,6 +80,7 @@ class Replica:
             self.saved_state = effect.state
             self.step(events.QuorumStateWritten(effect.state))
 
+        self.wanted_state = effect.state
         # One after the other, as one thread writes them.
         self.lane = max(self.lane, self.sim.now) + self.sim.rng.randint(0, 30)
         self.later(self.lane - self.sim.now, written)
@@ -108,13 +111,13 @@ class Replica:
         self.later(self.sim.rng.randint(0, 40), flushed)
 
     def do_Send(self, effect: do.Send) -> None:  # noqa: N802
-        assert self.saved_state == self.node.state, "vote and epoch are on disk before words leave"  # type: ignore[union-attr]
+        assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
         other = self.sim.replicas[effect.node_id]
         token = (self, self.life, effect.number, effect.request)
         self.sim.carry(self, other, lambda: other.step(events.Asked(token, effect.request)))
 
     def do_Respond(self, effect: do.Respond) -> None:  # noqa: N802
-        assert self.saved_state == self.node.state, "vote and epoch are on disk before words leave"  # type: ignore[union-attr]
+        assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
         asker, life, number, _ = effect.token  # type: ignore[misc]
         answer = events.Answered(number, effect.reply)
         self.sim.carry(self, asker, lambda: asker.step(answer) if asker.life == life else None)
