@@ -17,7 +17,7 @@ from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
-from kraft_node.log.manager import LogManager
+from kraft_node.log.manager import SYNC_WHOLE_MIN, LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.log.timing import Timing
 from kraft_node.testing.disk import SimDisk
@@ -495,3 +495,56 @@ def test_a_clean_start_costs_nothing_a_partition(tmp_path: Path) -> None:
         manager.release()
     finally:
         real.close()
+
+
+def many_logs(node: Node) -> None:
+    manager = node.start()
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.create("t", partition, ID)
+        log.append_as_leader(batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
+        log.high_watermark = 1
+
+
+def test_a_stop_with_many_new_logs_syncs_the_file_system_once_and_loses_nothing() -> None:
+    """It made four fsyncs a log: 10,000 new partitions kept a stop busy for many seconds, a busy disk for minutes."""
+    node = Node()
+    many_logs(node)
+    node.rest(1000)
+    seen: list[str] = []
+    node.disk.fail = lambda operation, path: seen.append(f"{operation} {path}")
+    node.stop()
+    node.disk.fail = None
+    assert seen.count("syncfs /d1") == 1
+    assert len([one for one in seen if one.startswith("fsync")]) < 20
+    node.disk.lose_power()
+    manager = node.start()
+    assert not manager.directories[0].unrecovered
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.get("t", partition)
+        assert log is not None
+        assert values(log) == [b"x"]
+        assert log.producers.get(1) is not None
+
+
+def test_a_file_system_that_cannot_be_synced_leaves_no_mark() -> None:
+    node = Node()
+    many_logs(node)
+    node.disk.fail = lambda operation, path: OSError(5, "I/O error", path) if operation == "syncfs" else None
+    node.stop()
+    assert [path for path, _, _ in node.failures] == ["/d1"]
+    node.disk.fail = None
+    assert not node.disk.exists("/d1/.kafka_cleanshutdown")
+
+
+def test_where_there_is_no_such_sync_each_file_is_made_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimDisk, "file_system", lambda _disk, _path: None)
+    node = Node()
+    many_logs(node)
+    node.stop()
+    node.disk.lose_power()
+    manager = node.start()
+    assert not manager.directories[0].unrecovered
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.get("t", partition)
+        assert log is not None
+        assert values(log) == [b"x"]

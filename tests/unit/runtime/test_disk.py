@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,3 +92,23 @@ def test_a_lock_excludes_other_processes_and_this_one(tmp_path: Path) -> None:
 
 def test_space(tmp_path: Path) -> None:
     assert 0 < DISK.free_bytes(str(tmp_path)) <= DISK.total_bytes(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
+def test_a_whole_file_system_is_synced_where_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "uname", lambda: SimpleNamespace(release="6.1.0-test"))
+        found = RealDisk().file_system(str(tmp_path))
+    assert found is not None
+    found.sync()
+    found.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        found.sync()
+
+
+@pytest.mark.parametrize("release", ["5.7.19", "4.19.0-test", "unknown"])
+def test_kernels_that_keep_errors_to_themselves_are_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
+    assert RealDisk().file_system(str(tmp_path)) is None

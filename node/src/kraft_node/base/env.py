@@ -121,9 +121,25 @@ class Disk(Protocol):
     def lock(self, path: str) -> DiskLock:
         """Take the exclusive lock on `path`, creating it; BlockingIOError when another process holds it."""
 
+    def file_system(self, path: str) -> FileSystem | None:
+        """The file system that `path` is on; None where a whole one cannot be made durable with all errors told."""
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
+
+
+class FileSystem(Protocol):
+    """A file system as a whole, for when very many of its files are to become durable together."""
+
+    def sync(self) -> None:
+        """Make durable everything that has been written to it and every name in it, whoever did that.
+
+        Raises OSError, also for a write that has failed behind anybody's back since this object was made: what an
+        fsync of each file would tell, and more. It takes as long as the dirtiest user of the file system makes it.
+        """
+
+    def close(self) -> None: ...
 
 
 class DiskLock(Protocol):

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kraft_node.base.env import Disk, DiskLock, Env, read_file, write_atomic
+from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
@@ -40,6 +40,7 @@ class Directory(LogDir):
     __slots__ = (
         "_dir_sync_waiting",
         "_disk_lock",
+        "_file_system",
         "broker_epoch",
         "clean",
         "cleaner_offsets",
@@ -56,6 +57,7 @@ class Directory(LogDir):
     def __init__(self, env: Env, path: str, files: FileCache) -> None:
         super().__init__(env, path, files)
         self._disk_lock: DiskLock | None = None
+        self._file_system: FileSystem | None = None
         self._dir_sync_waiting = False
         self.broker_epoch = NO_BROKER_EPOCH
         """Of the incarnation that stopped cleanly last, -1 after an unclean stop."""
@@ -102,6 +104,7 @@ class Directory(LogDir):
             directory_id = random_uuid(self.env.rng) if directory_id is None else directory_id
             meta_properties.write(disk, self.path, found._replace(version=1, directory_id=directory_id))
         self.id = directory_id
+        self._file_system = disk.file_system(self.path)
         assert found.cluster_id is not None, "law: a checked file names its cluster"
         return found.cluster_id
 
@@ -153,6 +156,17 @@ class Directory(LogDir):
             return {}
 
     # --- while running ---
+
+    def sync_file_system(self) -> bool:
+        """Make all that has been written here durable at once; False where that is not possible. Raises OSError.
+
+        The file system is held since the start: it tells of all writes that have failed since, also those whose error
+        another process has been told before.
+        """
+        if self._file_system is None:
+            return False
+        self._file_system.sync()
+        return True
 
     def forget_offsets(self, topic: str, partition: int) -> None:
         """A partition is gone: its offsets leave the checkpoints with the next write."""
@@ -238,6 +252,9 @@ class Directory(LogDir):
 
     def release(self) -> None:
         """Give up the lock."""
+        if self._file_system is not None:
+            self._file_system.close()
+            self._file_system = None
         if self._disk_lock is not None:
             self._disk_lock.release()
             self._disk_lock = None

@@ -40,6 +40,9 @@ WALK_STEP: Final = 8
 """Logs looked at in a step: a few milliseconds when each has to be listed."""
 PRODUCER_STEP: Final = 512
 """Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
+SYNC_WHOLE_MIN: Final = 64
+"""Logs to be closed from which on the whole file system is synced instead of their files one by one: each log has about
+four. Fewer are not worth waiting for what other users of the file system have written."""
 FLUSH_TICK_MS: Final = 1000
 """How often logs with a `flush.ms` are looked at."""
 RETIRED_PAUSE_MS: Final = 10
@@ -570,8 +573,9 @@ class LogManager:
         write_offsets = directory.write_offsets()
 
         def close() -> None:  # writing the mark fsyncs the directory
-            for job in work:
-                job()
+            if len(work) < SYNC_WHOLE_MIN or not directory.sync_file_system():
+                for job in work:
+                    job()
             write_offsets()
             directory.write_mark(broker_epoch)
 

@@ -5,9 +5,9 @@ keeps what was fsynced; of every write since, in each file by itself and as the 
 at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
 removing names is durable after `fsync_dir` of the directory; of all other changes of names a prefix, in their order,
 survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns
-(EIO on fsync, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable. `die_after`
-ends the process at one of its operations, before that has happened; what it does while it unwinds does not reach the
-disk. Nothing else ever changes a stored byte: `flip` does, for tests of bit rot.
+(EIO on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable.
+`die_after` ends the process at one of its operations, before that has happened; what it does while it unwinds does not
+reach the disk. Nothing else ever changes a stored byte: `flip` does, for tests of bit rot.
 """
 
 from __future__ import annotations
@@ -144,6 +144,23 @@ class Dir:
 Node: TypeAlias = Inode | Dir
 Change: TypeAlias = tuple[tuple[Dir, str, Node | None], ...]
 """What one call did to directories: (directory, name, what the name means now)."""
+
+
+class SimFileSystem:
+    """All of a disk: it is one file system."""
+
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def sync(self) -> None:
+        self._disk.about_to("syncfs", self._path)
+        self._disk.sync_all()
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class SimDisk:
@@ -306,6 +323,9 @@ class SimDisk:
             self.open(path, create=True).close()
         self.locks.add(path)
         return SimLock(self, path)
+
+    def file_system(self, path: str) -> SimFileSystem:
+        return SimFileSystem(self, _clean(path))
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
         return DISK_BYTES // 2
