@@ -41,6 +41,9 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:

@@ -1,0 +1,361 @@
+"""kafka-metadata-shell: look at the metadata of a cluster as at a tree of files (KIP-631).
+
+    kafka-metadata-shell --snapshot FILE                [command …]
+    kafka-metadata-shell --directory DIR                [command …]
+    kafka-metadata-shell --controllers HOST:PORT,…      [command …]
+
+Commands are cat, find, ls and tree, and at the prompt cd, exit, help, history, man and pwd as well. Names and texts are
+those of Apache Kafka's shell, which only reads snapshots; like its, a command that finds nothing says so and leaves
+with 0. `--directory` and `--controllers` (in KIP-631, never released) are ours: a log directory with all that is in it,
+and a running cluster, brought up to date before every command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NoReturn
+
+from kraft_node.cli.common import Parser, ToolError, message, program, run
+from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile, Source
+from kraft_node.cli.metadata_tree import Directory, Node, root
+
+PROMPT: Final = ">> "
+INDENT: Final = "  "
+GROUPED: Final = re.compile(r"\{([^{}]*)\}")
+
+COMMANDS: Final = {
+    "cat": "Show the contents of metadata files.",
+    "cd": "Set the current working directory.",
+    "exit": "Exit the metadata shell.",
+    "find": "Search for nodes in the directory hierarchy.",
+    "help": "Display this help message.",
+    "history": "Print command history.",
+    "ls": "List metadata nodes.",
+    "man": "Show the help text for a specific command.",
+    "pwd": "Print the current working directory.",
+    "tree": "Show the contents of metadata nodes in a tree structure.",
+}
+ARGUMENTS: Final = {
+    "cat": ("targets", "+", "The metadata files to display."),
+    "cd": ("target", "?", "The directory to change to."),
+    "find": ("paths", "*", "The paths to start at."),
+    "history": ("numEntriesToShow", "?", "The number of entries to show."),
+    "ls": ("targets", "*", "The metadata node paths to list."),
+    "man": ("cmd", "1", "The command to get help text for."),
+    "tree": ("targets", "+", "The metadata nodes to display."),
+}
+WITHOUT_PROMPT: Final = ("cat", "find", "ls", "tree")
+
+
+class Leave(Exception):  # noqa: N818 - a wish, not a fault
+    """The user has had enough."""
+
+
+class Shell:
+    """One session: an image, a working directory, where the output goes."""
+
+    def __init__(
+        self, source: Source, say: Callable[[str], None], *, interactive: bool, width: int | None = None
+    ) -> None:
+        self._source = source
+        self._say = say
+        self._interactive = interactive
+        self._width = width
+        self.here: tuple[str, ...] = ()
+        self.history: list[str] = []
+
+    # Finding nodes
+
+    def parts(self, path: str) -> list[str]:
+        """The components of a path, from the root on."""
+        found: list[str] = [] if path.startswith("/") else list(self.here)
+        for part in path.split("/"):
+            if part == "..":
+                del found[-1:]
+            elif part not in ("", "."):
+                found.append(part)
+        return found
+
+    def nodes(self, path: str) -> list[tuple[tuple[str, ...], Node]]:
+        """Every node that a path, which may have `*`, `?` and `{a,b}` in it, leads to."""
+        level: list[tuple[tuple[str, ...], Node]] = [((), root(self._source.image))]
+        for part in self.parts(path):
+            pattern = glob(part)
+            below: list[tuple[tuple[str, ...], Node]] = []
+            for where, node in level:
+                if not isinstance(node, Directory):
+                    continue
+                names = [part] if pattern is None else [name for name in node.names() if pattern.fullmatch(name)]
+                children = ((name, node.child(name)) for name in names)
+                below += [((*where, name), child) for name, child in children if child is not None]
+            level = below
+        return level
+
+    def complete(self, prefix: str) -> list[str]:
+        """The paths that begin so; directories end with a slash."""
+        folder, slash, start = prefix.rpartition("/")
+        at = self.nodes(folder + slash if folder or slash else ".")
+        found = []
+        for _, node in at:
+            if isinstance(node, Directory):
+                found += [
+                    f"{folder}{slash}{name}" + ("/" if isinstance(child, Directory) else "")
+                    for name, child in node.children()
+                    if name.startswith(start)
+                ]
+        return found
+
+    # Commands
+
+    def run(self, words: Sequence[str]) -> None:
+        """Carry out one command. Raises Leave, ToolError."""
+        words = list(words)
+        while words and not words[-1]:
+            words.pop()
+        if not words:
+            return
+        name, arguments = words[0], words[1:]
+        known = sorted(COMMANDS) if self._interactive else WITHOUT_PROMPT
+        if name not in known:
+            self._say(f"invalid choice: '{name}' (choose from {', '.join(repr(one) for one in known)})")
+            return
+        _, count, _ = ARGUMENTS.get(name, ("", "0", ""))
+        if count in "1+" and not arguments:
+            self._say("too few arguments")
+        elif (count in "?1" and len(arguments) > 1) or (count == "0" and arguments):
+            self._say(f"unrecognized arguments: '{arguments[1 if count in '?1' else 0]}'")
+        else:
+            self._source.refresh()
+            getattr(self, f"_{name}")(arguments)
+
+    def _cat(self, targets: Sequence[str]) -> None:
+        for target in targets:
+            found = self.nodes(target)
+            for _, node in found:
+                self._say(f"cat: {target}: Is a directory" if isinstance(node, Directory) else node)
+            if not found:
+                self._say(f"cat: {target}: No such file or directory.")
+
+    def _tree(self, targets: Sequence[str]) -> None:
+        for target in targets:
+            found = self.nodes(target)
+            for _, node in found:
+                self._print(node, 0)
+            if not found:
+                self._say(f"tree: {target}: No such file or directory.")
+
+    def _print(self, node: Node, level: int) -> None:
+        if not isinstance(node, Directory):
+            self._say(INDENT * level + node)
+            return
+        for name, child in node.children():
+            self._say(f"{INDENT * level}{name}:")
+            self._print(child, level + 1)
+
+    def _find(self, paths: Sequence[str]) -> None:
+        for path in [path for path in paths if path] or ["."]:
+            found = self.nodes(path)
+            for _, node in found:
+                self._walk(path, node)
+            if not found:
+                self._say(f"find: {path}: no such file or directory.")
+
+    def _walk(self, path: str, node: Node) -> None:
+        self._say(path)
+        if isinstance(node, Directory):
+            for name, child in node.children():
+                self._walk(f"/{name}" if path == "/" else f"{path}/{name}", child)
+
+    def _ls(self, targets: Sequence[str]) -> None:
+        files: list[str] = []
+        directories: list[tuple[str, Directory]] = []
+        for target in [target for target in targets if target] or ["."]:
+            found = self.nodes(target)
+            for where, node in found:
+                name = where[-1] if where else "/"
+                if isinstance(node, Directory):
+                    directories.append((name, node))
+                else:
+                    files.append(name)
+            if not found:
+                self._say(f"ls: {target}: no such file or directory.")
+        self._columns(files)
+        is_first = not files
+        for name, directory in directories:
+            entries = directory.names()
+            if entries and (files or len(directories) > 1):
+                self._say(f"{'' if is_first else chr(10)}{name}:")
+            is_first = False
+            self._columns(entries)
+
+    def _columns(self, entries: Sequence[str]) -> None:
+        rows, widths = columns(entries, self._width)
+        for row in range(rows):
+            cells = [entries[at] for at in range(row, len(entries), rows)]
+            padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)]
+            self._say("".join(padded).rstrip())
+
+    def _cd(self, arguments: Sequence[str]) -> None:
+        target = arguments[0] if arguments else "/"
+        found = self.nodes(target)
+        for where, node in found:
+            if isinstance(node, Directory):
+                self.here = where
+            else:
+                self._say(f"cd: {target}: not a directory.")
+        if not found:
+            self._say(f"cd: {target}: no such directory.")
+
+    def _pwd(self, _: Sequence[str]) -> None:
+        self._say("/" + "/".join(self.here))
+
+    def _history(self, arguments: Sequence[str]) -> None:
+        if arguments and not arguments[0].lstrip("-").isdigit():
+            self._say(f"argument numEntriesToShow: could not convert '{arguments[0]}' to a number")
+            return
+        count = max(0, int(arguments[0])) if arguments else len(self.history)
+        first = max(0, len(self.history) - count)
+        for number, line in enumerate(self.history[first:], first):
+            self._say(f"{number: 5d}  {line}")
+
+    def _help(self, _: Sequence[str]) -> None:
+        self._say("Welcome to the metadata shell.\n")
+        self._say(f"usage:  {{{','.join(COMMANDS)}}} ...\n")
+        for name, text in COMMANDS.items():
+            self._say(f"  {name:<20} {text}")
+
+    def _man(self, arguments: Sequence[str]) -> None:
+        name = arguments[0]
+        if name not in COMMANDS:
+            self._say(f"man: unknown command {name}. Type help to get a list of commands.")
+            return
+        argument, count, text = ARGUMENTS.get(name, ("", "0", ""))
+        forms = {"*": f" [{argument} ...]", "+": f" {argument} [{argument} ...]", "?": f" [{argument}]"}
+        self._say(f"{name}: {COMMANDS[name]}\n\nusage: {name}{forms.get(count, f' {argument}').rstrip()}")
+        if argument:
+            self._say(f"\npositional arguments:\n  {argument:<20} {text}")
+
+    def _exit(self, _: Sequence[str]) -> NoReturn:
+        raise Leave
+
+    # The prompt
+
+    def talk(self, read: Callable[[str], str]) -> None:
+        """Read commands until there are no more."""
+        self._say("[ Kafka Metadata Shell ]")
+        while True:
+            try:
+                line = read(PROMPT)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                self._say("^C")
+                continue
+            if line.strip():
+                self.history.append(line)
+            try:
+                self.run(shlex.split(line))
+            except Leave:
+                return
+            except (ToolError, OSError, ValueError) as e:
+                self._say(message(e))
+
+
+def glob(text: str) -> re.Pattern[str] | None:
+    """The pattern that a path's component is; None when it is a plain name, in which a backslash is a letter."""
+    if not set(text) & set("*?{"):
+        return None
+    out = ""
+    at = 0
+    while at < len(text):
+        group = GROUPED.match(text, at)
+        if text[at] == "\\" and at + 1 < len(text):
+            out += re.escape(text[at + 1])
+            at += 2
+        elif group is not None:
+            out += "(?:" + "|".join(re.escape(choice) for choice in group[1].split(",")) + ")"
+            at = group.end()
+        else:
+            out += {"*": ".*", "?": "."}.get(text[at]) or re.escape(text[at])
+            at += 1
+    return re.compile(out)
+
+
+def columns(entries: Sequence[str], width: int | None) -> tuple[int, list[int]]:
+    """How many rows, and how wide each column: as many columns as fit, filled from the top; one without a screen."""
+    for count in range((width or 0) // 4, 1, -1):
+        rows = -(-len(entries) // count)
+        if not rows or -(-len(entries) // rows) != count:
+            continue
+        widths = [max(map(len, entries[at : at + rows])) + 2 for at in range(0, len(entries), rows)]
+        if width is not None and sum(widths) <= width:
+            return rows, widths
+    return len(entries), [0]
+
+
+def _parser() -> Parser:
+    parser = Parser(prog=program("kafka-metadata-shell"), description="The Kafka metadata shell.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--snapshot", "-s", metavar="FILE", help="the metadata snapshot file to read")
+    where.add_argument("--directory", "-d", metavar="DIR", help="the log directory to read")
+    where.add_argument("--controllers", "-C", metavar="HOST:PORT,…", help="controllers of a running cluster")
+    parser.add_argument("command", nargs="*", help="the command to run; a prompt without one")
+    return parser
+
+
+def _source(args: object) -> Source:
+    snapshot: str | None = getattr(args, "snapshot", None)
+    directory: str | None = getattr(args, "directory", None)
+    if snapshot is not None:
+        return SnapshotFile(snapshot)
+    if directory is not None:
+        return LogDirectory(directory)
+    return Controllers(str(getattr(args, "controllers", "")))
+
+
+def main(arguments: Sequence[str]) -> int:
+    from kraft_node.metadata.partitions import MetadataError
+    from kraft_node.records.errors import BatchError
+
+    args = _parser().parse_args(arguments)
+    try:
+        source = _source(args)
+    except (BatchError, MetadataError) as e:
+        raise ToolError(f"{args.snapshot or args.directory or args.controllers}: {e}") from None
+    try:
+        if args.command:
+            Shell(source, print, interactive=False).run(args.command)
+        else:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            _interact(Shell(source, print, interactive=True, width=width))
+    finally:
+        source.close()
+    return 0
+
+
+def _interact(shell: Shell) -> None:
+    """At a terminal with history and completion of commands and paths."""
+    if sys.stdin.isatty():
+        import readline
+
+        def complete(text: str, state: int) -> str | None:
+            begun = readline.get_line_buffer()[: readline.get_begidx()].strip()
+            found: Iterable[str] = shell.complete(text) if begun else [n for n in COMMANDS if n.startswith(text)]
+            return dict(enumerate(found)).get(state)
+
+        readline.set_completer_delims(" \t\n")
+        readline.set_completer(complete)
+        readline.parse_and_bind("tab: complete")
+    shell.talk(input)
+
+
+def entry() -> None:
+    run(main)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,257 @@
+"""Where the metadata shell gets its image: a snapshot file, a log directory, or the controllers of a running cluster.
+
+Of a cluster it follows the metadata log as an observer does that is no broker: by Fetch and FetchSnapshot without a
+replica id, so that the quorum counts it nowhere. What it shows is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from kraft_node.cli.client import Client
+from kraft_node.cli.common import ToolError
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.log_batches import MetadataBatch, decode_batches
+from kraft_node.wire.api import ApiKey
+
+CHECKPOINT: Final = ".checkpoint"
+FETCH_BYTES: Final = 8 * 1024 * 1024
+TRIES_MAX: Final = 20
+"""How often the leader is looked for, a second apart at most (an election takes one or two)."""
+TRY_PAUSE_S: Final = 0.5
+NOT_LEADER_CODES: Final = frozenset({6, 74, 75})
+"""NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the answer names leader and epoch."""
+
+
+class Source:
+    """The image, and how it is brought up to date."""
+
+    def __init__(self) -> None:
+        self.loader = MetadataLoader()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.loader.image
+
+    def refresh(self) -> None:
+        """Take in what has been committed meanwhile; files do not change. Raises ToolError."""
+
+    def close(self) -> None:
+        pass
+
+    def _load(self, batches: Iterable[MetadataBatch], end_offset: int, epoch: int) -> None:
+        found = list(batches)
+        times = [_contained_ms(control) for batch in found for control in batch.control if control.type == 3]
+        records = (record for batch in found for _, record in batch.records)
+        self.loader.load(records, end_offset - 1, epoch, max(times, default=-1))
+        self.loader.publish(is_snapshot=True)
+
+    def _apply(self, batches: Iterable[MetadataBatch], start: int, stop: int) -> int:
+        """Replay what lies between two offsets; where the next batch begins."""
+        for batch in batches:
+            if batch.last_offset >= stop:
+                break
+            if batch.records:
+                wanted = [(offset, record) for offset, record in batch.records if offset >= start]
+                self.loader.apply(wanted, batch.epoch, batch.timestamp_ms)
+            else:
+                self.loader.skip(batch.last_offset, batch.epoch, batch.timestamp_ms)
+            start = batch.last_offset + 1
+        self.loader.publish()
+        return start
+
+
+def _contained_ms(control: Any) -> int:
+    from kraft_node.wire.codec import decode
+    from kraft_node.wire.stored import SnapshotHeaderRecord
+
+    return int(decode(SnapshotHeaderRecord, bytes(control.value), 0).last_contained_log_timestamp)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def snapshot_name(path: str) -> tuple[int, int]:
+    """End offset and epoch that a snapshot's file name states; of other names (bootstrap.checkpoint) 0 and 0."""
+    stem = os.path.basename(path).removesuffix(CHECKPOINT)
+    offset, _, epoch = stem.partition("-")
+    return (int(offset), int(epoch)) if offset.isdigit() and epoch.isdigit() else (0, 0)
+
+
+class SnapshotFile(Source):
+    """One snapshot."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        end, epoch = snapshot_name(path)
+        batches = list(decode_batches(_read(path)))
+        count = sum(len(batch.records) for batch in batches)
+        self._load(batches, end or count, epoch)
+
+
+class LogDirectory(Source):
+    """The latest snapshot of a log directory and the log after it, to its end: how far it is committed no file says."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        inner = os.path.join(path, f"{METADATA_TOPIC_NAME}-0")
+        folder = inner if os.path.isdir(inner) else path
+        names = os.listdir(folder)
+        start = 0
+        snapshots = sorted(name for name in names if name.endswith(CHECKPOINT) and snapshot_name(name) > (0, 0))
+        logs = sorted(name for name in names if name.endswith(".log"))
+        if not snapshots and not logs:
+            raise ToolError(f"{folder}: there is no snapshot and no log in it")
+        if snapshots:
+            start, epoch = snapshot_name(snapshots[-1])
+            self._load(decode_batches(_read(os.path.join(folder, snapshots[-1]))), start, epoch)
+        for name in logs:
+            data = _whole_batches(_read(os.path.join(folder, name)))
+            start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, 1 << 62)
+
+
+def _whole_batches(data: bytes) -> bytes:
+    """Without a torn tail, or the room that Kafka makes in advance."""
+    end = 0
+    while end + 12 <= len(data):
+        length = 12 + int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
+        if length <= 12 or end + length > len(data):
+            break
+        end += length
+    return data[:end]
+
+
+class Controllers(Source):
+    """The quorum of a running cluster."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__()
+        self._servers = [text.strip().rpartition("@")[2] for text in servers.split(",")]
+        self._client: Client | None = None
+        self._epoch = -1
+        self._next = 0
+        self._last_epoch = 0
+        self.refresh()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def refresh(self) -> None:
+        import time
+
+        failure = ToolError("the controllers name no leader")
+        for attempt in range(TRIES_MAX):
+            try:
+                if self._fetch():
+                    return
+            except ToolError as e:
+                self.close()
+                failure = e
+            if attempt > 1:
+                time.sleep(TRY_PAUSE_S)
+        raise failure
+
+    def _connected(self) -> Client:
+        from kraft_node.cli.client import connect
+
+        if self._client is None:
+            self._client = connect(",".join(self._servers))
+        return self._client
+
+    def _fetch(self) -> bool:
+        """Fetch until everything committed is here; whether that was possible."""
+        from kraft_node.wire.messages import FetchRequest
+
+        while True:
+            row = FetchRequest.FetchPartition(
+                partition=0,
+                fetch_offset=self._next,
+                partition_max_bytes=FETCH_BYTES,
+                current_leader_epoch=self._epoch,
+                last_fetched_epoch=self._last_epoch,
+            )
+            topic = FetchRequest.FetchTopic(topic=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, partitions=[row])
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, topics=[topic])
+            answer = self._connected().ask(ApiKey.FETCH, request)
+            if answer.error_code or not answer.responses:
+                raise ToolError(f"{self._connected().address} refused the metadata: {_name(answer.error_code)}")
+            found = answer.responses[0].partitions[0]
+            if found.error_code:
+                self._follow(found, answer.node_endpoints)
+                return False
+            if found.snapshot_id is not None and found.snapshot_id.end_offset >= 0:
+                self._fetch_snapshot(found.snapshot_id)
+                continue
+            if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
+                self._forget()
+                continue
+            batches = list(decode_batches(bytes(found.records or b"")))
+            before = self._next
+            self._next = self._apply(batches, self._next, found.high_watermark)
+            for batch in batches:
+                if batch.last_offset < self._next:
+                    self._last_epoch = batch.epoch
+            if self._next >= found.high_watermark or self._next == before:
+                return True
+
+    def _forget(self) -> None:
+        """What was read is not what was committed: begin again."""
+        self.loader = MetadataLoader()
+        self._next = self._last_epoch = 0
+
+    def _follow(self, found: Any, endpoints: Any) -> None:
+        """Go to the leader that an answer names."""
+        if found.error_code not in NOT_LEADER_CODES:
+            raise ToolError(f"{self._connected().address} refused the metadata: {_name(found.error_code)}")
+        self._epoch = max(self._epoch, found.current_leader.leader_epoch)
+        leader = [node for node in endpoints or () if node.node_id == found.current_leader.leader_id]
+        if leader:
+            where = f"{leader[0].host}:{leader[0].port}"
+            if self._client is None or self._client.address != where:
+                self.close()
+                self._client = Client(leader[0].host, leader[0].port)
+        elif found.error_code == 6:
+            # It does not say where the leader is: ask the next one.
+            self._servers.append(self._servers.pop(0))
+            self.close()
+
+    def _fetch_snapshot(self, identity: Any) -> None:
+        from kraft_node.wire.messages import FetchSnapshotRequest as Request
+
+        data = b""
+        while True:
+            row = Request.PartitionSnapshot(
+                partition=0,
+                current_leader_epoch=self._epoch,
+                snapshot_id=Request.SnapshotId(end_offset=identity.end_offset, epoch=identity.epoch),
+                position=len(data),
+            )
+            topic = Request.TopicSnapshot(name=METADATA_TOPIC_NAME, partitions=[row])
+            answer = self._connected().ask(ApiKey.FETCH_SNAPSHOT, Request(max_bytes=FETCH_BYTES, topics=[topic]))
+            found = None if answer.error_code else answer.topics[0].partitions[0]
+            code = answer.error_code if found is None else found.error_code
+            if found is None or code:
+                raise ToolError(f"{self._connected().address} refused a snapshot: {_name(code)}")
+            part = bytes(found.unaligned_records)
+            data += part
+            if len(data) >= found.size or not part:
+                break
+        self._load(decode_batches(data), identity.end_offset, identity.epoch)
+        self._next, self._last_epoch = identity.end_offset, identity.epoch
+
+
+def _name(code: int) -> str:
+    from kraft_node.base.errors import ErrorCode
+
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
