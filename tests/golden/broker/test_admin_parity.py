@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -330,6 +331,39 @@ def test_quotas_and_users(pair: Pair) -> None:
     pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("alice"), user("bob")]))
 
 
+def test_the_rate_of_controller_mutations(pair: Pair) -> None:
+    def limit(rate: float | None) -> AlterClientQuotasRequest:
+        entity = [AlterClientQuotasRequest.EntityData("client-id", None)]
+        op = AlterClientQuotasRequest.OpData("controller_mutation_rate", rate or 0.0, rate is None)
+        return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData(entity, [op])])
+
+    pair.same(limit(0.01), 1)
+    time.sleep(1)
+    try:
+        for name in ("m.1", "m.2"):
+            request = CreateTopicsRequest([Topic(name=name, num_partitions=50, replication_factor=1)], 30_000)
+            if name == "m.1":
+                pair.same(request, 7, mask=without_ids)
+                continue
+            pair.differs(
+                "mutation-rate",
+                request,
+                7,
+                kafka=lambda a: a.topics[0].error_code == 89,
+                ours=lambda a: a.topics[0].error_code == 0,
+            )
+    finally:
+        for side in pair.sides:
+            side.close()  # Kafka reads nothing more from that connection for a long time
+        pair.same(limit(None), 1)
+
+
+def without_ids(answer: Any) -> Any:
+    for topic in answer["topics"]:
+        topic["topic_id"] = None
+    return answer
+
+
 def test_acls_and_tokens(pair: Pair) -> None:
     pair.same(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
     pair.same(DescribeAclsRequest(99, None, 1, None, None, 1, 1))
@@ -352,6 +386,14 @@ def test_features_and_quorum(pair: Pair) -> None:
         asked = UpdateFeaturesRequest(feature_updates=[update(name, level, upgrade_type=kind)], validate_only=True)
         pair.same(asked, label=f"{name} {level}")
     pair.same(UpdateFeaturesRequest())
+    pair.same(UpdateFeaturesRequest(feature_updates=[update("kraft.version", 0, upgrade_type=1)]))
+    pair.differs(
+        "kraft-version",
+        UpdateFeaturesRequest(feature_updates=[update("kraft.version", 1, upgrade_type=1)], validate_only=True),
+        (1, 2),
+        kafka=lambda a: a.error_code == 0,
+        ours=lambda a: a.error_code == 95,
+    )
     pair.same(UnregisterBrokerRequest(9))
 
     def quorum(topic: str, *indexes: int) -> DescribeQuorumRequest:

@@ -414,6 +414,15 @@ def test_wrong_feature_updates(quorum: Quorum, name: str, level: int, kind: int,
     assert response.error_message.startswith("The update failed for all features since the following feature had")
 
 
+def test_a_dynamic_quorum_has_its_kraft_version_already(quorum: Quorum) -> None:
+    """kafka-features upgrade --release-version asks for it along with the others, and failed."""
+    features = quorum.controller.features
+    features.kraft_version = lambda: 1
+    assert update(quorum, "kraft.version", 1, 1).error_code == ErrorCode.NONE
+    assert "without setting the upgrade type" in update(quorum, "kraft.version", 0, 1).error_message
+    assert update(quorum, "kraft.version", 0, 2).error_message.endswith("Can't downgrade the version of this feature.")
+
+
 def test_a_broker_that_could_not_live_with_a_level_holds_it_back() -> None:
     quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=25)])
     quorum.register(1, features={METADATA_VERSION: (7, 27)})

@@ -106,7 +106,8 @@ class Features:
             self._check_metadata_version(level, current, kind)
         elif name == KRAFT_VERSION:
             if kind == UPGRADE:
-                self.upgrade_kraft_version(level, validate_only)
+                if level != current:
+                    self.upgrade_kraft_version(level, validate_only)
                 records.append(NoOpRecord())
             elif level != current:
                 _refuse(name, level, "Can't downgrade the version of this feature.")
@@ -178,8 +179,7 @@ def _refuse(name: str, level: int, why: str) -> None:
 
 def _refuse_kraft_upgrade(level: int, validate_only: bool) -> None:
     del validate_only
-    if level:
-        _refuse(KRAFT_VERSION, level, "This quorum is static: its voters are those of controller.quorum.voters.")
+    _refuse(KRAFT_VERSION, level, "This quorum is static: its voters are those of controller.quorum.voters.")
 
 
 def _result(feature: str) -> UpdateFeaturesResponse.UpdatableFeatureResult:

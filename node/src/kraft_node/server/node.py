@@ -201,6 +201,7 @@ class Node:
         # In place: what the quorum answers is also asked inside envelopes.
         controller.handlers.update(raft.handlers())
         controller.follow(raft.loader)
+        controller.features.kraft_version = lambda: raft.kraft_version
         controller.in_transaction = lambda: raft.loader.in_transaction
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
