@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -130,3 +131,23 @@ def test_the_page_of_compatibility_has_no_failure() -> None:
     assert [
         row for row, cells in there.items() if any(c.startswith((matrix.FAILED, matrix.SKIPPED)) for c in cells)
     ] == []
+
+
+def _tests_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def test_the_page_of_the_drafts_names_every_test_of_theirs_in_its_section() -> None:
+    page = (ROOT / "docs" / "kips.md").read_text()
+    for path in sorted((ROOT / "tests" / "kip").glob("test_*.py")):
+        section = page.partition(f"`tests/kip/{path.name}`")[2].partition("\n##")[0]
+        named = set(re.findall(r"`(test_\w+)`", section))
+        assert named == _tests_in(path), f"docs/kips.md and {path.name} differ"
+
+
+def test_every_test_that_the_page_of_the_drafts_names_exists() -> None:
+    page = (ROOT / "docs" / "kips.md").read_text()
+    there = set().union(*(_tests_in(path) for path in (ROOT / "tests").rglob("test_*.py")))
+    files = {path.stem for path in (ROOT / "tests" / "kip").glob("test_*.py")}
+    assert set(re.findall(r"\b(test_\w+)", page)) - there - files == set()
