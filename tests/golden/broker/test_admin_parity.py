@@ -356,6 +356,9 @@ def test_the_rate_of_controller_mutations(pair: Pair) -> None:
         for side in pair.sides:
             side.close()  # Kafka reads nothing more from that connection for a long time
         pair.same(limit(None), 1)
+    time.sleep(1)
+    for side in pair.sides:  # the later tests compare what there is
+        side.ask(DeleteTopicsRequest(topic_names=["m.1", "m.2"], timeout_ms=30_000), 5)
 
 
 def without_ids(answer: Any) -> Any:

@@ -31,7 +31,6 @@ NOT_SERVED = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: "replicas do not move between the directories of a broker",
     **dict.fromkeys((ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE), "KIP-848 groups"),
     **dict.fromkeys((ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE), "streams groups"),
-    **dict.fromkeys((ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER), "voters do not change at run time"),
     **{key: "share groups" for key in ApiKey if "SHARE" in key.name},
 }
 """What Apache Kafka advertises on a broker's listener and we do not, and why: the row `not-served` of differences."""

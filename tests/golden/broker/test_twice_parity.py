@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -28,6 +29,15 @@ SECOND = pytest.mark.parametrize("second", [1, 0], ids=["another partition", "th
 @pytest.fixture(scope="module", autouse=True)
 def _topics(servers: tuple[Side, Side]) -> None:
     Pair(*servers).create("t.t", 2)
+    row = ListOffsetsRequest.ListOffsetsPartition
+    asked = ListOffsetsRequest(
+        -1, topics=[ListOffsetsRequest.ListOffsetsTopic("t.t", [row(0, -1, -1), row(1, -1, -1)])]
+    )
+    for side in servers:
+        end = time.monotonic() + 20
+        while any(found.error_code for found in side.ask(asked, 7).topics[0].partitions):
+            assert time.monotonic() < end
+            time.sleep(0.1)
 
 
 def gathered(pair: Pair, asked: Any, versions: Any, rows: str) -> None:
