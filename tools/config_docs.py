@@ -124,6 +124,10 @@ def own_section() -> str:
             "one within this time; empty: one and a half `broker.heartbeat.interval.ms`; `0`: the whole "
             "`broker.session.timeout.ms`, as in Kafka"
         ),
+        "stray.log.delete.delay.ms": (
+            "a log whose topic is gone, or is another broker's, is set aside at the start and removed so much later "
+            "(KIP-516); `-1`: never, as in Kafka"
+        ),
         "broker.heartbeat.timeout.ms": (
             "a broker whose heartbeats no controller has acknowledged for so long refuses clients with a retriable "
             "error until one is (KIP-343); empty: twice `broker.session.timeout.ms`; `0`: never, as in Kafka"

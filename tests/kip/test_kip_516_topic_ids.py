@@ -221,6 +221,24 @@ def test_deletions_that_a_broker_missed_are_reconciled_when_it_starts() -> None:
     assert "foo" not in {found[0] for found in map(parse_partition_dir, cluster.files("b2")) if found}
 
 
+def test_stale_directories_found_at_the_start_are_renamed_and_removed_after_a_delay() -> None:
+    """At once in the draft, never in the release; here after stray.log.delete.delay.ms, a day."""
+    cluster = Cluster(1, 2, overrides={"stray.log.delete.delay.ms": "120000"})
+    cluster.create("foo", [1, 2])
+    cluster.produce("b1", "foo", b"old")
+    cluster["b2"].kill()
+    cluster["b2"].disk.rename(f"{DIR}/foo-0", f"{DIR}/never-known-0")
+    cluster["b2"].start()
+    cluster.until(lambda: cluster["b2"].serving)
+    cluster.rest(1_000)
+    (stray,) = [name for name in cluster.files("b2") if name.startswith("never-known")]
+    assert stray.endswith("-stray")
+    cluster.rest(100_000)
+    assert stray in cluster.files("b2")
+    cluster.rest(30_000)
+    assert stray not in cluster.files("b2")
+
+
 # partition.metadata
 
 

@@ -233,6 +233,25 @@ def test_strays_keep_their_files() -> None:
     assert node.disk.size(f"/d1/{name}/00000000000000000000.log") > 0
 
 
+def test_strays_of_known_topics_go_after_a_delay_also_after_a_restart() -> None:
+    node = Node()
+    manager = node.start()
+    manager.create("known", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
+    manager.create("unknown", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
+    node.rest()
+    node.disk.remove("/d1/unknown-0/partition.metadata")
+    for topic in ("known", "unknown"):
+        manager.set_aside(topic, 0)
+    node.rest(40_000_000)
+    node.stop()
+    node.start()
+    node.rest(86_000_000)
+    assert len([name for name in node.disk.listdir("/d1") if name.endswith("-stray")]) == 2
+    node.rest(1_000_000)
+    (left,) = [name for name in node.disk.listdir("/d1") if name.endswith("-stray")]
+    assert left.startswith("unknown-0.")
+
+
 def recorded(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The changes of the node's disk from now on."""
     seen: list[tuple[str, str]] = []

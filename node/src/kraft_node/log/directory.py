@@ -50,6 +50,7 @@ class Directory(LogDir):
         "recovery_points",
         "retired",
         "start_offsets",
+        "strays",
         "unrecovered",
         "writes",
     )
@@ -69,6 +70,8 @@ class Directory(LogDir):
         self.high_watermarks: OffsetMap = {}
         self.cleaner_offsets: OffsetMap = {}
         """Up to where each log has been compacted."""
+        self.strays: list[str] = []
+        """Paths of logs that an earlier run has set aside."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
         self.offsets_dirty = False
@@ -123,6 +126,9 @@ class Directory(LogDir):
         for name in listed:
             if name.endswith(names.DELETE_DIR) and names.parse_suffixed_dir(name, names.DELETE_DIR) is not None:
                 self.remove_later(f"{self.path}/{name}", 0)
+                continue
+            if names.parse_suffixed_dir(name, names.STRAY_DIR) is not None:
+                self.strays.append(f"{self.path}/{name}")
                 continue
             if "-" not in name or name.endswith((names.STRAY_DIR, names.FUTURE_DIR)):
                 continue

@@ -119,6 +119,9 @@ class LogManager:
                     directory.path, f"{names.partition_dir(topic, partition)} is also in {_dir_of(other).path}"
                 )
             entries[partition] = directory
+        for path in directory.strays:
+            # Those of an earlier run get the whole delay anew.
+            self._remove_stray(directory, path)
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -283,10 +286,26 @@ class LogManager:
             found[0].remove_later(found[1], config.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Rename a log that nobody owns to `-stray` and forget it; an operator decides about it. Raises KafkaError."""
+        """Rename a log that nobody owns to `-stray` and forget it. Raises KafkaError.
+
+        One whose topic id is known is removed after the delay for strays (KIP-516), -1 for never, as in Apache Kafka.
+        Whose id is not, of that nobody can say whether it is stale: an operator decides about it.
+        """
         found = self._remove(topic, partition, names.STRAY_DIR)
         if found is not None:
             logger.warning("%s-%d is no partition of this broker: set aside as %s", topic, partition, found[1])
+            self._remove_stray(*found)
+
+    def _remove_stray(self, directory: Directory, path: str) -> None:
+        if self.timing.stray_delay_ms < 0:
+            return
+        try:
+            is_known = partition_metadata.read(self.env.disk, path) is not None
+        except OSError as e:
+            directory.fail(e)
+            return
+        if is_known:
+            directory.remove_later(path, self.timing.stray_delay_ms)
 
     def _remove(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
         entries = self._logs.get(topic)

@@ -10,6 +10,10 @@ from kraft_node.log.config import LONG_MAX
 INITIAL_DELAY_MS: Final = 30_000
 
 
+STRAY_DELAY_MS: Final = 86_400_000
+"""How long an operator has to save a log that nobody owns any more."""
+
+
 class Timing:
     """Periods in milliseconds; Kafka's defaults."""
 
@@ -21,6 +25,7 @@ class Timing:
         "producer_check_ms",
         "producer_expiration_ms",
         "retention_check_ms",
+        "stray_delay_ms",
     )
 
     def __init__(self, config: ConfigView | None = None) -> None:
@@ -31,6 +36,7 @@ class Timing:
         self.producer_check_ms = 600_000
         self.initial_delay_ms = INITIAL_DELAY_MS
         self.cleaner_backoff_ms = 15_000
+        self.stray_delay_ms = STRAY_DELAY_MS
         if config is not None:
             self.retention_check_ms = config.int("log.retention.check.interval.ms")
             self.checkpoint_ms = config.int("log.flush.offset.checkpoint.interval.ms")

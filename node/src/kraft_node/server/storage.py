@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid
 from kraft_node.log import meta_properties
@@ -17,13 +17,16 @@ from kraft_node.log.directory import lock_directory
 from kraft_node.log.errors import LogDirError
 from kraft_node.log.manager import LogManager, OnFailure
 from kraft_node.log.metadata_log import MetadataLog
-from kraft_node.log.timing import Timing
+from kraft_node.log.timing import STRAY_DELAY_MS, Timing
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.env import DiskLock, Env
 
 log = logging.getLogger("kraft_node.server.storage")
+
+
+STRAY_DELAY_KEY: Final = "stray.log.delete.delay.ms"
 
 
 class StorageRefused(Exception):  # noqa: N818 - a fact, not a fault
@@ -69,7 +72,9 @@ class NodeStorage:
 def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure) -> NodeStorage:
     """Take all directories. `on_failure` hears of those that die later. Raises StorageRefused."""
     locks: list[DiskLock] = []
-    logs = LogManager(env, config.log_dirs, node_id=config.node_id, timing=Timing(config), on_failure=on_failure)
+    timing = Timing(config)
+    timing.stray_delay_ms = _stray_delay_ms(config)
+    logs = LogManager(env, config.log_dirs, node_id=config.node_id, timing=timing, on_failure=on_failure)
     try:
         logs.start()
         cluster_id, directory_id = _metadata_directory(env, config, logs, locks)
@@ -114,3 +119,13 @@ def _metadata_directory(env: Env, config: NodeConfig, logs: LogManager, locks: l
     if found.directory_id is None:
         raise LogDirError(path, "meta.properties has no directory.id")
     return found.cluster_id, found.directory_id
+
+
+def _stray_delay_ms(config: NodeConfig) -> int:
+    text = config.texts.get(STRAY_DELAY_KEY, "").strip()
+    if not text:
+        return STRAY_DELAY_MS
+    try:
+        return max(-1, int(text))
+    except ValueError:
+        raise StorageRefused(f"{STRAY_DELAY_KEY} wants milliseconds, or -1 for never, not {text!r}") from None

@@ -35,6 +35,7 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
     "quorum.empty.disk.guard": "true",
     "broker.session.closed.timeout.ms": "",
+    "stray.log.delete.delay.ms": "86400000",  # KIP-516: logs of topics that are gone, set aside at the start; -1: never
     "broker.heartbeat.timeout.ms": "",  # KIP-343: without a controller for so long a broker refuses clients; 0: never
 }
 
