@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -143,6 +143,20 @@ def test_probes_and_metrics(make_node: MakeNode) -> None:
     assert lines["kafka_controller_kafkacontroller_activecontrollercount"] == "1"
     assert lines["kafka_controller_kafkacontroller_globaltopiccount"] == "1"
     assert lines["kafka_server_kafkaserver_brokerstate"] == "3"
+
+
+def test_a_node_is_not_ready_while_it_stops(make_node: MakeNode) -> None:
+    (port,) = free_ports(1)
+    node = make_node(http_listener=f"127.0.0.1:{port}").start()
+    assert get(port, "/readyz") == (200, "ok\n")
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
+    seen = set()
+    while node.process.poll() is None:
+        with suppress(OSError):
+            seen.add(get(port, "/readyz"))
+    assert node.process.returncode == 0
+    assert seen <= {(200, "ok\n"), (503, "stopping\n")}
 
 
 def test_every_log_line_is_an_object_on_request(make_node: MakeNode) -> None:

@@ -181,3 +181,9 @@ def test_what_cannot_be_honoured_safely_is_refused() -> None:
     assert len(found) == 1
     assert "authorizer.class.name" in found[0]
     assert refusals(node(authorizer_class_name="")) == []
+
+
+@pytest.mark.parametrize("key", ["node.id", "broker.id"])
+def test_a_wrong_id_is_named_by_the_key_that_was_given(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"for configuration {key}: "):
+        NodeConfig.parse({"process.roles": "broker", key: "x"})

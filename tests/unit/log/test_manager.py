@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -362,6 +363,27 @@ def test_directories_of_others_are_refused() -> None:
     node.start()
     with pytest.raises(LogDirInvalid, match="another process"):
         node.start()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version=1\nnode.id=zz\ncluster.id=c\n", "node.id is no number: zz"),
+        ("version=0\nbroker.id=\ncluster.id=c\n", "broker.id is no number: "),
+        ("version=one\nnode.id=1\n", "version is no number: one"),
+        ("version=7\nnode.id=1\n", "unknown version 7"),
+        ("version=1\n", "names no cluster.id or no node.id"),
+        ("version=1\nnode.id=1\ncluster.id=c\ndirectory.id=short\n", "directory.id"),
+    ],
+)
+def test_meta_properties_that_make_no_sense_say_what_is_wrong(text: str, words: str) -> None:
+    node = Node()
+    file = node.disk.open("/d1/meta.properties")
+    file.truncate(0)
+    file.pwrite(0, [text.encode()])
+    with pytest.raises(LogDirInvalid, match=re.escape(words)) as refusal:
+        node.start()
+    assert "/d1" in str(refusal.value)
 
 
 def test_version_0_of_meta_properties_becomes_version_1() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, HttpServer
 from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
+from kraft_node.server.node import Node
 from tests.unit.server.fakes import FakeTransport, World, feed
 
 
@@ -100,6 +103,34 @@ def test_http_refuses_garbage(garbage: bytes) -> None:
     assert answer.closed
 
 
+def test_a_request_that_never_ends_costs_one_buffer_and_one_of_few_places() -> None:
+    """Slowloris: whoever sends a byte now and then holds a connection, of which there are few, and nothing else."""
+    server = serve()
+    slow = [FakeTransport() for _ in range(CONNECTIONS_MAX - 1)]
+    sessions = [server.accept(transport) for transport in slow]
+    begun = b"GET /livez HTTP/1.1\r\nX: " + b"y" * 100
+    for session in sessions:
+        feed(session, begun, 1)
+    assert not any(transport.sent for transport in slow)
+    assert ask(server, b"GET /livez HTTP/1.1\r\n\r\n").sent.startswith(b"HTTP/1.1 200 ")
+    feed(sessions[0], b"y" * (REQUEST_MAX - len(begun)), 1000)
+    assert slow[0].sent.startswith(b"HTTP/1.1 400 ")
+    assert slow[0].closed
+
+
+def test_http_garbage_under_a_seed_gets_an_answer_or_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    random_source = random.Random(3)
+    good = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    for _ in range(3000):
+        text = bytearray(good)
+        for _ in range(random_source.randrange(1, 6)):
+            at = random_source.randrange(len(text))
+            text[at : at + random_source.randrange(3)] = random_source.randbytes(random_source.randrange(4))
+        answer = ask(serve(), bytes(text), random_source.choice((1, 7, 1000)))
+        assert not answer.sent or answer.sent[:9] == b"HTTP/1.1 "
+    assert caplog.text == ""
+
+
 def test_http_connections_are_bounded() -> None:
     server = serve()
     opened = [FakeTransport() for _ in range(CONNECTIONS_MAX + 2)]
@@ -109,3 +140,26 @@ def test_http_connections_are_bounded() -> None:
     again = FakeTransport()
     server.accept(again)
     assert not again.aborted
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"_stopping": print}, "stopping"),
+        ({"serving": False}, "broker is RECOVERY"),
+        ({}, "broker is fenced"),
+        ({"ready": True}, None),
+        ({"broker": None, "leader_id": -1}, "no leader"),
+        ({"broker": None, "leader_id": 3}, None),
+    ],
+)
+def test_why_a_node_is_not_ready(state: dict[str, Any], expected: str | None) -> None:
+    broker = SimpleNamespace(ready=state.get("ready", False), state=BrokerState.RECOVERY)
+    node: Any = SimpleNamespace(
+        _stopping=state.get("_stopping"),
+        broker=state.get("broker", broker),
+        serving=state.get("serving", True),
+        controller=object(),
+        raft=SimpleNamespace(leader_id=state.get("leader_id", 1)),
+    )
+    assert Node.not_ready(node) == expected

@@ -32,17 +32,32 @@ def parse(text: str) -> MetaProperties:
         entries = parse_properties(text)
     except ConfigError as e:
         raise ValueError(str(e)) from None
-    version = int(entries.get("version", "0"))
+    version = _number("version", entries.get("version", "0"))
     if version not in (0, 1):
         raise ValueError(f"unknown version {version}")
-    node = entries.get("node.id" if version else "broker.id")
+    key = "node.id" if version else "broker.id"
+    node = entries.get(key)
     directory = entries.get("directory.id")
     return MetaProperties(
         version,
         entries.get("cluster.id"),
-        None if node is None else int(node),
-        None if directory is None else parse_uuid(directory),
+        None if node is None else _number(key, node),
+        None if directory is None else _uuid("directory.id", directory),
     )
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{key} is no number: {text}") from None
+
+
+def _uuid(key: str, text: str) -> Uuid:
+    try:
+        return parse_uuid(text)
+    except ValueError as e:
+        raise ValueError(f"{key} is {e}") from None
 
 
 def render(properties: MetaProperties) -> str:

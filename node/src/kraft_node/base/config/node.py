@@ -53,6 +53,7 @@ class NodeConfig(ConfigView):
         if "node.id" not in given and "broker.id" in given:
             given["node.id"] = given["broker.id"]
         elif "broker.id" not in given and "node.id" in given:
+            broker_key("node.id").parse(given["node.id"])  # a wrong one is named by the key that was given
             given["broker.id"] = given["node.id"]
         self.texts: Mapping[str, str] = given
         self._values = BROKER.parse(given)
