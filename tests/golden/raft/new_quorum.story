@@ -3,8 +3,8 @@
 voters: 1 2 3
 disk: wiped
 > start
-    Send(number=1 node_id=2 request=FetchRequest(epoch=0 replica=-1 offset=0 last_epoch=0 max_bytes=1048576 max_wait_ms=500))
-    Send(number=2 node_id=3 request=FetchRequest(epoch=0 replica=-1 offset=0 last_epoch=0 max_bytes=1048576 max_wait_ms=500))
+    Send(number=1 node_id=2 request=FetchRequest(epoch=0 replica=-1 offset=0 last_epoch=0 max_bytes=1048576 max_wait_ms=0))
+    Send(number=2 node_id=3 request=FetchRequest(epoch=0 replica=-1 offset=0 last_epoch=0 max_bytes=1048576 max_wait_ms=0))
     LeaderChanged(leader_id=-1 epoch=0)
     SetTimer(at_ms=250)
 > fetch-answer 2 error=6 epoch=0

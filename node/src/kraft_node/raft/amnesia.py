@@ -57,6 +57,14 @@ class Amnesia:
         others = (other for other in node.voters.ids if other != node.local.id)
         return node.epoch == 0 and all(other in self._new for other in others)
 
+    def seeks_end(self, epoch: int) -> bool:
+        """Whether the end of the leader's log is yet to be found.
+
+        Such a fetch must not wait: where a record is appended every half second, as controllers do, one that waits
+        is answered with that record, always, and never finds the end.
+        """
+        return self._epoch != epoch or self._end < 0
+
     def fetched(self, node: RaftNode, request: FetchRequest, reply: FetchReply) -> bool:
         """The leader has answered a fetch, which has been taken in; whether that ends the amnesia."""
         if self._epoch != node.epoch:

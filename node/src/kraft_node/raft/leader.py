@@ -99,13 +99,15 @@ class Leader(RoleState):
             self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
     def _tell_epoch(self, node: RaftNode) -> None:
-        for voter_id, voter in self.progress.voters.items():
+        for voter_id in self.progress.voters:
             if voter_id == self.local_id:
                 continue
             told_ms = self._told_ms.get(voter_id)
             if told_ms is not None and node.now_ms < told_ms + node.config.begin_quorum_epoch_interval_ms:
                 continue
-            if node.ask(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, voter.key, node.cluster_id)):
+            voter = node.voters.get(voter_id)
+            key = None if voter is None else voter.key
+            if node.ask(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, key, node.cluster_id)):
                 self._told_ms[voter_id] = node.now_ms
 
     def deadlines_ms(self, node: RaftNode) -> list[int]:

@@ -276,6 +276,13 @@ class RaftNode:
             if isinstance(self.role, Unattached):
                 self.role.election_deadline_ms += NEW_QUORUM_MS
 
+    @property
+    def fetch_wait_ms(self) -> int:
+        """How long a fetch may wait at the leader for records to come."""
+        if self.is_amnesiac and self._amnesia is not None and self._amnesia.seeks_end(self.epoch):
+            return 0
+        return self.config.fetch_max_wait_ms
+
     def caught_up_perhaps(self, request: FetchRequest, reply: FetchReply) -> None:
         """The leader has answered a fetch."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.fetched(self, request, reply):

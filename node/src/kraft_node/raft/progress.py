@@ -44,7 +44,7 @@ class ReplicaProgress:
 class Progress:
     """All replicas of one leader's epoch."""
 
-    __slots__ = ("_local", "epoch_start_offset", "observers", "voters")
+    __slots__ = ("_any_disk", "_local", "epoch_start_offset", "observers", "voters")
 
     def __init__(self, voters: VoterSet, local: ReplicaKey, epoch_start_offset: int) -> None:
         self.epoch_start_offset = epoch_start_offset
@@ -52,6 +52,7 @@ class Progress:
         self._local = local
         self.voters = {voter.key.id: ReplicaProgress(voter.key) for voter in voters}
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self._any_disk = _named_by_id(voters)
         if local.id in self.voters:
             self.voters[local.id].told_epoch = True
             self.voters[local.id].key = local
@@ -60,6 +61,7 @@ class Progress:
         """Count these voters from now on; what is known of each replica stays known."""
         known = {entry.key: entry for entry in [*self.observers.values(), *self.voters.values()]}
         before = list(self.voters.values())
+        self._any_disk = _named_by_id(voters)
         self.voters = {}
         for voter in voters:
             entry = next((known[key] for key in known if key.matches(voter.key)), None)
@@ -85,6 +87,11 @@ class Progress:
             if voter.key.directory != key.directory and any(key.directory):
                 voter.key = key
             return voter
+        if voter is not None and key.id in self._any_disk and key.id != self._local.id:
+            # Its disk has been replaced: what the old one had counts no more (what it helped to commit stays so). The
+            # node fetches as a voter only once it cannot do harm (`amnesia`). Kafka counts it from the next epoch on.
+            voter = self.voters[key.id] = ReplicaProgress(key)
+            return voter
         observer = self.observers.get(key)
         if observer is None and len(self.observers) < OBSERVERS_MAX:
             observer = self.observers[key] = ReplicaProgress(key)
@@ -105,6 +112,11 @@ class Progress:
         others = [voter for voter in self.voters.values() if voter.key.id != self._local.id]
         others.sort(key=lambda voter: (-voter.end_offset, voter.key.id))
         return tuple(voter.key for voter in others)
+
+
+def _named_by_id(voters: VoterSet) -> frozenset[int]:
+    """The voters that are voters on any disk: all of a static quorum (kraft.version 0)."""
+    return frozenset(voter.key.id for voter in voters if not any(voter.key.directory))
 
 
 def majority_offset(offsets: Iterable[int]) -> int:

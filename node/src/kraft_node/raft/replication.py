@@ -145,7 +145,7 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
         node.log.end_offset,
         node.log.last_epoch,
         node.config.fetch_max_bytes,
-        node.config.fetch_max_wait_ms,
+        node.fetch_wait_ms,
         node.high_watermark,
         node.cluster_id,
     )
