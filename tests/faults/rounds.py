@@ -15,8 +15,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kraft_node.cli.client import Client
+from kraft_node.cli.common import ToolError
 from kraft_node.testing.histories.linearizability import topic_model, violations
 from kraft_node.testing.histories.logs import Verdict, judge
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import DescribeQuorumRequest
 from tests.faults import nemesis
 from tests.faults.members import Cluster, wait_until
 from tests.faults.workload import QUIET, Administering, Clients, Consuming, Producing, read_all
@@ -29,6 +33,8 @@ FAULT_S = (2.0, 14.0)
 """Some shorter than a lease (broker.session.timeout.ms, 9 s), some longer."""
 NOTICE_S = 2.0
 """Metadata says what was for a moment: a member that returns is out of the in-sync replicas before it is in again."""
+NEARLY = 20
+"""Records that a voter may lack and be called caught up: some are always on their way."""
 CALM_S = (0.5, 2.0)
 ALONE = {"disk wiped"}
 """Faults that are not paired: two at once may lose what is on two of three disks, which is more than is promised."""
@@ -148,7 +154,28 @@ def _healed(cluster: Cluster, admin: AdminClient) -> bool:
     except KafkaException:
         return False
     partitions = topics[TOPIC].partitions.values() if TOPIC in topics else ()
+    if not _quorum_is_whole(cluster):
+        return False
     return len(partitions) == PARTITIONS and all(p.leader >= 0 and len(p.isrs) == 3 for p in partitions)
+
+
+def _quorum_is_whole(cluster: Cluster) -> bool:
+    """Whether the active controller counts every voter as (nearly) caught up.
+
+    A voter with a replaced disk helps nobody before that: the next fault on another one would be one too many.
+    """
+    asked = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
+    for member in cluster.controllers:
+        try:
+            with Client("127.0.0.1", member.port, 5) as client:
+                answer = client.ask(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest([asked]))
+        except ToolError:
+            return False
+        if answer.error_code == 0 and answer.topics and answer.topics[0].partitions[0].error_code == 0:
+            partition = answer.topics[0].partitions[0]
+            behind = partition.high_watermark - NEARLY
+            return all(voter.log_end_offset >= behind for voter in partition.current_voters)
+    return False
 
 
 def _write(folder: Path, result: Round) -> None:

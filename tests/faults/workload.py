@@ -244,6 +244,7 @@ class Administering:
         self._pause_s = pause_s
         self._rng = random.Random(name)
         self._at = 0
+        self._found = False
         clients.run(name, self._work)
 
     def _work(self) -> None:
@@ -252,15 +253,16 @@ class Administering:
             time.sleep(self._rng.uniform(0.5, 1.5) * self._pause_s)
 
     def _once(self) -> None:
+        if not self._found and not self._find():
+            return
         topic = self._rng.choice(self._topics)
         action = self._rng.choice(("create", "create", "delete", "set", "grow"))
-        argument: Any = {"create": 1, "grow": self._rng.randint(2, 9), "set": str(self._rng.randrange(1, 10**6))}.get(
-            action
-        )
+        choices = {"create": 1, "grow": self._rng.randint(2, 9), "set": str(self._rng.randrange(1, 10**6))}
+        argument = choices.get(action)
         called = time.monotonic()
         code = self._ask(action, topic, argument)
-        if code is None or code in _NO_EFFECT:
-            self._at += 1  # another controller next time
+        # A controller that falls while it waits for the commit says NOT_CONTROLLER; its successor may commit it still.
+        self._found = code not in (None, ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION)
         if code in _NO_EFFECT:
             return
         returned, result = NEVER, None
@@ -270,13 +272,29 @@ class Administering:
             self.unexpected[f"{action}: {code.name}"] += 1
         self.history.append(Operation(self._name, topic, called, returned, action, argument, result))
 
+    def _find(self) -> bool:
+        """Whether the next of the controllers says that it is the active one."""
+        self._at += 1
+        topic = messages.DescribeQuorumRequest.TopicData(
+            "__cluster_metadata", [messages.DescribeQuorumRequest.PartitionData(0)]
+        )
+        try:
+            answer = ask(self._port, ApiKey.DESCRIBE_QUORUM, 1, messages.DescribeQuorumRequest([topic]))
+        except (NotSent, OSError, WireError):
+            return False
+        self._found = answer.error_code == 0 and bool(answer.topics) and answer.topics[0].partitions[0].error_code == 0
+        return self._found
+
+    @property
+    def _port(self) -> int:
+        return self._ports[self._at % len(self._ports)]
+
     def _ask(self, action: str, topic: str, argument: Any) -> ErrorCode | None:
         """The error code of the answer; None when none came."""
-        port = self._ports[self._at % len(self._ports)]
         try:
-            answer = ask(port, *_request(action, topic, argument))
+            answer = ask(self._port, *_request(action, topic, argument))
         except NotSent:
-            return ErrorCode.NOT_CONTROLLER
+            return ErrorCode.NETWORK_EXCEPTION
         except (OSError, WireError):
             return None
         return _code(action, answer)
@@ -286,8 +304,9 @@ class NotSent(Exception):  # noqa: N818
     """The request has certainly not reached the server."""
 
 
-_NO_EFFECT = {ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_TOPIC_ID}
-"""Nothing was done. The second one: a topic of that name was found and gone a moment later; another may be there."""
+_NO_EFFECT = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NETWORK_EXCEPTION}
+"""Nothing was done: a topic of that name was found and gone a moment later (another may be there by now), or the
+request was not sent."""
 _RESULTS: dict[ErrorCode, Any] = {
     ErrorCode.NONE: None,
     ErrorCode.TOPIC_ALREADY_EXISTS: EXISTS,
