@@ -33,11 +33,11 @@ def make(tmp_path: Path) -> Iterator[MakeMembers]:
 
 
 def _voters(members: Members) -> list[int]:
-    return sorted(voter.replica_id for voter in members.quorum().current_voters)
+    return sorted(voter.replica_id for voter in wait_for("a leader", members.quorum).current_voters)
 
 
 def _observes(members: Members, node_id: int) -> bool:
-    quorum = members.quorum()
+    quorum = wait_for("a leader", members.quorum)
     return any(
         observer.replica_id == node_id and observer.log_end_offset >= quorum.high_watermark
         for observer in quorum.observers

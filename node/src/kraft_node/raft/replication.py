@@ -58,14 +58,24 @@ def _may_wait(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
 
 def answer_if_due(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
     """Answer when there are records, or a high watermark that the replica does not know yet (version 18)."""
-    if request.offset >= node.log.end_offset and node.high_watermark <= request.high_watermark:
+    if request.offset >= node.log.end_offset and _told_high_watermark(node) <= request.high_watermark:
         return False
     _answer(node, token, request)
     return True
 
 
+def _told_high_watermark(node: RaftNode) -> int:
+    """What followers are told: -1 until it is past the leader's own LeaderChange (contract 6).
+
+    What the leader knew before as a follower may be less than what others know: Apache Kafka's nodes end themselves over
+    a high watermark that goes back.
+    """
+    known = node.high_watermark
+    return known if known > node.leader.progress.epoch_start_offset else -1
+
+
 def _answer(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
-    reply = FetchReply(NONE, node.epoch, node.leader_id, node.high_watermark, node.log.start_offset)
+    reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), node.log.start_offset)
     if request.offset < node.log.end_offset:
         node.say(ReadLog(token, reply, request.offset, request.max_bytes))
     else:
@@ -99,7 +109,7 @@ def _must_take_snapshot(node: RaftNode, request: FetchRequest) -> bool:
 
 def _say_where_logs_part(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
     log = node.log
-    reply = FetchReply(NONE, node.epoch, node.leader_id, node.high_watermark, log.start_offset)
+    reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), log.start_offset)
     if _must_take_snapshot(node, request):
         reply = reply._replace(snapshot=log.latest_snapshot)
     else:
