@@ -113,7 +113,15 @@ class Members:
         for node_id in chosen:
             if node_id in self.broker_ids:
                 self.nodes[node_id].wait_ready()
+        if not node_ids:
+            self._wait_until_all_may_vote()
         return self
+
+    def _wait_until_all_may_vote(self) -> None:
+        """A voter that has not seen that its quorum is new votes four seconds later: until then none may be lost."""
+        files = [self.nodes[i].data / "__cluster_metadata-0" / "quorum-state" for i in self.controller_ids]
+        if not self.dynamic:
+            wait_for("all voters remember", lambda: all(file.exists() for file in files))
 
     def stop(self) -> None:
         """Stop everything that runs, brokers first, as people do; whoever was paused goes on first."""

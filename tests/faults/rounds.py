@@ -97,6 +97,7 @@ def play(
         ports = [m.known_port for m in cluster.controllers]
         admins = [Administering(clients, f"a{n}", ports, ["x", "y", "z"], 0.2) for n in range(3)]
         wait_until("first acknowledged record", lambda: producers[0].acknowledged > 0, START_S)
+        wait_until("all voters remember", lambda: _all_remember(cluster), START_S)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             _strike(cluster, rng, faults, result, say)
@@ -157,6 +158,11 @@ def _healed(cluster: Cluster, admin: AdminClient) -> bool:
     if not _quorum_is_whole(cluster):
         return False
     return len(partitions) == PARTITIONS and all(p.leader >= 0 and len(p.isrs) == 3 for p in partitions)
+
+
+def _all_remember(cluster: Cluster) -> bool:
+    """Whether every voter of the new quorum is sure that it has promised nothing before: until then none may be lost."""
+    return all((m.data / "__cluster_metadata-0" / "quorum-state").exists() for m in cluster.controllers)
 
 
 def _quorum_is_whole(cluster: Cluster) -> bool:

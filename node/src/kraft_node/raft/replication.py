@@ -67,8 +67,8 @@ def answer_if_due(node: RaftNode, token: Hashable, request: FetchRequest) -> boo
 def _told_high_watermark(node: RaftNode) -> int:
     """What followers are told: -1 until it is past the leader's own LeaderChange (contract 6).
 
-    What the leader knew before as a follower may be less than what others know: Apache Kafka's nodes end themselves over
-    a high watermark that goes back.
+    What the leader knew before as a follower may be less than what others know: Apache Kafka's nodes end themselves
+    over a high watermark that goes back.
     """
     known = node.high_watermark
     return known if known > node.leader.progress.epoch_start_offset else -1
