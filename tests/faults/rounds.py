@@ -161,7 +161,7 @@ def _healed(cluster: Cluster, admin: AdminClient) -> bool:
 
 
 def _all_remember(cluster: Cluster) -> bool:
-    """Whether every voter of the new quorum is sure that it has promised nothing before: until then none may be lost."""
+    """Whether each voter of the new quorum is sure that it has promised nothing before; until then none may be lost."""
     return all((m.data / "__cluster_metadata-0" / "quorum-state").exists() for m in cluster.controllers)
 
 
