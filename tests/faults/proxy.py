@@ -23,6 +23,9 @@ CLIENT = "client"
 
 CHUNK_BYTES = 256 * 1024
 
+SETTLING_STEPS = 8
+"""Steps of the loop within which a connection that was accepted has its task, and one that was aborted is closed."""
+
 
 class Proxy:
     """All the routes of one cluster, served by a thread of its own."""
@@ -65,13 +68,12 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _route(self, name: str, target_port: int) -> int:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # A task that is cancelled before its first step runs none of its code: it cannot close what it was given.
+            task = self._loop.create_task(self._carry(name, target_port, reader, writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._carry(name, target_port, reader, writer)
+            task.add_done_callback(lambda _: writer.transport.abort())
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=CHUNK_BYTES)
         self._servers.append(server)
@@ -91,11 +93,17 @@ class Proxy:
         return len(found)
 
     async def _close(self) -> None:
+        # A closed server leaks what it has just accepted; so it accepts no more, has its tasks, and is closed then.
+        for server in self._servers:
+            self._loop.remove_reader(server.sockets[0].fileno())
+        await _settle()
         for server in self._servers:
             server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await _settle()
 
     async def _open(self, source: str, target: str) -> None:
         """Wait while bytes from source to target are withheld."""
@@ -129,6 +137,11 @@ class Proxy:
         # A close is a segment like any other: it does not pass a cut either.
         await self._open(source, target)
         raise ConnectionResetError
+
+
+async def _settle() -> None:
+    for _ in range(SETTLING_STEPS):
+        await asyncio.sleep(0)
 
 
 def _owner(port: int, pids: dict[int, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import subprocess
@@ -131,3 +132,31 @@ def test_resets_close_connections(proxy: Proxy, echo: int) -> None:
         assert proxy.reset("a") == 1
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(100) == b""
+
+
+def test_connections_made_while_the_proxy_closes_are_closed(
+    echo: int, recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", left.append)
+    for _ in range(2):
+        closing = Proxy(lambda: {os.getpid(): CLIENT})
+        port = closing.route("a", echo)
+        made: list[socket.socket] = []
+        clients = threading.Thread(target=_connect_until_refused, args=(port, made))
+        clients.start()
+        while len(made) < 3:
+            time.sleep(0.001)
+        closing.close()
+        clients.join()
+        for connection in made:
+            connection.close()
+        del closing
+        gc.collect()
+    assert not left and not list(recwarn)
+
+
+def _connect_until_refused(port: int, made: list[socket.socket]) -> None:
+    with contextlib.suppress(OSError):
+        while len(made) < 2000:
+            made.append(socket.create_connection(("127.0.0.1", port), timeout=10))
