@@ -68,8 +68,8 @@ def test_a_seed_does_the_same_in_every_process() -> None:
 def test_a_failing_seed_says_how_to_replay_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(seed: int, nodes: int) -> Result:
-        result = run(seed, nodes)
+    def broken(seed: int, nodes: int, kind: str) -> Result:
+        result = run(seed, nodes, kind)
         result.findings.append(sim.Finding("lost", "t-0", "a record"))
         return result
 

@@ -27,11 +27,19 @@ The laws, by the name that a finding carries:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from kraft_node.testing.histories.linearizability import Operation, topic_model, violations
+from kraft_node.testing.histories.linearizability import (
+    CREATED,
+    DELETED,
+    EXISTS,
+    UNKNOWN,
+    Operation,
+    topic_model,
+    violations,
+)
 from kraft_node.testing.world import World
 
 Partition = tuple[str, int]
@@ -108,9 +116,14 @@ class _Partition:
 class Checker:
     """Judges one run."""
 
-    def __init__(self, world: World, *, offsets_are_durable: bool = False) -> None:
-        """`offsets_are_durable`: what groups commit is flushed before it is acknowledged."""
+    def __init__(self, world: World, *, offsets_are_durable: bool = False, sole: bool = True) -> None:
+        """`offsets_are_durable`: what groups commit is flushed before it is acknowledged.
+
+        `sole`: there is one broker. Of several, one that has been replaced may go on for a while without knowing it:
+        what it says of high watermarks and of groups may be old, and an idempotent producer may have to begin again.
+        """
         self.world = world
+        self.sole = sole
         self.findings: list[Finding] = []
         self.losses: list[Loss] = []
         self.policies: dict[str, int] = {}
@@ -198,7 +211,7 @@ class Checker:
 
     def session_refused(self, batch: Batch, why: str) -> None:
         """An idempotent producer's first unacknowledged batch was answered with `why`."""
-        if self._session_era[batch.session] == self.now():
+        if self.sole and self._session_era[batch.session] == self.now():
             self.broken("session", batch.partition, f"{batch.values[0]} was refused: {why}")
 
     # -- readers
@@ -238,7 +251,7 @@ class Checker:
     def high_watermark(self, partition: Partition, offset: int, who: str, asked: int) -> None:
         """A client was told."""
         before, heard = self._watermarks.get((who, partition), (-1, 0))
-        if offset < before and not self._taken(partition, offset, heard):
+        if self.sole and offset < before and not self._taken(partition, offset, heard):
             self.broken("watermark", partition, f"{who} saw the high watermark at {before}, then at {offset}")
         self._watermarks[who, partition] = (offset, asked)
 
@@ -271,13 +284,13 @@ class Checker:
         """To be called before the question is sent."""
         return Asked(group, {p: self._commit_bounds.get((group, p), -1) for p in partitions}, self.now())
 
-    def committed(self, asked: Asked, found: Mapping[Partition, int], who: str) -> None:
-        """The answer."""
+    def committed(self, asked: Asked, found: Mapping[Partition, int], who: str, *, settled: bool = False) -> None:
+        """The answer; `settled`: of the coordinator that there is."""
         certain = asked.era == self.now() or self._offsets_are_durable
         for partition, offset in found.items():
             if offset >= 0 and offset not in self._commits_sent[asked.group, partition]:
                 self.broken("offsets", partition, f"{who} was told that {asked.group} committed {offset}: nobody did")
-            if certain and offset < asked.bounds[partition]:
+            if certain and (self.sole or settled) and offset < asked.bounds[partition]:
                 self.broken(
                     "offsets", partition,
                     f"{asked.group} had committed {asked.bounds[partition]}, {who} was told {offset}",
@@ -311,7 +324,7 @@ class Checker:
         for partition, state in self._of.items():
             if state.audited:
                 self._judge_log(partition, state)
-        for text in violations(self._operations, topic_model):
+        for text in violations(self._operations, topic_model if self.sole else _at_least_once):
             self.broken("topics", "admin", text)
         return self.findings
 
@@ -357,6 +370,14 @@ class Checker:
             self.losses[number].could_take(partition, offset) and offset > survivors[number]
             for number in range(since, len(self.losses))
         )
+
+
+def _at_least_once(state: Hashable, action: str, argument: Any) -> Iterable[tuple[Any, Hashable]]:
+    """Topics, when a broker forwards a request again whose answer was lost (as Kafka's do): it may meet its effect."""
+    for result, after in topic_model(state, action, argument):
+        yield result, after
+        if result in (CREATED, DELETED):
+            yield EXISTS if result == CREATED else UNKNOWN, after
 
 
 __all__ = ["NO_POLICY", "Asked", "Batch", "Checker", "Finding", "Loss"]

@@ -21,6 +21,7 @@ from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTim
 
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
 
 Durable = dict[tuple[str, int], int]
@@ -36,7 +37,7 @@ class SimMachine:
         self.name = name
         self.config = config
         self.disk = SimDisk(world.rng, lambda: START_WALL_MS + int(world.now_ms))
-        self.host = SimHost(world, name, self.disk)
+        self.host: SimHost = SimHost(world, name, self.disk)
         self.node: Node | None = None
         self.starts = 0
         self.broken: str | None = None
@@ -129,6 +130,14 @@ class SimMachine:
             self._end("power")
         return durable
 
+    def replace_disk(self, cluster_id: str) -> None:
+        """The process ends, and its disk is another one, formatted for the same node id."""
+        if self.running:
+            self._end("killed")
+        self.disk = self.host.disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
+        self.world.note(self.name, "has an empty disk")
+        self.format(cluster_id)
+
     def _end(self, how: str) -> None:
         self.world.note(self.name, f"process {self.starts} ends: {how}")
         self.host.end_life()
@@ -159,19 +168,44 @@ class SimMachine:
 
 
 class SimCluster:
-    """Machines 1 to `count`, every one a broker and a controller, formatted for one cluster."""
+    """Machines formatted for one cluster: n1… broker and controller at once, c1… controllers, b1… brokers.
 
-    def __init__(self, world: World, count: int = 1, overrides: Mapping[str, str] | None = None) -> None:
+    Node ids: n1 and b1 have 1, c1 has 3001.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        count: int = 1,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        controllers: int = 0,
+        brokers: int = 0,
+    ) -> None:
+        """`count` machines of both roles, beside them as many of each role as is said."""
         self.world = world
         self.network = SimNetwork(world)
-        voters = ",".join(f"{number}@n{number}:{CONTROLLER_PORT}" for number in range(1, count + 1))
+        ids = {f"n{number}": number for number in range(1, count + 1)}
+        ids |= {f"c{number}": FIRST_CONTROLLER_ID + number for number in range(1, controllers + 1)}
+        voters = ",".join(f"{number}@{name}:{CONTROLLER_PORT}" for name, number in ids.items())
+        ids |= {f"b{number}": number for number in range(1, brokers + 1)}
         self.machines = [
-            SimMachine(world, self.network, f"n{number}", _config(number, voters, overrides or {}))
-            for number in range(1, count + 1)
+            SimMachine(world, self.network, name, _config(name, number, voters, overrides or {}))
+            for name, number in ids.items()
         ]
-        cluster_id = uuid_text(Uuid(world.rng.randbytes(16)))
+        self.cluster_id = uuid_text(Uuid(world.rng.randbytes(16)))
         for machine in self.machines:
-            machine.format(cluster_id)
+            machine.format(self.cluster_id)
+
+    @property
+    def brokers(self) -> list[SimMachine]:
+        """Machines that serve clients."""
+        return [machine for machine in self.machines if not machine.name.startswith("c")]
+
+    @property
+    def controllers(self) -> list[SimMachine]:
+        """Machines that vote."""
+        return [machine for machine in self.machines if not machine.name.startswith("b")]
 
     def client_host(self, name: str) -> SimHost:
         """A machine for a client."""
@@ -180,27 +214,28 @@ class SimCluster:
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
         """Host and port of every broker."""
-        return [(machine.name, CLIENT_PORT) for machine in self.machines]
+        return [(machine.name, CLIENT_PORT) for machine in self.brokers]
 
 
-def _config(number: int, voters: str, overrides: Mapping[str, str]) -> NodeConfig:
-    name = f"n{number}"
+def _config(name: str, number: int, voters: str, overrides: Mapping[str, str]) -> NodeConfig:
+    roles = {"n": "broker,controller", "c": "controller", "b": "broker"}[name[0]]
+    client, controller = f"PLAINTEXT://{name}:{CLIENT_PORT}", f"CONTROLLER://{name}:{CONTROLLER_PORT}"
     texts = {
-        "process.roles": "broker,controller",
+        "process.roles": roles,
         "node.id": str(number),
         "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{name}:{CLIENT_PORT},CONTROLLER://{name}:{CONTROLLER_PORT}",
-        "advertised.listeners": f"PLAINTEXT://{name}:{CLIENT_PORT}",
+        "listeners": ",".join([client] * ("broker" in roles) + [controller] * ("controller" in roles)),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": DIR,
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
-        **overrides,
     }
+    if "broker" in roles:
+        texts |= {"advertised.listeners": client, "inter.broker.listener.name": "PLAINTEXT"}
+    texts |= overrides
     return NodeConfig.parse("".join(f"{key}={value}\n" for key, value in texts.items()))
 
 

@@ -2,8 +2,8 @@
 
 Fault model: TCP. Bytes arrive in order, once, cut into pieces and after delays as the seed says, or the connection
 breaks, anywhere between two bytes. A host that crashes resets its connections; `cut` makes two hosts silent to each
-other until `heal`: bytes and resets meanwhile wait, as they would for TCP's retransmission. `delay_ms` is how long
-bytes travel at most.
+other until `heal`, `cut_one_way` one of them deaf to the other: bytes and resets meanwhile wait, as they would for
+TCP's retransmission. `delay_ms` is how long bytes travel at most.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class SimNetwork:
         self.listeners: dict[tuple[str, int], SimListener] = {}
         self.transports: set[SimTransport] = set()
         self.cuts: set[frozenset[str]] = set()
+        self.deaf: set[tuple[str, str]] = set()
+        """(from, to): nothing arrives."""
         self.delay_ms = DELAY_MAX_MS
         self._next_port = FIRST_EPHEMERAL_PORT
 
@@ -67,9 +69,18 @@ class SimNetwork:
         """Nothing passes between two hosts until `heal`."""
         self.cuts.add(frozenset((a, b)))
 
+    def cut_one_way(self, sender: str, receiver: str) -> None:
+        """Nothing of what `sender` says reaches `receiver` until `heal`."""
+        self.deaf.add((sender, receiver))
+
+    def reaches(self, sender: str, receiver: str) -> bool:
+        """Whether bytes pass in that direction."""
+        return frozenset((sender, receiver)) not in self.cuts and (sender, receiver) not in self.deaf
+
     def heal(self) -> None:
         """Everything passes again."""
         self.cuts.clear()
+        self.deaf.clear()
         for transport in self._in_order():
             self.world.at(0.0, transport.resume_delivery, host=transport.host)
 
@@ -167,7 +178,7 @@ class SimTransport:
             self._lost(self._error)
 
     def _is_cut(self) -> bool:
-        return self.other is not None and frozenset((self.host.name, self.other.host.name)) in self.network.cuts
+        return self.other is not None and not self.network.reaches(self.other.host.name, self.host.name)
 
     def pause_reading(self) -> None:
         self._reading = False
@@ -254,7 +265,8 @@ class SimNet:
         failed: Callable[[OSError], None],
     ) -> None:
         listener = self._network.listeners.get((name, port))
-        if listener is None or frozenset((name, self._host.name)) in self._network.cuts:
+        network, own = self._network, self._host.name
+        if listener is None or not network.reaches(own, name) or not network.reaches(name, own):
             failed(ConnectionRefusedError(errno.ECONNREFUSED, f"connection refused: {name}:{port}"))
             return
         near = SimTransport(self._network, self._host, (name, port))

@@ -39,6 +39,7 @@ class Result:
 
     seed: int
     nodes: int
+    kind: str
     findings: list[Finding]
     events: int
     simulated_ms: float
@@ -53,8 +54,8 @@ class Result:
         return not self.findings
 
 
-def run(seed: int, nodes: int = 1) -> Result:
-    """Run one seed."""
+def run(seed: int, nodes: int = 1, kind: str = "node") -> Result:
+    """Run one seed of `kind`: "node" (`nodes` combined ones, each with its own records) or "cluster"."""
     world = World(seed)
     story = StoryLog(world)
     logger = logging.getLogger("kraft_node")
@@ -63,7 +64,11 @@ def run(seed: int, nodes: int = 1) -> Result:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        return Scenario(world, story, nodes).run()
+        if kind == "node":
+            return Scenario(world, story, nodes).run()
+        from kraft_node.testing.cluster_scenario import ClusterScenario  # noqa: PLC0415 - which builds on this one
+
+        return ClusterScenario(world, story).run()
     finally:
         logger.removeHandler(story)
         logger.setLevel(before[0])
@@ -71,7 +76,9 @@ def run(seed: int, nodes: int = 1) -> Result:
 
 
 class Scenario:
-    """A cluster, its clients and its faults."""
+    """Nodes with records of their own, their clients and their faults."""
+
+    kind = "node"
 
     def __init__(self, world: World, story: StoryLog, nodes: int) -> None:
         self.world = world
@@ -115,6 +122,11 @@ class Scenario:
         return [(topic, index) for topic, (count, _) in self.topics.items() for index in range(count)]
 
     @property
+    def faults_done(self) -> list[str]:
+        """Their names."""
+        return self.faults.done
+
+    @property
     def workers(self) -> list[Worker]:
         return [*self.producers, *self.consumers, *self.admins]
 
@@ -135,13 +147,14 @@ class Scenario:
         return Result(
             world.seed,
             len(self.cluster.machines),
+            self.kind,
             findings,
             world.events,
             world.now_ms,
             world.hash,
             sum(producer.acknowledged for producer in self.producers),
             self.checker.records_read,
-            self.faults.done,
+            self.faults_done,
             world.trace,
         )
 
@@ -220,9 +233,10 @@ class Scenario:
         self.world.rest(SETTLED_MS)
         for admin in self.admins[:1]:
             for topic in MORTAL_TOPICS:
-                self._finish(self._script("admin", _look_up(admin, topic)))
+                self._finish(self._script("admin", look_up(admin, topic)))
 
 
-async def _look_up(admin: Admin, topic: str) -> None:
+async def look_up(admin: Admin, topic: str) -> None:
+    """What a topic is in the end, asked for until it is answered."""
     while not await admin.look_up(topic, settled=True):
         await admin.session.sleep(100)

@@ -1,16 +1,18 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--seeds N] [--first S] [--nodes N] [--jobs J] [--until-broken] [--json]
-    python -m kraft_node.testing.sim --seed S [--nodes N] [--story] [--json]
+    python -m kraft_node.testing.sim [--scenario node|cluster] [--seeds N] [--first S] [--jobs J] [--until-broken]
+    python -m kraft_node.testing.sim [--scenario node|cluster] --seed S [--nodes N] [--story]
 
-Each seed is a run of `scenario`: the same seed does the same every time, on every machine. A failure ends with the line
-that replays it. Exit code 1 when a law was broken.
+`--seeds 0` goes on until it is told to stop; `--json` prints the result as JSON. Each seed is a run of `scenario` or of
+`cluster_scenario`: the same seed does the same every time, on every machine. A failure ends with the line that replays
+it. Exit code 1 when a law was broken.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -26,6 +28,7 @@ from kraft_node.testing.checker import Finding
 from kraft_node.testing.scenario import Result, run
 
 DEFAULT_SEEDS: Final = 200
+NODE, CLUSTER = "node", "cluster"
 FAILURES_SHOWN: Final = 5
 STORY_TAIL: Final = 25
 """Lines of the story that a failure shows by itself."""
@@ -58,20 +61,22 @@ class Score:
             self.failures.append(result)
 
 
-def replay_line(seed: int, nodes: int = 1) -> str:
+def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
     """The command that does a seed again."""
-    of_many = f" --nodes {nodes}" if nodes != 1 else ""
+    of_many = f" --nodes {nodes}" if kind == NODE and nodes != 1 else ""
+    if kind != NODE:
+        of_many = f" --scenario {kind}"
     return f"replay: python -m kraft_node.testing.sim --seed {seed}{of_many} --story"
 
 
-def sweep(first: int, count: int, *, nodes: int = 1, jobs: int = 1) -> Iterator[Result]:
-    """Run seeds, as they get done."""
-    seeds = range(first, first + count)
+def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[Result]:
+    """Run seeds, as they get done; `count` 0: without end."""
+    seeds = range(first, first + count) if count else itertools.count(first)
     if jobs == 1:
-        yield from (run(seed, nodes) for seed in seeds)
+        yield from (run(seed, nodes, kind) for seed in seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(partial(run, nodes=nodes), seeds, chunksize=4)
+        yield from pool.imap_unordered(partial(run, nodes=nodes, kind=kind), seeds, chunksize=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,17 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--scenario", choices=(NODE, CLUSTER), default=NODE, help="what to run; node by default")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        return _one(options.seed, options.nodes, story=options.story, as_json=options.json)
+        return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
     begun = time.perf_counter()
     score = Score()
     with _progress(options.seeds, quiet=options.json) as advance:
-        for result in sweep(options.first, options.seeds, nodes=options.nodes, jobs=options.jobs):
+        sweeping = {"nodes": options.nodes, "kind": options.scenario, "jobs": options.jobs}
+        for result in sweep(options.first, options.seeds, **sweeping):
             score.add(result)
             advance(score, time.perf_counter() - begun)
             if options.until_broken and score.failures:
@@ -105,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if score.failures else 0
 
 
-def _one(seed: int, nodes: int, *, story: bool, as_json: bool) -> int:
-    result = run(seed, nodes)
+def _one(seed: int, nodes: int, kind: str, *, story: bool, as_json: bool) -> int:
+    result = run(seed, nodes, kind)
     if as_json:
         fields = asdict(result)
         if not story:
@@ -139,7 +146,7 @@ def _as_json(score: Score, seconds: float) -> dict[str, Any]:
             {
                 "seed": failure.seed,
                 "findings": list(map(str, failure.findings)),
-                "replay": replay_line(failure.seed, failure.nodes),
+                "replay": replay_line(failure.seed, failure.nodes, failure.kind),
             }
             for failure in sorted(score.failures, key=lambda failure: failure.seed)
         ],
@@ -162,7 +169,7 @@ def _print(score: Score, seconds: float) -> None:
         print("\n".join(f"  {line}" for line in failure.story[-STORY_TAIL:]))
         for finding in failure.findings:
             print(f"BROKEN {finding}")
-        print(replay_line(failure.seed, failure.nodes))
+        print(replay_line(failure.seed, failure.nodes, failure.kind))
 
 
 @contextlib.contextmanager

@@ -68,6 +68,8 @@ class World:
         self.trace: list[str] = []
         self.running: SimHost | None = None
         """Whose event is being done."""
+        self.watcher: Callable[[], None] | None = None
+        """Called after every event."""
         self._hash = hashlib.blake2b(digest_size=8)
         self._queue: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
@@ -112,6 +114,8 @@ class World:
                 death.bury()
             finally:
                 self.running = None
+            if self.watcher is not None:
+                self.watcher()
             return True
         return False
 
@@ -143,11 +147,15 @@ class SimHost:
         """Until then nothing happens here: the process is stopped, or its loop is blocked."""
         self.background_ms = BACKGROUND_MS
         """How long a job in the background takes at most."""
+        self.rate = 1.0
+        """How fast its clock runs: seconds that it counts in a second."""
+        self.wall_shift_ms = 0
+        """How far its calendar is off."""
 
     def env(self, net: Net) -> Env:
         """The world as a process that starts on this host now sees it."""
         return Env(
-            clock=SimClock(self.world),
+            clock=SimClock(self.world, self),
             scheduler=SimScheduler(self.world, self),
             rng=SimRng(self.world),
             disk=self.disk,
@@ -161,16 +169,17 @@ class SimHost:
 
 
 class SimClock:
-    """Simulated time since the world's start."""
+    """Simulated time since the world's start, as one host's clocks show it: they drift, and the calendar jumps."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, host: SimHost) -> None:
         self._world = world
+        self._host = host
 
     def monotonic_ms(self) -> int:
-        return int(self._world.now_ms)
+        return int(self._world.now_ms * self._host.rate)
 
     def wall_ms(self) -> int:
-        return START_WALL_MS + int(self._world.now_ms)
+        return START_WALL_MS + self._host.wall_shift_ms + self.monotonic_ms()
 
 
 class SimRng:
@@ -197,7 +206,7 @@ class SimScheduler:
         return self._world.at(0.0, function, *args, host=self._host)
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimTimer:
-        return self._world.at(delay_ms, function, *args, host=self._host)
+        return self._world.at(delay_ms / self._host.rate, function, *args, host=self._host)
 
 
 class SimBackground:

@@ -9,5 +9,6 @@ protocol allows fails the run at once (`Surprise`).
 - `producer`  plain (acks 0, 1, all; sends once) and idempotent (retries in order, several batches under way)
 - `consumer`  a member of a classic group: joins, fetches (with and without fetch session), commits
 - `admin`     creates, deletes, looks up; writes to what it created
+- `operator`  moves replicas and leaders
 - `auditor`   reads everything in the end
 """

@@ -31,10 +31,14 @@ TOLD: Final = {
 class Admin:
     """Does one thing after the other to a few topics that nobody else writes to."""
 
-    def __init__(self, cluster: SimCluster, checker: Checker, name: str, topics: Sequence[str]) -> None:
+    def __init__(
+        self, cluster: SimCluster, checker: Checker, name: str, topics: Sequence[str], replicas: int = 1
+    ) -> None:
+        """`replicas`: of every topic that it makes."""
         self.session = Session(cluster, name)
         self.checker = checker
         self.topics = topics
+        self.replicas = replicas
         self.stopping = False
         self._rng = cluster.world.rng
         self._written = 0
@@ -67,7 +71,7 @@ class Admin:
         wanted = m.CreateTopicsRequest.CreatableTopic(
             name=topic,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=self.replicas,
             configs=[m.CreateTopicsRequest.CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
         request = m.CreateTopicsRequest(topics=[wanted], timeout_ms=2000)

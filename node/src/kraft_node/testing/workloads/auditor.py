@@ -45,7 +45,7 @@ class Auditor:
                 asked = self.checker.asking_committed(group, partitions)
                 found = await fetch_committed(self.session, coordinator, group, partitions)
                 if found is not None:
-                    self.checker.committed(asked, found, self.session.name)
+                    self.checker.committed(asked, found, self.session.name, settled=True)
                     break
                 await self.session.sleep(PAUSE_MS)
         self.done = True

@@ -24,7 +24,8 @@ BEHIND_SHARE: Final = 0.2
 
 LEADER_GONE: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
 )  # fmt: skip
 
 
@@ -34,7 +35,8 @@ class _FetchSession:
     def __init__(self) -> None:
         self.id = 0
         self.epoch = SESSION_FULL
-        self.known: dict[tuple[str, int], int] = {}
+        self.known: dict[tuple[str, int], tuple[int, int]] = {}
+        """Offset and leader epoch by partition."""
 
 
 class Fetcher:
@@ -80,10 +82,12 @@ class Fetcher:
         self, leader: int, wanted: Mapping[tuple[str, int], int], max_wait_ms: int, max_bytes: int
     ) -> None:
         own = None if self._sessions is None else self._sessions.setdefault(leader, _FetchSession())
-        named = wanted
+        epochs = self._session.leader_epochs
+        rows = {partition: (at, epochs.get(partition, -1)) for partition, at in wanted.items()}
+        named = rows
         forgotten: list[tuple[str, int]] = []
         if own is not None and own.epoch != SESSION_FULL:
-            named = {partition: at for partition, at in wanted.items() if own.known.get(partition) != at}
+            named = {partition: row for partition, row in rows.items() if own.known.get(partition) != row}
             forgotten = [partition for partition in own.known if partition not in wanted]
         request = m.FetchRequest(
             replica_id=-1,
@@ -96,10 +100,15 @@ class Fetcher:
                 m.FetchRequest.FetchTopic(
                     topic=topic,
                     partitions=[
-                        m.FetchRequest.FetchPartition(partition=index, fetch_offset=at, partition_max_bytes=max_bytes)
+                        m.FetchRequest.FetchPartition(
+                            partition=index,
+                            fetch_offset=at,
+                            current_leader_epoch=epoch,
+                            partition_max_bytes=max_bytes,
+                        )
                     ],
                 )
-                for (topic, index), at in named.items()
+                for (topic, index), (at, epoch) in named.items()
             ],
             forgotten_topics_data=[
                 m.FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten
@@ -128,7 +137,7 @@ class Fetcher:
             if own.id and answer.session_id != own.id:
                 self._session.expect(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, what="an incremental fetch without error")
             own.id, own.epoch = answer.session_id, own.epoch + 1 if answer.session_id else SESSION_FULL
-            own.known = dict(wanted)
+            own.known = rows
         for topic in answer.responses:
             for data in topic.partitions:
                 self._take((topic.topic, data.partition_index), data, epoch)

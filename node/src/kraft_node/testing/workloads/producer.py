@@ -31,6 +31,8 @@ RETRIABLE: Final = frozenset(
     )
 )  # fmt: skip
 MAYBE_APPENDED: Final = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
+LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""Said before the batch is looked at, or while it waits for followers: then it may be on some of them."""
 
 
 class Producer:
@@ -140,12 +142,15 @@ class Producer:
             return
         self.session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {batch.partition}")
         self.session.forget_leader(*batch.partition)
-        if row.error_code not in MAYBE_APPENDED:
+        maybe = row.error_code in MAYBE_APPENDED or (row.error_code in LED_NO_MORE and not self.checker.sole)
+        if not maybe:
             self.checker.refused(batch, ErrorCode(row.error_code).name)
 
     def _acknowledged(self, batch: Batch, row: Any) -> None:
         self.acknowledged += 1
-        self.checker.acknowledged(batch, row.base_offset)
+        # Of several replicas, one that leads without the others having the batch may lose it: it has no place yet.
+        certain = self.acks == ACKS_ALL or self.checker.sole
+        self.checker.acknowledged(batch, row.base_offset if certain else -1)
 
     async def _send_until_known(self, batches: list[Batch]) -> None:
         """Idempotent: all at once, and those that were not acknowledged again, in order, until all are."""

@@ -49,6 +49,7 @@ class Session:
         self._addresses: dict[int, tuple[str, int]] = {}
         self._clients: dict[int, SimClient] = {}
         self.leaders: dict[tuple[str, int], int] = {}
+        self.leader_epochs: dict[tuple[str, int], int] = {}
         self.topic_ids: dict[str, bytes] = {}
 
     def note(self, what: str) -> None:
@@ -65,7 +66,13 @@ class Session:
         """Send to a node; the response, or None when it did not come: nobody knows then what happened."""
         moment: Moment[Any] = Moment()
         client = self._client(node)
-        client.ask(api_key, version, request, moment.happen)
+
+        def answered(answer: Any) -> None:
+            if answer is None and node == BOOTSTRAP and len(self._bootstrap) > 1 and self._clients.get(node) is client:
+                del self._clients[node]  # another one may live
+            moment.happen(answer)
+
+        client.ask(api_key, version, request, answered)
 
         def give_up() -> None:
             if not moment.happened:
@@ -113,6 +120,7 @@ class Session:
             for partition in topic.partitions:
                 if partition.leader_id in self._addresses:
                     self.leaders[topic.name, partition.partition_index] = partition.leader_id
+                    self.leader_epochs[topic.name, partition.partition_index] = partition.leader_epoch
                 else:
                     self.leaders.pop((topic.name, partition.partition_index), None)
         return answer

@@ -1,0 +1,185 @@
+"""What goes wrong in a cluster, and when. Everything that is permitted must cost no record acknowledged with acks=all.
+
+Permitted at any time, to any number of nodes at once: SIGKILL (the page cache stays), a clean stop, a node that hangs,
+slow disks and networks, a node that is cut off from some or all others, in both directions or in one, connections that
+break, clocks that run up to 20 % fast or slow, calendars that jump by up to an hour; likewise a loss of power on a
+machine that is a controller only, for metadata is fsynced before it counts.
+
+Permitted to one broker at a time: a loss of power, an empty disk. Records are not fsynced before they are acknowledged
+(as Kafka's are not), so what one machine may lose must be on another one: that fault waits until every partition's ISR
+is whole again, in the incarnations that run now, and is a SIGKILL where it would have to wait for too long. Not
+permitted, therefore: to lose power on all members of an ISR before one of them has fsynced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.testing.machine import SimCluster, SimMachine
+from kraft_node.testing.net import DELAY_MAX_MS
+from kraft_node.testing.world import BACKGROUND_MS
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+
+FAULTS_MIN, FAULTS_MAX = 2, 5
+EVENTS_MIN: Final = 2_000
+"""Faults go on until so many events have happened since the first of them."""
+STOP_MAX_MS: Final = 330_000.0
+"""A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
+WHOLE_MAX_MS: Final = 6_000.0
+HOUR_MS: Final = 3_600_000
+DRIFT: Final = 0.2
+
+
+class ClusterFaults:
+    """Does them."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker) -> None:
+        self.cluster = cluster
+        self.checker = checker
+        self.world = cluster.world
+        self.done: list[str] = []
+        self.over = False
+        """No more faults: who ends now, of a stop that takes long, is started again."""
+        for machine in cluster.machines:
+            machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
+
+    def play(self) -> None:
+        """One fault after the other."""
+        rng, world = self.world.rng, self.world
+        first, count = world.events, rng.randint(FAULTS_MIN, FAULTS_MAX)
+        while len(self.done) < count or world.events < first + EVENTS_MIN:
+            world.run(self._broken, rng.random() * 1200)
+            if self._broken():
+                return
+            machine = rng.choice(self.cluster.machines)
+            fault = rng.choice(
+                (self._kill, self._kill, self._kill, self._power, self._power, self._wipe, self._stop, self._hang,
+                 self._hang, self._isolate, self._isolate, self._cut_pair, self._deafen, self._slow_disk,
+                 self._slow_network, self._break, self._jump)
+            )  # fmt: skip
+            self.done.append(fault.__name__.strip("_"))
+            world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")
+            fault(machine)
+
+    def heal(self) -> None:
+        """Everything works again; what is down is started. Clocks go on drifting."""
+        self.over = True
+        self.world.note("faults", "all is well again")
+        self.cluster.network.delay_ms = DELAY_MAX_MS
+        self.cluster.network.heal()
+        for machine in self.cluster.machines:
+            machine.host.background_ms = BACKGROUND_MS
+            machine.never_mind()
+            if not machine.running:
+                machine.start()
+
+    def _broken(self) -> bool:
+        return bool(self.checker.findings)
+
+    def _rest(self, longest_ms: float) -> None:
+        self.world.run(self._broken, self.world.rng.random() * longest_ms)
+
+    def _again(self, machine: SimMachine) -> None:
+        """Start it soon, or so late that it has been fenced."""
+        rng = self.world.rng
+        self._rest(rng.choice((50.0, 1000.0, 5000.0)))
+        if not machine.running and not self._broken():
+            machine.start()
+        if rng.random() < 0.6:
+            self.world.run(lambda: machine.serving or self._broken(), 4000)
+
+    # -- what one broker at a time may suffer
+
+    def whole(self) -> bool:
+        """Whether any one broker's unsynced records are on another one that runs: see above."""
+        images = [m.node.raft.image for m in self.cluster.machines if m.node is not None and m.node.raft is not None]
+        if len(images) < len(self.cluster.machines):
+            return False
+        image = max(images, key=lambda image: image.offset)
+        for machine in self.cluster.brokers:
+            assert machine.node is not None
+            broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
+            if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
+                return False
+            if broker.lifecycle.broker_epoch != registered.epoch:
+                return False
+        return all(
+            set(state.isr) == set(state.replicas) and len(state.isr) > 1
+            for topic in image.topics
+            for _, state in topic.partitions()
+        )
+
+    def _may_lose(self, machine: SimMachine) -> bool:
+        return self.world.run(lambda: self.whole() or self._broken(), WHOLE_MAX_MS) and machine.running
+
+    def _power(self, machine: SimMachine) -> None:
+        if machine not in self.cluster.brokers or self._may_lose(machine):
+            machine.lose_power()
+        else:
+            machine.kill()
+        self._again(machine)
+
+    def _wipe(self, machine: SimMachine) -> None:
+        if machine in self.cluster.controllers or not self._may_lose(machine):
+            machine.kill()
+        else:
+            machine.replace_disk(self.cluster.cluster_id)
+        self._again(machine)
+
+    # -- what everyone may suffer at any time
+
+    def _kill(self, machine: SimMachine) -> None:
+        machine.kill()
+        self._again(machine)
+
+    def _stop(self, machine: SimMachine) -> None:
+        """A clean stop; it can be a while until everything that it led is led by others."""
+        machine.stop()
+        self.world.run(lambda: not machine.running or self._broken(), 6000)
+        if machine.running and self.world.rng.random() < 0.5:
+            machine.kill()
+        if not machine.running:
+            self._again(machine)
+
+    def _hang(self, machine: SimMachine) -> None:
+        machine.blocked(self.world.rng.choice((300.0, 2500.0, 8_000.0)))
+
+    def _slow_disk(self, machine: SimMachine) -> None:
+        machine.host.background_ms = self.world.rng.choice((300.0, 1500.0))
+
+    def _slow_network(self, _machine: SimMachine) -> None:
+        self.cluster.network.delay_ms = self.world.rng.choice((50.0, 300.0))
+
+    def _isolate(self, machine: SimMachine) -> None:
+        """From all other nodes, but not from clients."""
+        for other in self.cluster.machines:
+            if other is not machine:
+                self.cluster.network.cut(machine.name, other.name)
+        self._heal_later()
+
+    def _cut_pair(self, machine: SimMachine) -> None:
+        other = self.world.rng.choice([other for other in self.cluster.machines if other is not machine])
+        self.cluster.network.cut(machine.name, other.name)
+        self._heal_later()
+
+    def _deafen(self, machine: SimMachine) -> None:
+        """It hears nobody, or nobody hears it."""
+        hears = self.world.rng.random() < 0.5
+        for other in self.cluster.machines:
+            if other is not machine:
+                pair = (machine.name, other.name) if hears else (other.name, machine.name)
+                self.cluster.network.cut_one_way(*pair)
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        self._rest(self.world.rng.choice((500.0, 3000.0, 8000.0)))
+        if self.world.rng.random() < 0.8:
+            self.cluster.network.heal()
+
+    def _break(self, _machine: SimMachine) -> None:
+        self.world.note("faults", f"{self.cluster.network.break_some(0.5)} connections broke")
+
+    def _jump(self, machine: SimMachine) -> None:
+        machine.host.wall_shift_ms = self.world.rng.randint(-HOUR_MS, HOUR_MS)

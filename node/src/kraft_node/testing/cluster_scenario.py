@@ -1,0 +1,149 @@
+"""One seeded run of a cluster: several controllers and brokers, partitions with replicas, clients, and faults on nodes.
+
+    world, cluster -> topics -> clients at work, faults -> all well again -> at rest within a bound -> audit -> verdict
+
+The seed draws the shape as well: three combined nodes, three controllers and three or four brokers, or one controller
+and three brokers. Clients judge what they see (`checker`), `replica_laws` what nodes hold, `cluster_faults` says which
+faults are permitted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft_node.testing.checker import NO_POLICY, Checker
+from kraft_node.testing.cluster_faults import ClusterFaults
+from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
+from kraft_node.testing.replica_laws import ReplicaLaws
+from kraft_node.testing.scenario import Scenario, look_up
+from kraft_node.testing.script import Script
+from kraft_node.testing.workloads.admin import Admin
+from kraft_node.testing.workloads.auditor import Auditor
+from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.operator import Operator
+from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.world import World
+
+SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4))
+"""(combined, controllers, brokers)."""
+SETTLES_MAX_MS: Final = 60_000.0
+"""When all is well, every partition has its leader and all its replicas in sync in that time."""
+MORTAL_TOPICS: Final = ("m0", "m1")
+OFFSETS: Final = "__consumer_offsets"
+
+
+class ClusterScenario(Scenario):
+    """A cluster, its clients and its faults."""
+
+    kind = "cluster"
+
+    def __init__(self, world: World, story: StoryLog) -> None:  # super's is another world altogether
+        self.world = world
+        self.story = story
+        rng = world.rng
+        combined, controllers, brokers = rng.choice(SHAPES)
+        overrides = {
+            "offsets.topic.replication.factor": "3",
+            "offsets.topic.num.partitions": "1",
+            "min.insync.replicas": "2",
+            "group.min.session.timeout.ms": "1000",
+            "broker.session.timeout.ms": str(rng.choice((2000, 4000))),
+            "broker.heartbeat.interval.ms": "500",
+            "replica.lag.time.max.ms": str(rng.choice((1500, 4000))),
+            "replica.high.watermark.checkpoint.interval.ms": str(rng.choice((300, 5000))),
+            "log.flush.offset.checkpoint.interval.ms": str(rng.choice((300, 60000))),
+            "leader.imbalance.check.interval.seconds": str(rng.choice((2, 300))),
+            "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((1000, 20971520))),
+            "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
+        }
+        self.cluster = SimCluster(world, combined, overrides, controllers=controllers, brokers=brokers)
+        self.checker = Checker(world, offsets_are_durable=True, sole=False)
+        self.topics: dict[str, tuple[int, dict[str, str]]] = {
+            "t": (2, {}),
+            "u": (1, {"internal.segment.bytes": "8000"}),
+        }
+        self.checker.policies.update(dict.fromkeys(self.topics, NO_POLICY))
+        self.laws = ReplicaLaws(self.cluster, self.checker, frozenset((OFFSETS,)))
+        world.watcher = self.laws.look
+        self.troubles = ClusterFaults(self.cluster, self.checker)
+        self.scripts: list[Script] = []
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.admins: list[Admin] = []
+        self.operators: list[Operator] = []
+
+    @property
+    def workers(self) -> list[Any]:
+        return [*super().workers, *self.operators]
+
+    @property
+    def faults_done(self) -> list[str]:
+        return self.troubles.done
+
+    def _play(self) -> None:
+        for machine in self.cluster.machines:
+            machine.on_end = self._process_ended(machine)
+            machine.start()
+        self._until_serving()
+        maker = Admin(self.cluster, self.checker, "maker", (), replicas=3)
+        for name, (count, configs) in self.topics.items():
+            self._finish(self._script("maker", maker.create_surely(name, count, configs)))
+        self._start_clients()
+        self.troubles.play()
+        self._stop_if_broken()
+        self.troubles.heal()
+        self._until_serving()
+        for worker in self.workers:
+            worker.stopping = True
+        for script in self.scripts:
+            self._finish(script)
+        self._until_settled()
+        self._audit()
+        self.laws.judge()
+
+    def _process_ended(self, machine: SimMachine) -> Any:
+        def ended(_how: str) -> None:
+            if machine.broken is not None:
+                self.checker.broken("alive", machine.name, machine.broken)
+            elif self.troubles.over:
+                self.world.at(0.0, machine.start)
+
+        return ended
+
+    def _until_settled(self) -> None:
+        reached = self.world.run(
+            lambda: bool(self.checker.findings) or (self.world.events % 16 == 0 and self.laws.unsettled() is None),
+            SETTLES_MAX_MS,
+        )
+        self._stop_if_broken()
+        why = self.laws.unsettled()
+        if not reached and why is not None:
+            self.checker.broken("alive", "cluster", f"{SETTLES_MAX_MS / 1000:.0f} s after all was mended {why}")
+            self._stop_if_broken()
+
+    def _start_clients(self) -> None:
+        world, rng, cluster, checker = self.world, self.world.rng, self.cluster, self.checker
+        for number in range(rng.randint(2, 3)):
+            idempotent = number == 0
+            how: dict[str, Any] = {"acks": -1 if number < 2 else 1, "idempotent": idempotent}
+            how["by_id"] = rng.random() < 0.5
+            self.producers.append(Producer(cluster, checker, f"p{number}", self.partitions, **how))
+        counts = {topic: count for topic, (count, _) in self.topics.items()}
+        for number in range(rng.randint(1, 2)):
+            self.consumers.append(Consumer(cluster, checker, f"c{number}", "g0", counts, sessions=rng.random() < 0.5))
+        if rng.random() < 0.5:
+            self.admins.append(Admin(cluster, checker, "a0", MORTAL_TOPICS, replicas=rng.choice((2, 3))))
+        if rng.random() < 0.6:
+            self.operators.append(Operator(cluster, "o0", self.partitions))
+        for worker in self.workers:
+            self.scripts.append(Script(world, worker.session.name, worker.run(), worker.session.host))
+
+    def _audit(self) -> None:
+        auditor = Auditor(self.cluster, self.checker, "auditor")
+        self._finish(self._script("auditor", auditor.run(self.partitions, ["g0"])))
+        for admin in self.admins:
+            for topic in MORTAL_TOPICS:
+                self._finish(self._script("admin", look_up(admin, topic)))
+
+
+__all__ = ["ClusterScenario"]

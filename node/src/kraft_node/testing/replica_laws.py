@@ -1,0 +1,258 @@
+"""Laws of a cluster that no client can see, looked up in its nodes between two events.
+
+- `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
+- `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
+- `epochs`       one broker leads a partition in a leader epoch
+- `isr`          every member of the ISR, in the incarnation that joined, has all that is below the high watermark
+- `high`         a replica's high watermark never goes back while its process lives, and lies within its log
+- `divergence`   below their high watermarks all replicas of a partition hold the same bytes
+- `epoch cache`  a log's leader epochs are those that its batches carry
+- `orphan`       in the end no broker keeps a replica that the metadata does not give it
+
+What belongs to a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.metadata.partitions import NO_LEADER
+from kraft_node.records.batch import iter_headers
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.partitions import PartitionState
+    from kraft_node.partition.partition import Partition
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.machine import SimCluster, SimMachine
+
+EVERY_EVENTS: Final = 8
+"""Looks are rarer than events: nodes say themselves when a step breaks one of their own laws."""
+
+Key = tuple[bytes, int]
+"""Topic id and number."""
+
+
+class _Replica:
+    """What was seen of one replica in one life of its process, and of its own: it may be given away and come back."""
+
+    __slots__ = ("compared", "high_watermark", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.high_watermark = 0
+        self.compared = 0
+
+
+class ReplicaLaws:
+    """Watches all nodes of a cluster."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker, compacted: frozenset[str]) -> None:
+        """`compacted`: topics whose bytes may differ."""
+        self.cluster = cluster
+        self.checker = checker
+        self._compacted = compacted
+        self._looks = 0
+        self._images: dict[str, tuple[int, int]] = {}
+        """By machine: process and metadata offset."""
+        self._metadata: dict[int, int] = {}
+        self._epochs: dict[Key, tuple[int, int, int]] = {}
+        """(metadata offset, leader epoch, partition epoch)."""
+        self._leaders: dict[tuple[Key, int], str] = {}
+        self._replicas: dict[tuple[str, int, Key], _Replica] = {}
+        self._batches: dict[tuple[Key, int], tuple[int, str]] = {}
+        """By partition and base offset: checksum, and who showed it first."""
+        self.compared = 0
+        """Batches that a second replica had."""
+
+    def look(self) -> None:
+        """Called after every event."""
+        self._looks += 1
+        if self._looks % EVERY_EVENTS == 0:
+            self.look_now()
+
+    def look_now(self) -> None:
+        """At everything."""
+        for machine in self.cluster.machines:
+            node = machine.node
+            if node is None or node.raft is None:
+                continue
+            self._look_at_image(machine, node.raft.image)
+            if node.broker is not None:
+                for partition in node.broker.replicas.opened():
+                    self._look_at_replica(machine, partition)
+
+    # -- metadata
+
+    def _look_at_image(self, machine: SimMachine, image: Any) -> None:
+        seen = self._images.get(machine.name)
+        if seen == (machine.starts, image.offset):
+            return
+        if seen is not None and seen[0] == machine.starts and image.offset < seen[1]:
+            self.checker.broken("metadata", machine.name, f"went back from offset {seen[1]} to {image.offset}")
+        self._images[machine.name] = (machine.starts, image.offset)
+        digest = zlib.crc32(repr(_told(image)).encode())
+        known = self._metadata.setdefault(image.offset, digest)
+        if known != digest:
+            self.checker.broken("metadata", machine.name, f"differs from another node's at offset {image.offset}")
+        for topic in image.topics:
+            for number, state in topic.partitions():
+                self._look_at_state(image, f"{topic.name}-{number}", (bytes(topic.id), number), state)
+
+    def _look_at_state(self, image: Any, name: str, key: Key, state: PartitionState) -> None:
+        offset, leader_epoch, partition_epoch = self._epochs.get(key, (-1, -1, -1))
+        if image.offset <= offset:
+            return
+        if state.leader_epoch < leader_epoch or state.partition_epoch < partition_epoch:
+            text = f"epochs ({leader_epoch}, {partition_epoch}) became ({state.leader_epoch}, {state.partition_epoch})"
+            self.checker.broken("assignment", name, text)
+        self._epochs[key] = (image.offset, state.leader_epoch, state.partition_epoch)
+        if not set(state.isr) <= set(state.replicas):
+            self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
+        if state.leader != NO_LEADER and state.leader not in state.isr:
+            self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
+        fenced = [member for member in state.isr if (broker := image.brokers.get(member)) is None or broker.fenced]
+        if fenced and (state.leader != NO_LEADER or len(state.isr) > 1):
+            self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")
+        if state.leader == NO_LEADER and not state.isr and not state.elr:
+            self.checker.broken("assignment", name, "nobody is left who may lead it")
+
+    # -- replicas
+
+    def _look_at_replica(self, machine: SimMachine, partition: Partition) -> None:
+        log = partition.log
+        key = (bytes(partition.topic_id), partition.index)
+        place = (machine.name, machine.starts, key)
+        known = self._replicas.get(place)
+        if known is None or known.partition is not partition:
+            known = self._replicas[place] = _Replica(partition)
+        high = log.high_watermark
+        name = f"{partition.topic}-{partition.index}"
+        if high < known.high_watermark:
+            self.checker.broken("high", name, f"of {machine.name} went back from {known.high_watermark} to {high}")
+        if high > log.end_offset:
+            self.checker.broken("high", name, f"of {machine.name} is {high}, its log ends at {log.end_offset}")
+        known.high_watermark = high
+        if partition.is_leader:
+            leader = self._leaders.setdefault((key, partition.leader_epoch), machine.name)
+            if leader != machine.name:
+                text = f"{leader} and {machine.name} lead in epoch {partition.leader_epoch}"
+                self.checker.broken("epochs", name, text)
+            self._look_at_isr(machine, partition, key)
+        if high > known.compared and partition.topic not in self._compacted and log.dir.failed is None:
+            self._compare(machine, partition, key, known)
+
+    def _look_at_isr(self, machine: SimMachine, partition: Partition, key: Key) -> None:
+        """The ISR as the leader has it, as far as its members run in the incarnation that its metadata names."""
+        assert machine.node is not None
+        image = machine.node.raft.image  # type: ignore[union-attr]
+        state = image.topics.partition(partition.topic_id, partition.index)
+        if state is None or state.leader_epoch != partition.leader_epoch or len(partition.isr) < 2:
+            return
+        for other in self.cluster.brokers:
+            number = other.config.node_id
+            if other is machine or number not in partition.isr or other.node is None or other.node.broker is None:
+                continue
+            registered, lifecycle = image.brokers.get(number), other.node.broker.lifecycle
+            replica = other.node.broker.replicas.peek(key)
+            if registered is None or lifecycle is None or lifecycle.broker_epoch != registered.epoch or replica is None:
+                continue
+            if replica.log.end_offset < partition.log.high_watermark:
+                self.checker.broken(
+                    "isr", f"{partition.topic}-{partition.index}",
+                    f"{other.name} is in sync and has {replica.log.end_offset}, the high watermark is "
+                    f"{partition.log.high_watermark}",
+                )  # fmt: skip
+
+    def _compare(self, machine: SimMachine, partition: Partition, key: Key, known: _Replica) -> None:
+        log = partition.log
+        name = f"{partition.topic}-{partition.index}"
+        for raw, header in _batches(log, max(known.compared, log.start_offset), log.high_watermark):
+            epoch = log.leader_epochs.epoch_at(header.base_offset)
+            if epoch != header.partition_leader_epoch:
+                text = f"{machine.name} takes offset {header.base_offset} for one of epoch {epoch}, it is of epoch"
+                self.checker.broken("epoch cache", name, f"{text} {header.partition_leader_epoch}")
+            checksum = zlib.crc32(raw)
+            first = self._batches.setdefault((key, header.base_offset), (checksum, machine.name))
+            self.compared += first[1] != machine.name
+            if first[0] != checksum:
+                text = f"{first[1]} and {machine.name} hold different batches at offset {header.base_offset}"
+                self.checker.broken("divergence", name, text)
+            known.compared = header.last_offset + 1
+
+    # -- the end
+
+    def unsettled(self) -> str | None:
+        """Why the cluster has not come to rest after everything was mended; None when it has."""
+        running = [machine for machine in self.cluster.machines if machine.node is not None]
+        images = [machine.node.raft.image for machine in running]  # type: ignore[union-attr]
+        if len(running) < len(self.cluster.machines):
+            return "not all nodes run"
+        newest = max(images, key=lambda image: image.offset)
+        for machine, image in zip(running, images, strict=True):
+            if image.offset != newest.offset:
+                return f"{machine.name} has metadata up to {image.offset}, another one up to {newest.offset}"
+        for topic in newest.topics:
+            for number, state in topic.partitions():
+                name = f"{topic.name}-{number}"
+                if state.leader == NO_LEADER:
+                    return f"{name} has no leader"
+                if set(state.isr) != set(state.replicas) or state.is_reassigning:
+                    return f"{name} has the ISR {state.isr} of {state.replicas}"
+                behind = self._behind(topic, number, state)
+                if behind:
+                    return behind
+        return None
+
+    def _behind(self, topic: Any, number: int, state: PartitionState) -> str | None:
+        ends = {}
+        for machine in self.cluster.brokers:
+            if machine.config.node_id in state.replicas:
+                assert machine.node is not None
+                assert machine.node.broker is not None
+                replica = machine.node.broker.replicas.peek((topic.id, number))
+                if replica is None:
+                    if len(state.replicas) > 1:
+                        return f"{topic.name}-{number} is not opened by {machine.name}"
+                    continue
+                ends[machine.name] = (replica.log.high_watermark, replica.log.end_offset)
+        values = {offset for pair in ends.values() for offset in pair}
+        return f"{topic.name}-{number} is not replicated: {ends}" if len(values) > 1 else None
+
+    def judge(self) -> None:
+        """The end, once it is settled."""
+        self.look_now()
+        for machine in self.cluster.brokers:
+            node = machine.node
+            assert node is not None
+            assert node.broker is not None
+            for partition in node.broker.replicas.opened():
+                state = node.broker.image.topics.partition(partition.topic_id, partition.index)
+                if state is None or machine.config.node_id not in state.replicas:
+                    self.checker.broken("orphan", f"{partition.topic}-{partition.index}", f"kept by {machine.name}")
+
+
+def _told(image: Any) -> list[Any]:
+    """What an image says, in an order of its own."""
+    topics = sorted(
+        (topic.name, bytes(topic.id), [(number, repr(state)) for number, state in topic.partitions()])
+        for topic in image.topics
+    )
+    brokers = sorted((broker.id, broker.epoch, broker.fenced, broker.in_controlled_shutdown) for broker in
+                     image.brokers.values())  # fmt: skip
+    configs = sorted((key, sorted(values.items())) for key, values in image.configs.items())
+    return [topics, brokers, configs, image.next_producer_id]
+
+
+def _batches(log: Any, start: int, end: int) -> Iterator[tuple[memoryview, Any]]:
+    """The whole batches of [start, end) with their headers."""
+    while start < end:
+        found = log.read(start, 1 << 20, limit_offset=end)
+        raw = memoryview(found.records if isinstance(found.records, bytes) else found.records.read())
+        before = start
+        for header in iter_headers(raw):
+            start = header.last_offset + 1
+            yield raw[header.position : header.position + header.length], header
+        if start == before:
+            return

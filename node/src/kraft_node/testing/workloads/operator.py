@@ -1,0 +1,52 @@
+"""An operator who moves things while clients work: other replicas, fewer, more; cancels; gives leadership back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.machine import SimCluster
+
+REASSIGN, ELECT = 0, 2
+"""Versions."""
+REPLICAS_MIN = 2
+
+
+class Operator:
+    """Judges nothing: what it asks for may fail for many a good reason."""
+
+    def __init__(self, cluster: SimCluster, name: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self.session = Session(cluster, name)
+        self.partitions = partitions
+        self.stopping = False
+        self._rng = cluster.world.rng
+        self._brokers = [machine.config.node_id for machine in cluster.brokers]
+
+    async def run(self) -> None:
+        rng = self._rng
+        while not self.stopping:
+            topic, index = rng.choice(self.partitions)
+            action = rng.choice(("move", "move", "cancel", "elect"))
+            if action == "elect":
+                await self._elect()
+            else:
+                count = rng.randint(REPLICAS_MIN, min(3, len(self._brokers)))
+                await self._reassign(topic, index, rng.sample(self._brokers, count) if action == "move" else None)
+            await self.session.sleep(300 + rng.random() * 2500)
+
+    async def _reassign(self, topic: str, index: int, replicas: list[int] | None) -> None:
+        self.session.note(f"{topic}-{index} to {replicas or 'where it was'}")
+        row = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
+        wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[row])
+        request = m.AlterPartitionReassignmentsRequest(timeout_ms=2000, topics=[wanted])
+        await self.session.ask(BOOTSTRAP, ApiKey.ALTER_PARTITION_REASSIGNMENTS, REASSIGN, request)
+
+    async def _elect(self) -> None:
+        self.session.note("preferred leaders")
+        request = m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
+        await self.session.ask(BOOTSTRAP, ApiKey.ELECT_LEADERS, ELECT, request)
