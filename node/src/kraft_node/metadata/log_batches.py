@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kraft_node.base.env import Buffer
@@ -10,14 +12,27 @@ from kraft_node.metadata.features import record_version
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.quorum import ReplicaKey
-from kraft_node.records.batch import build_batch, iter_headers, iter_records
+from kraft_node.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    iter_headers,
+    iter_records,
+    records_section,
+    seal,
+)
 from kraft_node.records.control import ControlRecord, ControlType, build_control_batch, iter_control_records
+from kraft_node.records.varint import write_varint
 from kraft_node.wire import stored
 from kraft_node.wire.codec import encode
 from kraft_node.wire.errors import DecodeError
 
 SNAPSHOT_BATCH_BYTES: Final = 1024 * 1024
 """About how large a batch in a snapshot gets; the format allows 8 MiB, readers hold one batch at a time."""
+
+VARINTS_KEPT: Final = 20_000
+"""Offsets within a batch and lengths that are not encoded anew: more than the records of a snapshot's batch."""
 
 
 def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
@@ -26,9 +41,75 @@ def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    """One uncompressed batch of record values."""
-    pairs = [(None, value) for value in values]
-    return build_batch(pairs, base_offset=base_offset, leader_epoch=epoch, timestamp=timestamp_ms)
+    """One uncompressed batch of record values: what `build_batch` makes of them, without an object a record."""
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        place, length = _varint(delta), _varint(len(value))
+        # Attributes and time delta are 0, then the offset's delta, no key (-1), the value, no headers.
+        size = 4 + len(place) + len(length) + len(value)
+        parts += (_varint(size), b"\0\0", place, b"\1", length, value, b"\0")
+    count = len(values)
+    fields = (0, max(count - 1, 0), timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count)
+    return seal(base_offset, epoch, fields, b"".join(parts))
+
+
+@lru_cache(maxsize=VARINTS_KEPT)
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    write_varint(out, number)
+    return bytes(out)
+
+
+def iter_values(buffer: Buffer, header: BatchHeader) -> Iterator[bytes]:
+    """The record values of a batch of metadata, in order: `iter_records` without an object a record.
+
+    Raises BatchError as that does, to which everything goes that is not as `data_batch` writes it.
+    """
+    data = bytes(records_section(buffer, header))
+    position = 0
+    for taken in range(header.count):
+        found = _plain_value(data, position, taken)
+        if found is None:
+            break
+        value, position = found
+        yield value
+    else:
+        if position == len(data):
+            return
+        taken = header.count
+    for record in islice(iter_records(buffer, header), taken, None):
+        yield record.value or b""
+
+
+def _plain_value(data: bytes, position: int, delta: int) -> tuple[bytes, int] | None:
+    """The value of the record at `position` and where the next one is; None unless it is a plain one."""
+    try:
+        size = data[position]
+        start = position + 1
+        if size >= 0x80:
+            high = data[start]
+            if high >= 0x80:
+                return None
+            size = size & 0x7F | high << 7
+            start += 1
+        place = _varint(delta)
+        at = start + 2 + len(place)
+        if data[start : at + 1] != b"\0\0" + place + b"\1":
+            return None
+        length = data[at + 1]
+        at += 2
+        if length >= 0x80:
+            high = data[at]
+            if high >= 0x80:
+                return None
+            length = length & 0x7F | high << 7
+            at += 1
+        end = at + (length >> 1)
+        if (size | length) & 1 or end + 1 != start + (size >> 1) or data[end]:
+            return None
+    except IndexError:
+        return None
+    return data[at:end], end + 1
 
 
 def leader_change_batch(

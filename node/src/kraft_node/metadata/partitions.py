@@ -189,6 +189,10 @@ class Interner(Generic[T]):
         self._numbers[value] = number
         return number
 
+    def again(self, number: int) -> None:
+        """One more use of a number that is in use."""
+        self._counts[number] += 1
+
     def release(self, number: int) -> None:
         self._counts[number] -= 1
         if self._counts[number] == 0:

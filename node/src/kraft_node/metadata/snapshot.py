@@ -8,24 +8,43 @@ changes meanwhile plus one pointer a topic. It must be closed, at the end or bef
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from kraft_node.base.ids import Uuid
 from kraft_node.metadata import features as levels
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
-from kraft_node.metadata.features import METADATA_VERSION
+from kraft_node.metadata.bulk import RowWriter
+from kraft_node.metadata.features import METADATA_VERSION, record_version
 from kraft_node.metadata.image import SECTION_NAMES, MetadataImage
 from kraft_node.metadata.partitions import PartitionState
+from kraft_node.metadata.records import encode_record
 from kraft_node.wire import stored
 
 SLICE_RECORDS: Final = 1000
 """Records a slice: about 10 ms of work together with their encoding, less than a commit takes."""
 
+BLOCK_PARTITIONS: Final = 256
+"""Partitions encoded at a time."""
+
+_PARTITION: Final = "PartitionRecord"
+
 
 class SnapshotCursor:
     """The records of one image at one moment. `offset` and `epoch` name the last record that it contains."""
 
-    __slots__ = ("_frozen", "_image", "_iterator", "_topics", "epoch", "metadata_level", "offset", "timestamp_ms")
+    __slots__ = (
+        "_frozen",
+        "_image",
+        "_iterator",
+        "_topics",
+        "_values",
+        "_writer",
+        "epoch",
+        "metadata_level",
+        "offset",
+        "timestamp_ms",
+    )
 
     def __init__(self, image: MetadataImage) -> None:
         self._image: MetadataImage | None = image
@@ -36,6 +55,8 @@ class SnapshotCursor:
         self._frozen: dict[str, Any] = {name: getattr(image, name).freeze() for name in SECTION_NAMES}
         self._topics = image.topics.freeze()
         self._iterator = self._records()
+        self._values: Iterator[bytes] | None = None
+        self._writer: RowWriter | None = None
 
     def __enter__(self) -> SnapshotCursor:
         return self
@@ -51,6 +72,13 @@ class SnapshotCursor:
             if len(records) >= count:
                 break
         return records
+
+    def next_values(self, count: int = SLICE_RECORDS) -> list[bytes]:
+        """The next records encoded at the image's metadata.version; empty at the end. Instead of `next_slice`."""
+        if self._values is None:
+            self._writer = RowWriter(self.metadata_level)
+            self._values = self._encoded()
+        return list(islice(self._values, count))
 
     def __iter__(self) -> Iterator[Any]:
         return self._iterator
@@ -69,7 +97,15 @@ class SnapshotCursor:
         for key in frozen.keys:
             yield key, frozen.value(key)
 
+    def _encoded(self) -> Iterator[bytes]:
+        for record in self._iterator:
+            if isinstance(record, bytes):
+                yield record
+            else:
+                yield encode_record(record, record_version(type(record).__name__, self.metadata_level))
+
     def _records(self) -> Iterator[Any]:
+        """Records; partitions as bytes when there is a writer for them."""
         yield from self._features()
         for _, broker in self._section("brokers"):
             yield _broker_record(broker, self.metadata_level)
@@ -88,11 +124,27 @@ class SnapshotCursor:
     def _topic(self, index: int) -> Iterator[Any]:
         topic = self._topics.topic(index)
         yield stored.TopicRecord(name=topic.name, topic_id=topic.id)
+        if self._writer is not None:
+            for first in range(0, len(topic), BLOCK_PARTITIONS):
+                # What was true when frozen stays true: a block may be encoded before it is asked for.
+                yield from self._block(index, first, self._writer)
+            return
         for number in range(len(topic)):
             # Asked anew each time: the topic may have changed, and a copy been kept, since the last slice.
             state = self._topics.topic(index).partition(number)
             if state is not None:
                 yield partition_record(topic.id, number, state, self.metadata_level)
+
+    def _block(self, index: int, first: int, writer: RowWriter) -> list[bytes]:
+        topic = self._topics.topic(index)
+        level = self.metadata_level
+
+        def unusual(number: int) -> bytes:
+            state = topic.partition(number)
+            assert state is not None, "law: a row that is there can be read"
+            return encode_record(partition_record(topic.id, number, state, level), record_version(_PARTITION, level))
+
+        return writer.values(topic, first, first + BLOCK_PARTITIONS, unusual)
 
     def _features(self) -> Iterator[Any]:
         finalized = dict(self._section("features"))

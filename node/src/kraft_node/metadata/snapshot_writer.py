@@ -10,7 +10,6 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.log_batches import (
     SNAPSHOT_BATCH_BYTES,
     data_batch,
-    encode_values,
     snapshot_footer_batch,
     snapshot_header_batch,
 )
@@ -36,7 +35,6 @@ class SnapshotWriting:
         "_env",
         "_epoch",
         "_id",
-        "_level",
         "_offset",
         "_opening",
         "_pending",
@@ -59,7 +57,6 @@ class SnapshotWriting:
         self._id = snapshot
         self._done = done
         self._epoch = snapshot.epoch
-        self._level = image.metadata_level
         self._cursor: SnapshotCursor | None = SnapshotCursor(image)
         self._writer = storage.create_snapshot(snapshot)
         self._opening = opening
@@ -86,13 +83,13 @@ class SnapshotWriting:
         if cursor is None:
             return
         try:
-            records = cursor.next_slice(SLICE_RECORDS)
-            for value in encode_values(records, self._level):
+            values = cursor.next_values(SLICE_RECORDS)
+            for value in values:
                 self._pending.append(value)
                 self._size += len(value)
                 if self._size >= SNAPSHOT_BATCH_BYTES:
                     self._write_batch()
-            if records:
+            if values:
                 self._env.scheduler.call_later(PAUSE_MS, self._slice)
                 return
             self._write_batch()

@@ -7,11 +7,11 @@ wrote is read and decoded a piece at a time, and a long catching up gives the ev
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import FileSlice
-from kraft_node.metadata.log_batches import decode_batches
+from kraft_node.metadata.log_batches import decode_batches, iter_values
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.raft.voter_history import NOT_IN_LOG
 from kraft_node.records.batch import iter_headers
@@ -43,13 +43,15 @@ class _Own:
 class Commits:
     """Brings the image of one driver to its high watermark, and tells its hooks."""
 
-    __slots__ = ("_delivering", "_driver", "_news", "_own", "applied", "committed")
+    __slots__ = ("_delivering", "_driver", "_news", "_own", "_snapshot_ms", "applied", "committed")
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
         self._own: deque[_Own] = deque()
         self._news: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
         self._delivering = False
+        self._snapshot_ms = -1
+        """The latest append time in the snapshot that is being loaded."""
         self.committed = 0
         self.applied = 0
         """Everything below it has been applied to the image (or is held in an open metadata transaction)."""
@@ -188,19 +190,28 @@ class Commits:
         """Make the image what the snapshot says. Raises OSError, ValueError, MetadataError."""
         driver = self._driver
         self._own.clear()
-        batches = [batch for data in driver.storage.snapshot_batches(snapshot) for batch in decode_batches(data)]
-        for control in (control for batch in batches for control in batch.control):
-            driver.history.take(
-                NOT_IN_LOG if snapshot.is_bootstrap else snapshot.end_offset - 1, control.type, control.value
-            )
         if snapshot.is_bootstrap:
             # Its records are for the first controller to write, not yet part of the metadata.
+            for _ in self._values_in(snapshot, NOT_IN_LOG):
+                pass
             self.applied = driver.storage.start_offset
             return
-        timestamp = max((batch.timestamp_ms for batch in batches), default=-1)
-        records = (record for batch in batches for _, record in batch.records)
-        driver.loader.load(records, snapshot.end_offset - 1, snapshot.epoch, timestamp)
+        self._snapshot_ms = -1
+        values = self._values_in(snapshot, snapshot.end_offset - 1)
+        driver.loader.load_values(values, snapshot.end_offset - 1, snapshot.epoch, lambda: self._snapshot_ms)
         self.applied = snapshot.end_offset
         self.committed = max(self.committed, snapshot.end_offset)
         driver.snapshots.new_bytes = 0
         driver.loader.publish(is_snapshot=True)
+
+    def _values_in(self, snapshot: SnapshotId, control_offset: int) -> Iterator[bytes]:
+        """The encoded records of a snapshot; what its control records say goes to the voters' history."""
+        driver = self._driver
+        for data in driver.storage.snapshot_batches(snapshot):
+            for header in iter_headers(data):
+                self._snapshot_ms = max(self._snapshot_ms, header.max_timestamp)
+                if header.is_control:
+                    for control in iter_control_records(data, header):
+                        driver.history.take(control_offset, control.type, control.value)
+                else:
+                    yield from iter_values(data, header)
