@@ -24,6 +24,7 @@ CONFIG = {
     "controller.listener.names": "CONTROLLER",
 }
 ELSEWHERE = {
+    "cordoned.log.dirs": "tests/unit/broker/test_broker.py",
     "log.cleaner.backoff.ms": "tests/unit/log/test_manager.py",
     "max.connections": "tests/compat/test_rough_configs.py",
     "max.connections.per.ip": "tests/compat/test_rough_configs.py",

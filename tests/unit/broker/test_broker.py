@@ -55,7 +55,7 @@ class Rig:
         self.logs.start()
         self.broker = Broker(
             env,
-            NodeConfig.parse(CONFIG, config),
+            NodeConfig.parse(CONFIG, {"log.dirs": ",".join(self.dirs)} | config),
             cluster_id=CLUSTER_ID,
             image=self.image,
             logs=self.logs,
@@ -264,6 +264,52 @@ def test_log_directories_are_described(tmp_path: Path) -> None:
     asked = m.DescribeLogDirsRequest.DescribableLogDirTopic(topic="a", partitions=[1])
     some = rig.call(ApiKey.DESCRIBE_LOG_DIRS, 4, m.DescribeLogDirsRequest(topics=[asked])).results[0]
     assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("a", [1])]
+
+
+def test_cordoned_directories_get_no_new_logs_and_the_controller_is_told(tmp_path: Path) -> None:
+    first, second = (str(tmp_path / name) for name in ("d0", "d1"))
+    rig = Rig(tmp_path, dirs=2, **{"cordoned.log.dirs": first})
+    rig.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=30), *topic_records("a", 1, 6)])
+    rig.run_up()
+    for index in range(2):
+        assert rig.produce("a", index).error_code == 0
+    assert [len(rig.names(number)) for number in (0, 1)] == [0, 2]
+    assert _cordoned(rig, 5) == {first: True, second: False}
+    assert _cordoned(rig, 4) == {first: False, second: False}
+
+    rig.commit([config(4, "1", "cordoned.log.dirs", second)])
+    assert _heartbeat(rig).cordoned_log_dirs == [topic_id(801)]
+    for index in (2, 3):
+        assert rig.produce("a", index).error_code == 0
+    assert [len(rig.names(number)) for number in (0, 1)] == [2, 2]
+    assert rig.consume("a", 0) == [0]  # what is there is served as before
+
+    rig.commit([config(4, "1", "cordoned.log.dirs", "*")])
+    assert sorted(_heartbeat(rig).cordoned_log_dirs) == [topic_id(800), topic_id(801)]
+    assert rig.produce("a", 4).error_code == 0  # it must be somewhere
+
+    rig.commit([config(4, "1", "cordoned.log.dirs", "")])
+    assert _heartbeat(rig).cordoned_log_dirs == []
+
+
+def test_an_older_metadata_version_knows_nothing_of_cordoned_directories(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, **{"cordoned.log.dirs": "*"})
+    rig.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=29)])
+    rig.run_up()
+    rig.loop.run(2000)
+    assert _heartbeat(rig).cordoned_log_dirs is None
+    assert _cordoned(rig, 5) == {rig.dirs[0]: False}
+
+
+def _cordoned(rig: Rig, version: int) -> dict[str, bool]:
+    rows = rig.call(ApiKey.DESCRIBE_LOG_DIRS, version, m.DescribeLogDirsRequest(topics=None)).results
+    return {row.log_dir: row.is_cordoned for row in rows}
+
+
+def _heartbeat(rig: Rig) -> Any:
+    sent = rig.controller.take(m.BrokerHeartbeatRequest)
+    sent.answer(m.BrokerHeartbeatResponse(is_fenced=False))
+    return sent.request
 
 
 def test_offsets_epochs_producers_and_deletion_through_the_table(tmp_path: Path) -> None:

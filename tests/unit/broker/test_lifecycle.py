@@ -27,6 +27,7 @@ class Rig:
         self.controller = Controller()
         self.offset = 0
         self.offline: list[Any] = []
+        self.cordoned: list[Any] | None = None
         self.states: list[BrokerState] = []
         self.failures: list[str] = []
         config = NodeConfig.parse(
@@ -50,6 +51,7 @@ class Rig:
             self.controller,
             lambda: self.offset,
             lambda: self.offline,
+            lambda: self.cordoned,
         )
         self.lifecycle.on_state = self.states.append
         self.lifecycle.on_failure = self.failures.append
@@ -174,6 +176,30 @@ def test_a_dead_directory_is_told_at_once(rig: Rig) -> None:
     rig.offline = [DIRECTORY]
     rig.lifecycle.directories_changed()
     assert rig.heartbeat(is_fenced=False).offline_log_dirs == [DIRECTORY]
+
+
+def test_a_directory_that_dies_during_a_heartbeat_is_told_right_after(rig: Rig) -> None:
+    running(rig)
+    rig.loop.run(2000)
+    rig.offline = [DIRECTORY]
+    rig.lifecycle.directories_changed()
+    assert rig.heartbeat(is_fenced=False).offline_log_dirs == []
+    rig.loop.run(1)
+    assert rig.heartbeat(is_fenced=False).offline_log_dirs == [DIRECTORY]
+    rig.loop.run(1)
+    assert rig.controller.sent == []
+
+
+def test_cordoned_directories_are_told_from_recovery_on(rig: Rig) -> None:
+    rig.cordoned = [DIRECTORY]
+    rig.register()
+    assert rig.heartbeat(is_fenced=True).cordoned_log_dirs is None  # as Kafka's: what is dynamic may not be known yet
+    rig.offset = 9
+    rig.lifecycle.metadata_moved()
+    assert rig.heartbeat(is_fenced=False, is_caught_up=True).cordoned_log_dirs == [DIRECTORY]
+    rig.cordoned = []
+    rig.lifecycle.directories_changed()
+    assert rig.heartbeat(is_fenced=False).cordoned_log_dirs == []
 
 
 def test_controlled_shutdown_waits_for_the_controllers_leave(rig: Rig) -> None:

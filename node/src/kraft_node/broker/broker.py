@@ -45,7 +45,7 @@ from kraft_node.broker.replication import Replication
 from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
 from kraft_node.broker.self_fencing import KEY as SELF_FENCING_KEY
 from kraft_node.broker.self_fencing import SelfFence, timeout_of
-from kraft_node.metadata.features import SUPPORTED_RANGES
+from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED, SUPPORTED_RANGES
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
 from kraft_node.wire.api import ApiKey
@@ -53,6 +53,7 @@ from kraft_node.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.env import Env
+    from kraft_node.base.ids import Uuid
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
     from kraft_node.log.manager import LogManager
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
     from kraft_node.metadata.topics import TopicChange
 
 log = logging.getLogger(__name__)
+
+CORDONED: Final = "cordoned.log.dirs"
+ALL_DIRECTORIES: Final = "*"
 
 FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
     ApiKey.LIST_OFFSETS: list_offsets,
@@ -123,6 +127,8 @@ class Broker:
         )
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None
+        self.snapshot_end: Callable[[], int] = lambda: 0
+        """Where this node's latest snapshot of the metadata ends."""
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
         self.fetch_max_bytes = self.config.int("fetch.max.bytes")
         self.groups = GroupCoordinator(
@@ -143,6 +149,7 @@ class Broker:
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
         """What the broker's listeners serve, and so what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
+        self._cordon()
 
     def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
         forward = Forwarder(self.controller, self.config.int("request.timeout.ms"))
@@ -205,6 +212,8 @@ class Broker:
             self.controller,
             lambda: self.image.offset,
             self.storage.offline_directory_ids,
+            self._cordoned_directories,
+            self.snapshot_end,
         )
         self.lifecycle = lifecycle
         self._on_state = on_state
@@ -279,12 +288,25 @@ class Broker:
             self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
             self.replication.config_changed()
+            self._cordon()
         if changed or delta.is_snapshot:
             topics = {partition.topic for partition in self.replicas.opened()}
         else:
             topics = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
         for topic in topics:
             self.storage.configure(topic)
+
+    def _cordon(self) -> None:
+        paths = self.config.list(CORDONED)
+        if ALL_DIRECTORIES in paths:
+            paths = [directory.path for directory in self.storage.directories()]
+        if self.storage.cordon(paths) and self.lifecycle is not None:
+            self.lifecycle.directories_changed()
+
+    def _cordoned_directories(self) -> list[Uuid] | None:
+        if self.image.metadata_level < CORDONED_LOG_DIRS_SUPPORTED:
+            return None
+        return self.storage.cordoned_directory_ids()
 
     # --- the group coordinator's partitions ---
 

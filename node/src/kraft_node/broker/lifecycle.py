@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, random_uuid
+from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ class Lifecycle:
         controller: ControllerLink,
         metadata_offset: Callable[[], int],
         offline_directories: Callable[[], list[Uuid]],
+        cordoned_directories: Callable[[], list[Uuid] | None] = lambda: None,
+        snapshot_end: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`cordoned_directories` is None while the cluster's metadata.version does not know of them. `snapshot_end`:
+        the end offset of this node's latest metadata snapshot, 0 for none."""
         self.env = env
         self.config = config
         self.identity = identity
@@ -101,12 +106,15 @@ class Lifecycle:
         self._controller = controller
         self._metadata_offset = metadata_offset
         self._offline_directories = offline_directories
-        self._cordoned: list[Uuid] | None = None
+        self._cordoned_directories = cordoned_directories
+        self._snapshot_end = snapshot_end
         self._timer: Timer | None = None
         self._give_up: Timer | None = None
         self._under_way = False
         self._retry_ms = RETRY_FIRST_MS
         self._want_fence = True
+        self._has_news = False
+        """Whether something of the directories has changed since the heartbeat that is under way."""
         self._told = False
         """Whether a heartbeat has asked to be unfenced with an offset that allows it."""
         self._shutdown_done: Callable[[], None] | None = None
@@ -186,15 +194,20 @@ class Lifecycle:
             self._heartbeat()
 
     def directories_changed(self) -> None:
-        """A log directory has gone offline: do not wait for the next heartbeat to say so."""
+        """A log directory has gone offline, or others are cordoned: do not wait for the next heartbeat to say so."""
         alive = self.state in (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING)
-        if alive and self.broker_epoch >= 0 and not self._under_way:
+        if not alive or self.broker_epoch < 0:
+            return
+        if self._under_way:
+            self._has_news = True
+        else:
             self._cancel_timer()
             self._heartbeat()
 
     def _heartbeat(self) -> None:
         self._timer = None
         self._look_whether_caught_up()
+        self._has_news = False
         offset = self._metadata_offset()
         self._told = not self._want_fence and offset >= self.broker_epoch
         request = BrokerHeartbeatRequest(
@@ -205,6 +218,10 @@ class Lifecycle:
             want_shut_down=self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=self._offline_directories(),
         )
+        if self.state != BrokerState.STARTING:
+            # Before that what is configured dynamically may not be known yet.
+            request.cordoned_log_dirs = self._cordoned_directories()
+        tell_snapshot(request, self._snapshot_end())
         self._send(request, self._heartbeat_answered)
 
     def _heartbeat_answered(self, answer: Any) -> None:
@@ -228,7 +245,7 @@ class Lifecycle:
         self.fenced = answer.is_fenced
         if not self.fenced and self.state == BrokerState.RECOVERY:
             self._enter(BrokerState.RUNNING)
-        self._again(self._heartbeat, self.config.int("broker.heartbeat.interval.ms"))
+        self._again(self._heartbeat, 0 if self._has_news else self.config.int("broker.heartbeat.interval.ms"))
         self.metadata_moved()
 
     # --- shutting down ---

@@ -44,7 +44,9 @@ class Directory(LogDir):
         "broker_epoch",
         "clean",
         "cleaner_offsets",
+        "cordoned",
         "count",
+        "futures",
         "high_watermarks",
         "offsets_dirty",
         "recovery_points",
@@ -63,6 +65,8 @@ class Directory(LogDir):
         self.broker_epoch = NO_BROKER_EPOCH
         """Of the incarnation that stopped cleanly last, -1 after an unclean stop."""
         self.clean = False
+        self.cordoned = False
+        """Whether new logs go elsewhere as long as there is an elsewhere (cordoned.log.dirs)."""
         self.count = 0
         """Logs in the directory."""
         self.recovery_points: OffsetMap = {}
@@ -72,6 +76,8 @@ class Directory(LogDir):
         """Up to where each log has been compacted."""
         self.strays: list[str] = []
         """Paths of logs that an earlier run has set aside."""
+        self.futures: list[tuple[tuple[str, int], str]] = []
+        """Copies of logs from other directories that an earlier run has not completed: partition and path."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
         self.offsets_dirty = False
@@ -129,6 +135,10 @@ class Directory(LogDir):
                 continue
             if names.parse_suffixed_dir(name, names.STRAY_DIR) is not None:
                 self.strays.append(f"{self.path}/{name}")
+                continue
+            future = names.parse_suffixed_dir(name, names.FUTURE_DIR)
+            if future is not None:
+                self.futures.append((future, f"{self.path}/{name}"))
                 continue
             if "-" not in name or name.endswith((names.STRAY_DIR, names.FUTURE_DIR)):
                 continue
@@ -210,10 +220,14 @@ class Directory(LogDir):
 
     def rename_partition(self, topic: str, partition: int, suffix: str) -> str:
         """Move a partition's directory out of the way under a unique name; its new path. Raises OSError."""
+        return self.rename_aside(f"{self.path}/{names.partition_dir(topic, partition)}", topic, partition, suffix)
+
+    def rename_aside(self, directory: str, topic: str, partition: int, suffix: str) -> str:
+        """The same with a directory of whatever name."""
         unique = self.env.rng.random_bytes(16).hex()
         name = names.suffixed_dir(topic, partition, unique, suffix)
         path = f"{self.path}/{name}"
-        self.env.disk.rename(f"{self.path}/{names.partition_dir(topic, partition)}", path)
+        self.env.disk.rename(directory, path)
         self.sync_names()
         return path
 

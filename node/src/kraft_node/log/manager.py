@@ -23,6 +23,7 @@ from kraft_node.log.config import LONG_MAX, LogConfig, make_config
 from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.errors import LogDirDamaged, LogDirError
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
+from kraft_node.log.futures import Futures
 from kraft_node.log.log import Log
 from kraft_node.log.opening import new_log, open_log
 from kraft_node.log.timing import Timing
@@ -78,6 +79,10 @@ class LogManager:
         self._logs: dict[str, dict[int, Entry]] = {}
         self._timers: dict[str, Timer] = {}
         self._stopping = False
+        self.futures = Futures(self)
+        """Copies on their way from one directory to another."""
+        self.preferred: dict[tuple[str, int], str] = {}
+        """Where logs are to be made that are not there yet, as an administrator has asked; by paths of directories."""
         self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
 
     # --- start ---
@@ -119,6 +124,7 @@ class LogManager:
                     directory.path, f"{names.partition_dir(topic, partition)} is also in {_dir_of(other).path}"
                 )
             entries[partition] = directory
+        self.futures.load(directory)
         for path in directory.strays:
             # Those of an earlier run get the whole delay anew.
             self._remove_stray(directory, path)
@@ -232,7 +238,7 @@ class LogManager:
         *,
         directory_id: Uuid | None = None,
     ) -> Log:
-        """Make an empty log, in the directory with that id or else in the one with the fewest logs.
+        """Make an empty log, in the directory with that id or else in the one not cordoned that has the fewest logs.
 
         Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_REQUEST when it is there already, NOT_LEADER_OR_FOLLOWER while
         the checkpoints may still speak of an older partition of that name.
@@ -240,14 +246,8 @@ class LogManager:
         entries = self._logs.setdefault(topic, {})
         if partition in entries:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the log of {topic}-{partition} exists already")
-        directory = self._choose(directory_id)
-        if (topic, partition) in directory.retired:
-            if directory.offsets_dirty:
-                self.checkpoint_all()
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the log of {topic}-{partition} is made in a moment: an older one of that name is being forgotten",
-            )
+        directory = self._choose(topic, partition, directory_id)
+        self.check_not_retired(directory, topic, partition)
         path = self._path(directory, topic, partition)
         disk = self.env.disk
         try:
@@ -264,16 +264,37 @@ class LogManager:
         directory.count += 1
         directory.sync_names()
         entries[partition] = log
+        self.preferred.pop((topic, partition), None)
         return log
 
-    def _choose(self, directory_id: Uuid | None) -> Directory:
+    def check_not_retired(self, directory: Directory, topic: str, partition: int) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still speak of an older log of that name."""
+        if (topic, partition) in directory.retired:
+            if directory.offsets_dirty:
+                self.checkpoint_all()
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the log of {topic}-{partition} is made in a moment: an older one of that name is being forgotten",
+            )
+
+    def put(self, log: Log) -> None:
+        """A copy has become the log of its partition."""
+        self._logs.setdefault(log.topic, {})[log.partition] = log
+
+    def _choose(self, topic: str, partition: int, directory_id: Uuid | None) -> Directory:
         alive = [directory for directory in self.directories if directory.online]
         if not alive:
             raise self.directories[0].storage_error()
+        preferred = self.preferred.get((topic, partition))
+        for directory in alive:
+            if directory.path == preferred:
+                return directory
         for directory in alive:
             if directory.id == directory_id:
                 return directory
-        return min(alive, key=lambda directory: directory.count)
+        open_to_all = [directory for directory in alive if not directory.cordoned]
+        # As in Kafka: where all are cordoned somebody has asked for the log nevertheless, and it must be somewhere.
+        return min(open_to_all, key=lambda directory: directory.count) if open_to_all else alive[0]
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log: gone from here at once, its files after `file.delete.delay.ms`. Fine when there is none.
@@ -281,7 +302,8 @@ class LogManager:
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         config = self.topic_config(topic)
-        found = self._remove(topic, partition, names.DELETE_DIR)
+        self.futures.delete(topic, partition)
+        found = self.take_away(topic, partition, names.DELETE_DIR)
         if found is not None:
             found[0].remove_later(found[1], config.file_delete_delay_ms)
 
@@ -291,7 +313,8 @@ class LogManager:
         One whose topic id is known is removed after the delay for strays (KIP-516), -1 for never, as in Apache Kafka.
         Whose id is not, of that nobody can say whether it is stale: an operator decides about it.
         """
-        found = self._remove(topic, partition, names.STRAY_DIR)
+        self.futures.delete(topic, partition)
+        found = self.take_away(topic, partition, names.STRAY_DIR)
         if found is not None:
             logger.warning("%s-%d is no partition of this broker: set aside as %s", topic, partition, found[1])
             self._remove_stray(*found)
@@ -307,7 +330,8 @@ class LogManager:
         if is_known:
             directory.remove_later(path, self.timing.stray_delay_ms)
 
-    def _remove(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
+    def take_away(self, topic: str, partition: int, suffix: str) -> tuple[Directory, str] | None:
+        """Rename a log and forget it: its directory and its new path, None when there is none. Raises KafkaError."""
         entries = self._logs.get(topic)
         entry = None if entries is None else entries.get(partition)
         if entry is None or entries is None:
@@ -328,17 +352,24 @@ class LogManager:
             del self._logs[topic]
         directory.count -= 1
         directory.unrecovered.pop((topic, partition), None)
+        self.forget_offsets(directory, topic, partition)
+        return directory, path
+
+    def forget_offsets(self, directory: Directory, topic: str, partition: int) -> None:
+        """A log is gone: so are its offsets, from the checkpoints as well, soon."""
         is_first = not directory.retired
         directory.forget_offsets(topic, partition)
         if is_first and directory.retired:
             self._later("retired", RETIRED_PAUSE_MS, self.checkpoint_all)
-        return directory, path
 
     def configure(self, topic: str, config: LogConfig) -> None:
         """A topic's configuration has changed: its open logs use it from now on."""
         for entry in self._logs.get(topic, {}).values():
             if isinstance(entry, Log):
                 entry.set_config(config)
+        for log in self.futures.logs():
+            if log.topic == topic:
+                log.set_config(config)
 
     def directory_of(self, topic: str, partition: int) -> Directory | None:
         """Where the log is."""
@@ -366,6 +397,7 @@ class LogManager:
 
     def _failed(self, failed: LogDir) -> None:
         """A directory is dead: forget its logs, tell who must know."""
+        self.futures.forget(failed)
         lost: list[tuple[str, int]] = []
         for topic, entries in list(self._logs.items()):
             for partition, entry in list(entries.items()):
@@ -484,7 +516,7 @@ class LogManager:
         """Compact the dirtiest log, if one is dirty enough and none is being compacted."""
         candidates: list[tuple[Log, int]] = []
         for log in self.open_logs():
-            if log.config.compact and log.segment_bases[0] < log.active.base:
+            if log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
                 first = _dir_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
                 candidates.append((log, first if first <= log.active.base else log.start_offset))
         if candidates:
@@ -504,7 +536,7 @@ class LogManager:
     def _flush_by_time(self) -> None:
         """flush.ms of the topics that have one."""
         now = self.env.clock.wall_ms()
-        for log in self.open_logs():
+        for log in (*self.open_logs(), *self.futures.logs()):
             every = log.config.flush_ms
             if every < LONG_MAX and log.unflushed and now - log.last_flush_ms >= every and log.dir.failed is None:
                 flushing.schedule(log, _nothing)
@@ -526,7 +558,7 @@ class LogManager:
             directory.offsets_dirty = True
 
     def _note_all(self) -> None:
-        for log in self.open_logs():
+        for log in (*self.open_logs(), *self.futures.logs()):
             self._note_offsets(_dir_of(log), log)
 
     def _checkpoint_changed(self) -> None:
@@ -577,9 +609,9 @@ class LogManager:
         try:
             for topic, partition in list(directory.unrecovered):
                 self._visit(directory, topic, partition)
-            work = [
-                job for log in self.open_logs() if log.dir is directory and (job := self._close_log(log)) is not None
-            ]
+            self.futures.open_unproven(directory)
+            logs = [log for log in (*self.open_logs(), *self.futures.logs()) if log.dir is directory]
+            work = [job for log in logs if (job := self._close_log(log)) is not None]
         except (OSError, LogDirError, KafkaError) as e:
             if directory.failed is None:
                 directory.fail(e)

@@ -8,7 +8,7 @@ only a log with the id that was asked for is ever deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -148,6 +148,17 @@ class Storage:
     def directory_ids(self) -> list[Uuid]:
         """Those of the directories that can be used."""
         return [Uuid(directory.id) for directory in self._logs.directories if directory.online]
+
+    def cordon(self, paths: Collection[str]) -> bool:
+        """New logs are to go to other directories than these; whether that is news."""
+        before = self.cordoned_directory_ids()
+        for directory in self._logs.directories:
+            directory.cordoned = directory.path in paths
+        return self.cordoned_directory_ids() != before
+
+    def cordoned_directory_ids(self) -> list[Uuid]:
+        """Those of the directories that no new log goes to."""
+        return [Uuid(directory.id) for directory in self._logs.directories if directory.cordoned]
 
     def offline_directory_ids(self) -> list[Uuid]:
         """Those of dead directories whose id is known."""

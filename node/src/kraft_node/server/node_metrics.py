@@ -167,6 +167,9 @@ class NodeMetrics:
         offline = [((("logDirectory", one.path),), 0.0 if one.online else 1.0) for one in storage.logs.directories]
         yield _one("kafka_log_logmanager_offlinelogdirectorycount", sum(value for _, value in offline))
         yield "kafka_log_logmanager_logdirectoryoffline", "gauge", offline
+        cordoned = [((("logDirectory", one.path),), float(one.cordoned)) for one in storage.logs.directories]
+        yield _one("kafka_log_logmanager_cordonedlogdirectorycount", sum(value for _, value in cordoned))
+        yield "kafka_log_logmanager_logdirectorycordoned", "gauge", cordoned
 
     def _groups(self) -> Iterable[Family]:
         broker = self._node.broker

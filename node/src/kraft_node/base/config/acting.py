@@ -29,6 +29,7 @@ ACTING: Final = frozenset(
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
         "controller.quorum.voters",
+        "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
         "fetch.max.bytes",

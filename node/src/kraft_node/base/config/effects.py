@@ -80,10 +80,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "log.dir.failure.timeout.ms",
         "a broker tells of a failed log directory with its next heartbeat, and until one is heard",
     ),
-    (
-        "cordoned.log.dirs",
-        "a broker does not tell controllers of it, new partitions go to the directory with the fewest",
-    ),
     ("server.max.startup.time.ms", "a start takes no longer than the tails of the logs"),
     ("unstable.*", "only released versions are served"),
     ("config.providers", "values are taken as they are written"),
@@ -95,9 +91,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("*", "nothing here depends on it"),
 )
 """Pattern and reason; read from the top."""
-
-ONLY_NAMED: Final = frozenset({"cordoned.log.dirs"})
-"""Keys whose names stand in the sources, for the controller checks them, without anything following them."""
 
 READ_ONCE: Final = frozenset({"listeners", "listener.security.protocol.map"})
 """Keys that act and that Kafka takes while it runs; here at the next start."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
+from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
 from kraft_node.wire.messages import DescribeLogDirsResponse as Response
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """Every directory; of the topics those asked for (None: all)."""
     wanted = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
     unused = _unused(broker, wanted)
+    knows_of_cordons = broker.image.metadata_level >= CORDONED_LOG_DIRS_SUPPORTED
     results = []
     for directory in broker.storage.directories():
         result = Response.DescribeLogDirsResult(log_dir=directory.path, topics=[])
+        result.is_cordoned = directory.cordoned and knows_of_cordons and directory.online
         results.append(result)
         if not directory.online:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
