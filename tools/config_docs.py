@@ -73,7 +73,7 @@ def acting_topic_keys(text: str) -> set[str]:
 
 
 def acting_broker_keys(text: str) -> set[str]:
-    named = {*effects.UNSAFE_TO_IGNORE, *effects.ONLY_NAMED}
+    named = {*effects.UNSAFE_TO_IGNORE}
     quoted = set(re.findall(r'"([a-z][a-z0-9.]+)"', text))
     found = {name for name in BROKER if name in quoted and name not in named}
     for own, keys in PROPERTIES.items():
