@@ -124,6 +124,10 @@ def own_section() -> str:
             "one within this time; empty: one and a half `broker.heartbeat.interval.ms`; `0`: the whole "
             "`broker.session.timeout.ms`, as in Kafka"
         ),
+        "broker.session.replace.on.restart": (
+            "a broker that shows a log directory of its registered predecessor, and so holds its lock, replaces it at "
+            "once; `false`: it waits for the end of the predecessor's lease, as in Kafka"
+        ),
         "stray.log.delete.delay.ms": (
             "a log whose topic is gone, or is another broker's, is set aside at the start and removed so much later "
             "(KIP-516); `-1`: never, as in Kafka"

@@ -10,6 +10,8 @@ from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.metadata.snapshot_state import told_snapshot
+from kraft_node.wire import codec
 from kraft_node.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -52,6 +54,7 @@ class Rig:
             lambda: self.offset,
             lambda: self.offline,
             lambda: self.cordoned,
+            lambda: 7_000,
         )
         self.lifecycle.on_state = self.states.append
         self.lifecycle.on_failure = self.failures.append
@@ -93,6 +96,16 @@ def test_registration_says_who_the_broker_is(rig: Rig) -> None:
     assert request.log_dirs == [DIRECTORY]
     assert request.previous_broker_epoch == 41
     assert request.is_migrating_zk_broker is False
+
+
+def test_heartbeats_say_where_the_latest_snapshot_ends_and_kafka_reads_past_it(rig: Rig) -> None:
+    rig.register(epoch=5)
+    beat = rig.heartbeat(is_fenced=True)
+    assert told_snapshot(beat) == 7_000
+    for version in (0, 1, 2):
+        sent = codec.decode(BrokerHeartbeatRequest, codec.encode(beat, version), version)
+        assert told_snapshot(sent) == 7_000
+        assert sent.current_metadata_offset == beat.current_metadata_offset
 
 
 def test_a_broker_is_unfenced_as_soon_as_it_has_its_own_registration(rig: Rig) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.features import METADATA_VERSION
+from kraft_node.metadata.snapshot_state import tell_snapshot
+from kraft_node.wire import codec
 from kraft_node.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -77,6 +79,37 @@ def test_a_restarted_broker_proves_by_its_directory_that_its_predecessor_is_dead
     epoch = quorum.epoch_of(1)
     assert quorum.register(1, incarnation=2).response.broker_epoch > epoch
     assert quorum.heartbeat(1).is_fenced is False
+
+
+def test_a_restarted_broker_waits_for_the_lease_of_its_predecessor_where_that_is_wanted() -> None:
+    """As in Apache Kafka."""
+    quorum = Quorum(broker_session_replace_on_restart="false")
+    quorum.start(1)
+    assert code_of(quorum.register(1, incarnation=2)) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    quorum.pass_time(10_000)
+    assert quorum.register(1, incarnation=2).response.error_code == 0
+
+
+def test_a_wrong_value_of_the_switch_is_named() -> None:
+    with pytest.raises(ValueError, match=r"perhaps for configuration broker\.session\.replace\.on\.restart"):
+        Quorum(broker_session_replace_on_restart="perhaps")
+
+
+def test_a_heartbeat_tells_where_the_brokers_snapshot_ends() -> None:
+    quorum = Quorum()
+    quorum.start(1)
+    told: list[tuple[int, int | None]] = []
+    quorum.controller.brokers.on_snapshot_told = lambda broker_id, end_offset: told.append((broker_id, end_offset))
+    request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1), current_metadata_offset=99)
+    tell_snapshot(request, 4_000)
+    for version in (0, 1, 2):
+        quorum.respond(codec.decode(BrokerHeartbeatRequest, codec.encode(request, version), version), version)
+    quorum.heartbeat(1)
+    assert told == [(1, 4_000)] * 3 + [(1, None)], "nodes of Apache Kafka say nothing"
+    stale = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1)
+    tell_snapshot(stale, 5_000)
+    assert code_of(quorum.ask(stale)) == ErrorCode.STALE_BROKER_EPOCH
+    assert len(told) == 4, "only the registered incarnation is believed"
 
 
 def test_a_new_incarnation_leaves_the_isrs_of_the_old_one() -> None:

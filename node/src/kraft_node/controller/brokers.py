@@ -5,10 +5,12 @@ BrokerRegistration (62) v0-4, BrokerHeartbeat (63) v0-2, UnregisterBroker (64) v
 Deviation from Apache Kafka, on purpose: a broker process that shows a directory id of its registered predecessor
 replaces it at once, where Kafka answers DUPLICATE_BROKER_REGISTRATION until the predecessor's lease has run out. A
 log directory is locked by the process that has it open, so whoever shows its id proves that the predecessor is dead.
+`broker.session.replace.on.restart=false` is Kafka's way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +27,7 @@ from kraft_node.metadata.features import (
     DIRECTORY_ASSIGNMENT_SUPPORTED,
     METADATA_VERSION,
 )
+from kraft_node.metadata.snapshot_state import told_snapshot
 from kraft_node.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -50,11 +53,13 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 class Brokers:
     """Answers what brokers ask for themselves, and fences those that fall silent."""
 
-    __slots__ = ("_cluster", "_leaders")
+    __slots__ = ("_cluster", "_leaders", "on_snapshot_told")
 
     def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
         self._cluster = cluster
         self._leaders = leaders
+        self.on_snapshot_told: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
+        """Told with each heartbeat where that broker's latest snapshot of the metadata ends; None: it did not say."""
 
     # Registration
 
@@ -105,7 +110,7 @@ class Brokers:
             return
         if not self._cluster.sessions.is_valid(existing.id, existing.epoch, self._cluster.clock.monotonic_ms()):
             return
-        if set(request.log_dirs or ()) & set(existing.directories):
+        if self._cluster.replaces_on_restart and set(request.log_dirs or ()) & set(existing.directories):
             return
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -191,6 +196,7 @@ class Brokers:
         cluster = self._cluster
         broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
         cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms(), link)
+        self.on_snapshot_told(broker.id, told_snapshot(request))
         before = cluster.sessions.state(broker.id)
         after = self._next_state(before, request)
         records: list[Any] = []

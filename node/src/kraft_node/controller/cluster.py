@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraft_node.base.config import NodeConfig, TopicConfig, TopicConfigs
 from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.node import own_boolean
 from kraft_node.base.env import Clock, Rng
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
@@ -19,7 +20,7 @@ from kraft_node.controller.derived import Derived
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 from kraft_node.controller.placement import UsableBroker
-from kraft_node.controller.sessions import CLOSED_KEY, Sessions, closed_timeout_of
+from kraft_node.controller.sessions import CLOSED_KEY, REPLACE_KEY, Sessions, closed_timeout_of
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
 from kraft_node.metadata.image import MetadataImage
@@ -48,6 +49,7 @@ class Cluster:
         "config_generation",
         "derived",
         "node_id",
+        "replaces_on_restart",
         "rng",
         "sessions",
         "static",
@@ -70,6 +72,8 @@ class Cluster:
         closed_text = static.texts.get(CLOSED_KEY, "")
         closed_ms = closed_timeout_of(closed_text, static.int("broker.heartbeat.interval.ms"), lease_ms)
         self.sessions = Sessions(lease_ms, closed_ms)
+        self.replaces_on_restart = own_boolean(static, REPLACE_KEY)
+        """Whether a broker that shows its predecessor's directories need not wait for the end of that one's lease."""
         self.derived = Derived()
 
     # Life

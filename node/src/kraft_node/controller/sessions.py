@@ -17,6 +17,7 @@ NO_OFFSET: Final = -1
 OFFSET_MAX: Final = (1 << 63) - 1
 
 CLOSED_KEY: Final = "broker.session.closed.timeout.ms"
+REPLACE_KEY: Final = "broker.session.replace.on.restart"
 INTERVALS: Final = 1.5
 """Heartbeat intervals that a broker with a closed connection has by default to show itself over a new one."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.listeners import parse_map
-from kraft_node.base.config.node import OWN_DEFAULTS
+from kraft_node.base.config.node import own_boolean
 from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.broker import Broker
 from kraft_node.broker.controller_link import ActiveControllerLink
@@ -175,7 +175,7 @@ class Node:
             policy=_snapshot_policy(config),
             listener=listener,
             bootstrap_servers=config.bootstrap_servers,
-            guards_empty_disk=_is_true(config, GUARD_KEY),
+            guards_empty_disk=own_boolean(config, GUARD_KEY),
         )
         driver.on_fatal = lambda error: self.on_fatal(f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}: {error}")
         self._raft_channels = Channels(
@@ -203,6 +203,7 @@ class Node:
         controller.follow(raft.loader)
         controller.features.kraft_version = lambda: raft.kraft_version
         controller.in_transaction = lambda: raft.loader.in_transaction
+        controller.brokers.on_snapshot_told = raft.snapshot_lags.note
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
         raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
@@ -260,6 +261,7 @@ class Node:
             controller_apis=served,
             peers=self.peers.find,
         )
+        broker.snapshot_end = lambda: raft.snapshot_lags.own_end
         raft.loader.publishers.append(broker.apply)
         return broker
 
@@ -455,14 +457,6 @@ class Node:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
-
-
-def _is_true(config: NodeConfig, key: str) -> bool:
-    """The value of a boolean key of our own. Raises ValueError."""
-    text = config.texts.get(key, OWN_DEFAULTS[key]).strip().lower()
-    if text not in ("true", "false"):
-        raise ValueError(f"Invalid value {text} for configuration {key}: Expected value to be either true or false")
-    return text == "true"
 
 
 def _limits(config: ConfigView) -> Limits:

@@ -32,6 +32,7 @@ from kraft_node.metadata.log_batches import (
     voters_batch,
 )
 from kraft_node.metadata.records import decode_record
+from kraft_node.metadata.snapshot_state import told_snapshot
 from kraft_node.raft import effects as do
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
@@ -47,7 +48,7 @@ from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.commit_times import CommitTimes
 from kraft_node.server.raft_commits import Commits
-from kraft_node.server.raft_peers import Peer, RaftPeers, told_snapshot
+from kraft_node.server.raft_peers import Peer, RaftPeers
 from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
 from kraft_node.wire.api import ApiKey
 

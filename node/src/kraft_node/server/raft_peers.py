@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VoteRequest
 
@@ -29,9 +30,6 @@ FIRST_BOOTSTRAP_ID: Final = -2
 
 LEARNED_MAX: Final = 1_000
 """Endpoints learned from answers; a quorum has a handful of voters in its whole life."""
-
-SNAPSHOT_TAG: Final = 10_631
-"""Of a Fetch between nodes of ours: far from the tags that Kafka gives out in order."""
 
 FIRST_VERSION_WITH_PRE_VOTE: Final = 2
 
@@ -138,7 +136,7 @@ class RaftPeers:
 
         message = wire_form.request_to_wire(request, driver.local, driver.voters)
         if isinstance(request, FetchRequest):
-            tell_snapshot(driver, message)
+            tell_snapshot(message, driver.snapshot_lags.own_end)
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
         peer.send(message, version, done, driver.config.request_timeout_ms)
 
@@ -172,18 +170,6 @@ class RaftPeers:
         if reply is not None and reply.error == INVALID_VOTER_KEY:
             self._note(node_id, "it is another node, or has another directory, than the voters say")
         driver.step(events.Answered(number, reply))
-
-
-def tell_snapshot(driver: RaftDriver, message: Any) -> None:
-    """Add to a Fetch where the sender's latest snapshot ends (KIP-631: soft state of the active controller)."""
-    latest = driver.node.log.latest_snapshot
-    message.unknown_tags = {SNAPSHOT_TAG: (0 if latest is None else latest.end_offset).to_bytes(8, "big")}
-
-
-def told_snapshot(message: Any) -> int | None:
-    """What `tell_snapshot` of the sender said; None when it said nothing, as Apache Kafka's nodes do."""
-    value = (message.unknown_tags or {}).get(SNAPSHOT_TAG)
-    return int.from_bytes(value, "big") if value is not None and len(value) == 8 else None
 
 
 def _error_name(code: int) -> str:

@@ -113,7 +113,7 @@ class SnapshotKeeper:
 
 
 class SnapshotLags:
-    """Where the latest snapshot of each replica ends, as its fetches say: soft state, kept nowhere else (KIP-631)."""
+    """Where the latest snapshot of each replica ends, as its fetches and heartbeats say: soft state (KIP-631)."""
 
     __slots__ = ("_driver", "_ends")
 
@@ -127,14 +127,19 @@ class SnapshotLags:
         if end_offset is not None and replica_id >= 0 and (replica_id in known or len(known) < OBSERVERS_MAX):
             known[replica_id] = end_offset
 
+    @property
+    def own_end(self) -> int:
+        """Where this node's own ends; 0 when it has none."""
+        latest = self._driver.node.log.latest_snapshot
+        return 0 if latest is None else latest.end_offset
+
     def by_replica(self) -> dict[int, int]:
         """How many records were committed since each one's snapshot. Only the leader knows of others."""
         driver = self._driver
         core = driver.node
         if not core.is_leader:
             return {}
-        latest = core.log.latest_snapshot
-        own = {driver.local.id: 0 if latest is None else latest.end_offset}
+        own = {driver.local.id: self.own_end}
         progress = core.leader.progress
         present = {*progress.voters, *(key.id for key in progress.observers)}
         told = {node_id: offset for node_id, offset in self._ends.items() if node_id in present}

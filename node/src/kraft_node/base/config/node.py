@@ -35,6 +35,7 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
     "quorum.empty.disk.guard": "true",
     "broker.session.closed.timeout.ms": "",
+    "broker.session.replace.on.restart": "true",
     "stray.log.delete.delay.ms": "86400000",  # KIP-516: logs of topics that are gone, set aside at the start; -1: never
     "broker.heartbeat.timeout.ms": "",  # KIP-343: without a controller for so long a broker refuses clients; 0: never
 }
@@ -282,3 +283,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"--override wants key=value, not {override!r}")
         entries[name.strip()] = value
     return entries
+
+
+def own_boolean(config: NodeConfig, key: str) -> bool:
+    """The value of a boolean key of OWN_DEFAULTS. Raises ValueError."""
+    text = config.texts.get(key, OWN_DEFAULTS[key]).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"Invalid value {text} for configuration {key}: Expected value to be either true or false")
+    return text == "true"
