@@ -92,6 +92,7 @@ class Log:
         "topic",
         "topic_id",
         "truncations",
+        "twin",
         "txn_bases",
     )
 
@@ -130,6 +131,8 @@ class Log:
         self.names_changed = 1
         self.names_synced = 0
         """Counts of changes to the directory's names: made, and durable."""
+        self.twin: Log | None = None
+        """The copy of this log that is being made in another directory: what is cut here is cut there."""
         self.txn_bases: list[int] = []
         """Base offsets of the segments that have a .txnindex, ascending."""
         self.set_config(config)
@@ -637,11 +640,28 @@ class Log:
 
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from `offset` on (rounded down to a batch); whether there was anything to remove."""
+        if self.twin is not None:
+            self._with_twin(lambda twin: twin.truncate_to(offset))
         return self._guard(lambda: trimming.truncate_to(self, offset))
 
     def reset_to(self, offset: int) -> None:
         """Empty the log; it goes on at `offset`."""
+        if self.twin is not None:
+            self._with_twin(lambda twin: twin.reset_to(offset))
         self._guard(lambda: trimming.reset_to(self, offset))
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at `offset`, beyond the end: compaction has left nothing before it. Raises KafkaError."""
+        self._guard(lambda: self.roll(offset))
+        self.end_offset = offset
+
+    def _with_twin(self, work: Callable[[Log], object]) -> None:
+        """Do the same with the copy; one that fails has told its directory, and is none of this log's business."""
+        assert self.twin is not None, "law: asked for with a copy"
+        try:
+            work(self.twin)
+        except KafkaError:
+            self.twin = None
 
     def _guard(self, work: Callable[[], T]) -> T:
         self.dir.check()

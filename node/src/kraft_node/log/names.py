@@ -60,6 +60,11 @@ def suffixed_dir(topic: str, partition: int, unique: str, suffix: str) -> str:
     return topic[: DIR_NAME_MAX - len(tail)] + tail
 
 
+def future_dir(topic: str, partition: int, unique: str) -> str:
+    """The name of a copy on its way to another log directory. Never cut: the name must tell the topic."""
+    return f"{topic}-{partition}.{unique}{FUTURE_DIR}"
+
+
 def parse_suffixed_dir(name: str, suffix: str) -> tuple[str, int] | None:
     """Topic and partition of a directory named by `suffixed_dir`."""
     if not name.endswith(suffix):

@@ -56,6 +56,8 @@ class Storage:
                 log.warning("The log of %s-%d is set aside: %s", topic, index, stranger)
                 logs.set_aside(topic, index)
                 found = None
+        if found is None and self._is_completed_move(topic, index, topic_id, wanted):
+            found = logs.futures.promote(topic, index)
         if found is None:
             self._check_may_create(topic, index, wanted, state)
             found = logs.create(topic, index, topic_id, self._topic_config(topic), directory_id=wanted)
@@ -63,6 +65,18 @@ class Storage:
             self._adopt(found, topic_id)
         self._tell_directory(found, topic_id, index, wanted)
         return found
+
+    def _is_completed_move(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid) -> bool:
+        """Whether a copy without its log is complete: a crash came between the two names of a move.
+
+        So it is unless the log is only out of sight, in a directory that is not online.
+        """
+        futures = self._logs.futures
+        directory = futures.directory_of(topic, index)
+        if directory is None or not directory.online or futures.topic_id(topic, index) != topic_id:
+            return False
+        online = self.directory_ids()
+        return wanted in online or (not _is_assigned(wanted) and len(online) == len(self._logs.directories))
 
     def _check_may_create(self, topic: str, index: int, wanted: Uuid, state: PartitionState) -> None:
         """An empty log must not take the place of one that lies in a dead directory: its records would be forgotten.

@@ -1,0 +1,215 @@
+"""Future logs: copies under way from one log directory of a broker to another (`topic-partition.<unique>-future`).
+
+`LogManager.futures` finds them at the start, makes, opens and removes them, and puts one in the place of the log that
+it is the copy of; what is copied and when it is complete is the business of `broker.log_dir_moves`. A partition has at
+most one, in another directory than its log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.log import names, partition_metadata
+from kraft_node.log.directory import Directory
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.opening import new_log, open_log
+
+if TYPE_CHECKING:
+    from kraft_node.log.files import LogDir
+    from kraft_node.log.log import Log
+    from kraft_node.log.manager import LogManager
+
+logger = logging.getLogger("kraft_node.log")
+
+
+class _Future:
+    __slots__ = ("clean", "directory", "log", "path")
+
+    def __init__(self, directory: Directory, path: str, *, clean: bool) -> None:
+        self.directory = directory
+        self.path = path
+        self.clean = clean
+        self.log: Log | None = None
+
+
+class Futures:
+    """The future logs of a broker, by topic and partition."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._found: dict[tuple[str, int], _Future] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def load(self, directory: Directory) -> None:
+        """Take over those that the directory has. A second copy of a partition is of no use to anybody."""
+        for key, path in directory.futures:
+            if key in self._found:
+                logger.warning("%s is removed: there is another copy, %s", path, self._found[key].path)
+                directory.remove_later(path, 0)
+            else:
+                self._found[key] = _Future(directory, path, clean=directory.clean)
+                directory.count += 1
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Those that are being copied, or were when the node stopped."""
+        return list(self._found)
+
+    def logs(self) -> Iterator[Log]:
+        """Those that are open."""
+        return (future.log for future in list(self._found.values()) if future.log is not None)
+
+    def directory_of(self, topic: str, partition: int) -> Directory | None:
+        """Where the copy is; None when there is none."""
+        found = self._found.get((topic, partition))
+        return None if found is None else found.directory
+
+    def topic_id(self, topic: str, partition: int) -> Uuid | None:
+        """The topic id of a copy, ZERO_UUID when it carries none, None when there is no copy. Raises KafkaError."""
+        found = self._found.get((topic, partition))
+        if found is None:
+            return None
+        try:
+            return partition_metadata.read(self._manager.env.disk, found.path) or ZERO_UUID
+        except OSError as e:
+            raise found.directory.fail(e) from e
+
+    def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int, int]]:
+        """(topic, partition, bytes, end offset) of the copies in a directory that are open."""
+        for (topic, partition), found in list(self._found.items()):
+            if found.directory is directory and found.log is not None:
+                yield topic, partition, found.log.size_bytes, found.log.end_offset
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The copy, opened (and recovered) if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        found = self._found.get((topic, partition))
+        if found is None or found.log is not None:
+            return None if found is None else found.log
+        directory = found.directory
+        directory.check()
+        try:
+            log = open_log(
+                directory,
+                found.path,
+                topic,
+                partition,
+                self._manager.topic_config(topic),
+                clean=found.clean,
+                recovery_point=directory.recovery_points.get(topic, {}).get(partition, 0),
+                start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
+                high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
+            )
+            log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
+        except (OSError, LogDirDamaged) as e:
+            raise directory.fail(e) from e
+        log.held = True
+        found.log = log
+        return log
+
+    def create(self, topic: str, partition: int, topic_id: bytes, directory: Directory) -> Log:
+        """An empty copy in `directory`.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still speak of an
+        older log of that name.
+        """
+        assert (topic, partition) not in self._found, "law: a partition has at most one future log"
+        directory.check()
+        manager = self._manager
+        manager.check_not_retired(directory, topic, partition)
+        disk = manager.env.disk
+        unique = manager.env.rng.random_bytes(16).hex()
+        path = f"{directory.path}/{names.future_dir(topic, partition, unique)}"
+        try:
+            disk.mkdir(path)
+            log = new_log(directory, path, topic, partition, manager.topic_config(topic))
+            log.topic_id = topic_id
+            partition_metadata.write(disk, path, Uuid(topic_id))
+        except (OSError, LogDirDamaged) as e:
+            raise directory.fail(e) from e
+        log.held = True
+        found = self._found[topic, partition] = _Future(directory, path, clean=True)
+        found.log = log
+        directory.count += 1
+        directory.sync_names()
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove the copy; fine when there is none, or when its directory is dead. Raises KafkaError."""
+        found = self._found.pop((topic, partition), None)
+        if found is None or not found.directory.online:
+            return
+        directory = found.directory
+        if found.log is not None:
+            found.log.closed = True
+            found.log.release()
+        try:
+            path = directory.rename_aside(found.path, topic, partition, names.DELETE_DIR)
+        except OSError as e:
+            raise directory.fail(e) from e
+        if found.log is not None:
+            found.log.path = path
+        directory.count -= 1
+        self._manager.forget_offsets(directory, topic, partition)
+        directory.remove_later(path, self._manager.topic_config(topic).file_delete_delay_ms)
+
+    def promote(self, topic: str, partition: int) -> Log:
+        """The copy becomes the log of the partition, and the one that was goes away (as Kafka's replaceCurrentLog…).
+
+        First the old name goes, durably, then the new one comes: a crash in between leaves a copy without a log, which
+        is promoted when the partition is opened (`Storage.open`). There is never a moment with two logs. The fsyncs are
+        waited for here, as in Kafka: what is appended next may only be promised where it will be found.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        manager = self._manager
+        log = self.get(topic, partition)
+        found = self._found[topic, partition]
+        assert log is not None, "law: only a copy that is there can be promoted"
+        directory, disk = found.directory, manager.env.disk
+        before = manager.take_away(topic, partition, names.DELETE_DIR)
+        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
+        if before is not None:
+            try:
+                disk.fsync_dir(before[0].path)
+            except OSError as e:
+                before[0].fail(e)
+        try:
+            disk.rename(found.path, path)
+            disk.fsync_dir(directory.path)
+        except OSError as e:
+            raise directory.fail(e) from e
+        log.path = found.path = path
+        del self._found[topic, partition]
+        manager.put(log)
+        if before is not None:
+            before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
+            logger.info("The log of %s-%d has moved from %s to %s", topic, partition, before[0].path, directory.path)
+        else:
+            logger.info("The log of %s-%d is in %s: its move is completed", topic, partition, directory.path)
+        return log
+
+    def forget(self, failed: LogDir) -> None:
+        """A directory is dead: its copies are of no use."""
+        for key, found in list(self._found.items()):
+            if found.directory is failed:
+                if found.log is not None:
+                    found.log.closed = True
+                    found.log.release()
+                del self._found[key]
+
+    def open_unproven(self, directory: Directory) -> None:
+        """Look at copies that nobody has opened, before the directory is marked as closed cleanly. Raises KafkaError."""
+        for (topic, partition), found in list(self._found.items()):
+            if found.directory is directory and found.log is None and not found.clean:
+                self.get(topic, partition)
+
+
+def check_name(topic: str, partition: int) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION when the name of a copy would be longer than file systems allow."""
+    if len(names.future_dir(topic, partition, "0" * 32)) > names.DIR_NAME_MAX:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
