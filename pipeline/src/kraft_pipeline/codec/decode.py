@@ -1,0 +1,185 @@
+"""Records of a partition as Arrow columns, named and typed as Spark's `kafka` source names them.
+
+Schema (only the wanted columns, in this order): key binary, value binary, topic string, partition int32, offset int64,
+timestamp timestamp[us, UTC], timestampType int32 (0 create time, 1 log append time), headers list<struct<key: string,
+value: binary>> (null for a record without headers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kraft_pipeline.codec.batches import Aborted, Batch, scan, visible
+from kraft_pipeline.codec.compression import Buffer, decompress
+from kraft_pipeline.codec.errors import CodecError, CorruptBatch
+from kraft_pipeline.codec.fields import Fields, Where, read_fields
+from kraft_pipeline.codec.starts import Sections, record_starts
+from kraft_pipeline.codec.varints import Bytes, Ints
+
+HEADER_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADER_TYPE,
+}
+COLUMNS: Final = tuple(TYPES)
+GROUP_BYTES: Final = 8 * 1024 * 1024
+"""Records' bytes that become one RecordBatch: enough that NumPy's fixed cost is nothing, little enough for memory."""
+
+
+class Decoder:
+    """Decodes what Fetch brings of one partition."""
+
+    __slots__ = ("_columns", "_partition", "_topic", "schema")
+
+    def __init__(self, topic: str, partition: int, columns: Sequence[str] = COLUMNS[:-1]) -> None:
+        unknown = [name for name in columns if name not in TYPES]
+        if unknown:
+            raise ValueError(f"no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
+        self._topic, self._partition = topic, partition
+        self._columns = [name for name in COLUMNS if name in columns]
+        self.schema = pa.schema([pa.field(name, TYPES[name]) for name in self._columns])
+
+    def decode(
+        self,
+        data: Buffer,
+        start: int = 0,
+        end: int = 1 << 62,
+        aborted: Iterable[Aborted] | None = None,
+        *,
+        check_crc: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records with offsets in [start, end) in `data`, whole batches as they came.
+
+        `aborted` are the aborted transactions that the response named; None reads uncommitted. The columns are copies:
+        `data` may go afterwards. Raises CodecError with the topic, the partition and, where known, the offset.
+        """
+        try:
+            group: list[Batch] = []
+            size = 0
+            for batch in visible(data, scan(data, check_crc=check_crc), aborted):
+                if batch.last_offset < start:
+                    continue
+                if batch.base_offset >= end:
+                    break
+                group.append(batch)
+                size += batch.end - batch.start
+                if size >= GROUP_BYTES:
+                    yield from self._group(data, group, start, end)
+                    group, size = [], 0
+            if group:
+                yield from self._group(data, group, start, end)
+        except CodecError as e:
+            raise type(e)(f"{self._topic}-{self._partition}: {e.reason}", e.offset) from None
+
+    def _group(self, data: Buffer, batches: list[Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Plain batches are decoded where they lie; compressed ones go into a buffer of their own."""
+        if any(batch.compression for batch in batches):
+            for part, own in _unpacked(data, batches):
+                yield from self._columns_of(part, own, start, end)
+        else:
+            yield from self._columns_of(data, batches, start, end)
+
+    def _columns_of(self, data: Buffer, batches: list[Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
+        where = Where(batches)
+        flat = np.frombuffer(data, np.uint8)
+        try:
+            starts = record_starts(flat, Sections(where.begins, where.ends, where.counts))
+            fields = read_fields(flat, starts, where, self._columns)
+        except CorruptBatch as e:
+            raise CorruptBatch(e.reason, batches[0].base_offset) from None
+        if batches[0].base_offset < start or batches[-1].last_offset >= end:
+            fields = fields.only((fields.offsets >= start) & (fields.offsets < end))
+        if len(fields.offsets):
+            arrays = [self._column(name, flat, fields) for name in self._columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, name: str, data: Bytes, fields: Fields) -> pa.Array:
+        count = len(fields.offsets)
+        if name in {"key", "value"}:
+            return _copied(data, *(fields.keys if name == "key" else fields.values))
+        if name == "topic":
+            return pa.repeat(pa.scalar(self._topic, pa.string()), count)
+        if name == "partition":
+            return pa.array(np.full(count, self._partition, np.int32))
+        if name == "offset":
+            return pa.array(fields.offsets)
+        if name == "timestamp":
+            return pa.Array.from_buffers(TYPES[name], count, [None, pa.py_buffer(fields.timestamps * 1000)])
+        if name == "timestampType":
+            return pa.array(fields.timestamp_types)
+        return _headers(data, fields)
+
+
+def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list[Batch]]]:
+    """The batches decompressed, as many in a buffer as stay within bounds, moved to where they lie there."""
+    view = memoryview(data)
+    parts: list[Buffer] = []
+    moved: list[Batch] = []
+    size = 0
+    for batch in batches:
+        section: Buffer = view[batch.start : batch.end]
+        if batch.compression:
+            try:
+                section = decompress(batch.compression, section)
+            except CodecError as e:
+                raise type(e)(e.reason, batch.base_offset) from None
+        parts.append(section)
+        moved.append(batch._replace(start=size, end=size + len(section)))
+        size += len(section)
+        if size >= GROUP_BYTES:
+            yield b"".join(parts), moved
+            parts, moved, size = [], [], 0
+    if moved:
+        yield parts[0] if len(parts) == 1 else b"".join(parts), moved
+
+
+def _copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:
+    """The byte strings data[begins:ends], null where an end lies before its begin: copied by Arrow, not by Python.
+
+    An array over the whole buffer has them at its odd places and what lies between them at its even ones.
+    """
+    kind = kind or pa.binary()
+    count = len(begins)
+    nulls = ends < begins
+    any_null = bool(nulls.any())
+    if any_null and nulls.all():
+        return pa.nulls(count, kind)
+    bounds = np.empty(2 * count, np.int32)
+    bounds[::2] = begins
+    bounds[1::2] = np.maximum(ends, begins) if any_null else ends
+    base = int(bounds[0])
+    if base:
+        bounds -= base
+    whole = pa.Array.from_buffers(
+        kind, 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data[base : base + int(bounds[-1])])]
+    )
+    places = pa.array(np.arange(0, 2 * count, 2), mask=nulls if any_null else None)
+    return whole.take(places)
+
+
+def _headers(data: Bytes, fields: Fields) -> pa.Array:
+    """The column of headers: those of all records after one another, and how many each record has."""
+    count = len(fields.offsets)
+    if not len(fields.header_keys[0]):
+        return pa.nulls(count, HEADER_TYPE)
+    keys = _copied(data, *fields.header_keys)
+    values = _copied(data, *fields.header_values)
+    try:
+        keys = keys.cast(pa.string())
+    except pa.ArrowInvalid as e:
+        raise CorruptBatch(f"a header's key is not UTF-8: {e}") from None
+    bounds = np.zeros(count + 1, np.int32)
+    np.cumsum(fields.header_counts, out=bounds[1:])
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
+    without = pa.array(fields.header_counts == 0)
+    return pa.ListArray.from_arrays(pa.array(bounds), pairs, type=HEADER_TYPE, mask=without)

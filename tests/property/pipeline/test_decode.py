@@ -1,0 +1,162 @@
+"""Columns decoded from batches are what a reader of one record after the other gets; damage is a declared error."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from kraft_node.records.batch import NewRecord, Record, build_batch, iter_all_records
+from kraft_node.records.errors import BatchError
+from kraft_pipeline.codec import COLUMNS, CodecError, Decoder, starts, varints
+
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)
+RECORDS = st.lists(
+    st.builds(
+        NewRecord,
+        st.none() | st.binary(max_size=50),
+        st.none() | st.binary(max_size=300),
+        st.integers(0, 2**41),
+        HEADERS,
+        st.none(),
+    ),
+    min_size=1,
+    max_size=30,
+)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def decoded(data: bytes, columns: tuple[str, ...] = COLUMNS, **options: Any) -> list[dict[str, Any]]:
+    """The rows of all columns."""
+    return [row for part in Decoder("t", 3, columns).decode(data, **options) for row in part.to_pylist()]
+
+
+def as_rows(records: list[Record]) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": r.key,
+            "value": r.value,
+            "topic": "t",
+            "partition": 3,
+            "offset": r.offset,
+            "timestamp": EPOCH + dt.timedelta(milliseconds=r.timestamp),
+            "timestampType": 0,
+            "headers": [{"key": k, "value": v} for k, v in r.headers] or None,
+        }
+        for r in records
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=4), st.integers(0, 2**40), st.data())
+def test_any_batches_and_any_range(batches: list[Any], base: int, draw: st.DataObject) -> None:
+    data, at = b"", base
+    for records, codec in batches:
+        data += build_batch(records, base_offset=at, compression=codec)
+        at += len(records)
+    start, end = sorted([draw.draw(st.integers(base, at)), draw.draw(st.integers(base, at + 1))])
+    columns = tuple(draw.draw(st.sets(st.sampled_from(COLUMNS), min_size=1)))
+    expected = [row for row in as_rows(list(iter_all_records(data))) if start <= row["offset"] < end]
+    assert decoded(data, columns, start=start, end=end) == [{c: row[c] for c in columns} for row in expected]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(1600, 5000),
+    st.sampled_from([1, 8, 90, 400, 20_000]),
+    st.sampled_from(["text", "zeros", "noise", "records"]),
+)
+def test_large_batches_are_cut_right_whatever_is_in_them(seed: int, count: int, width: int, kind: str) -> None:
+    """Also values that look like records themselves, which is where a cut can go wrong."""
+    rng = np.random.default_rng(seed)
+    fill = {
+        "text": b"some text ",
+        "zeros": bytes(10),
+        "noise": rng.bytes(width),
+        # as the beginnings of records look: a length, no attributes, deltas that grow
+        "records": b"".join(bytes([16, 0, 0, 2 * (i % 60), 1, 6]) + b"abc" for i in range(60)),
+    }[kind]
+    if width > 400:
+        count = 1600
+    sizes = rng.integers(0, width, count)
+    value = fill * (width // len(fill) + 1)
+    records = [NewRecord(b"k" if size % 3 else None, value[:size], 10**12 + i) for i, size in enumerate(sizes)]
+    data = build_batch(records, base_offset=7)
+    one = next(iter(Decoder("t", 3, ("value", "offset")).decode(data)))
+    assert one["value"].to_pylist() == [r.value for r in records]
+    assert one["offset"].to_pylist() == list(range(7, 7 + count))
+
+
+@settings(deadline=None)
+@given(RECORDS, st.integers(0, 4), st.data())
+def test_damage_is_an_error_or_reads_as_one_record_after_the_other(
+    records: list[NewRecord], codec: int, draw: st.DataObject
+) -> None:
+    data = bytearray(build_batch(records, compression=codec))
+    for _ in range(draw.draw(st.integers(1, 4))):
+        data[draw.draw(st.integers(43 if codec else 23, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    damaged = bytes(data)
+    with pytest.raises(CodecError, match="CRC"):
+        if damaged == build_batch(records, compression=codec):
+            raise CodecError("CRC of nothing changed")
+        decoded(damaged)
+    try:
+        found = list(Decoder("t", 3, ("key", "value", "headers")).decode(damaged, check_crc=False))
+    except CodecError:
+        return
+    try:
+        expected = list(iter_all_records(damaged, limit=1 << 24))
+    except BatchError as e:
+        raise AssertionError("the pipeline reads what the node refuses") from e
+    rows = [row for part in found for row in part.to_pylist()]
+    assert [(r["key"], r["value"]) for r in rows] == [(r.key, r.value) for r in expected]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=200)), min_size=1, max_size=40))
+def test_batches_of_kafka_python(records: list[tuple[bytes | None, bytes]]) -> None:
+    for codec in (0, 1, 2, 3, 4):
+        builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
+        for at, (key, value) in enumerate(records):
+            builder.append(at, 10**12 + at, key, value, [("h", value[:3])])
+        rows = decoded(bytes(builder.build()))
+        assert [(r["key"], r["value"]) for r in rows] == records
+        assert [r["headers"] for r in rows] == [[{"key": "h", "value": value[:3]}] for _, value in records]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_varints(values: list[int]) -> None:
+    whole = np.array(values, np.int64)
+    out = np.zeros((len(values), varints.MAX_BYTES), np.uint8)
+    used = np.zeros(out.shape, np.bool_)
+    varints.write(whole, out, used)
+    sizes = varints.sizes(whole)
+    assert (sizes == used.sum(axis=1)).all()
+    flat = out[used]
+    at = np.cumsum(sizes) - sizes
+    again, after = varints.read(flat, at)
+    assert again.tolist() == values
+    assert (after == at + sizes).all()
+
+
+def test_large_batches_are_cut_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would prove nothing of cuts: no walk may be as long as the batch."""
+    walks = []
+    walk = starts._walk
+
+    def watched(data: Any, at: Any, stop: Any) -> Any:
+        walks.append(len(at))
+        return walk(data, at, stop)
+
+    monkeypatch.setattr(starts, "_walk", watched)
+    data = build_batch([NewRecord(b"key", b"value" * (i % 20), 10**12 + i) for i in range(10_000)])
+    list(Decoder("t", 3, ("value",)).decode(data))
+    assert len(walks) == 1
+    assert walks[0] > 50
