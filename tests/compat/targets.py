@@ -59,8 +59,8 @@ class Target:
 
     @property
     def data(self) -> Path:
-        """The log directory."""
-        return Path(self.overrides.get("log.dirs", str(self.folder / "data")))
+        """The log directory, the first one where there are several."""
+        return Path(self.overrides.get("log.dirs", str(self.folder / "data")).split(",")[0])
 
     @property
     def log(self) -> Path:
@@ -80,7 +80,7 @@ class Target:
         values = {
             **(lone if self.is_lone else {}),
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.data),
+            "log.dirs": self.overrides.get("log.dirs", str(self.data)),
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "8",
             "transaction.state.log.replication.factor": "1",

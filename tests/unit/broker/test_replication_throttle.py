@@ -25,17 +25,34 @@ def test_only_listed_replicas_are_meant() -> None:
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     loop = Loop()
     held = quota(loop)
-    held.record("t", 0, 900)
+    held.record("t", 0, 90)
     held.record("t", 1, 10**9)
     assert not held.holds("t", 0)
-    loop.run(1000)
-    held.record("t", 2, 200)
-    assert held.rate() == 110
+    loop.run(4000)
+    held.record("t", 2, 350)
+    assert held.rate() == 110  # 440 bytes in four seconds
     assert held.holds("t", 0)
     assert not held.holds("t", 1), "not listed"
-    loop.run(1000 * (SAMPLES - 1))
-    assert held.rate() == 20
+    loop.run(1000)
+    assert held.rate() == 88
     assert not held.holds("t", 0)
+    loop.run(1000 * (SAMPLES - 2))
+    assert held.rate() == 35  # the first second is forgotten
+    loop.run(1000 * SAMPLES)
+    assert held.rate() == 0
+
+
+def test_a_move_does_not_begin_with_the_whole_window_at_once() -> None:
+    loop = Loop()
+    held = quota(loop)
+    sent = 0
+    for _ in range(300):
+        if not held.holds("t", 0):
+            held.record("t", 0, 20)
+            sent += 20
+        loop.run(10)
+    # Three seconds at 100 bytes each; Kafka's overshoots by as much as one read and one second.
+    assert 300 <= sent <= 420
 
 
 def test_without_a_limit_nothing_is_counted() -> None:

@@ -266,12 +266,22 @@ class Fetcher:
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
             self._changed[followed.key] = followed
-            if self._node_id not in partition.isr and self._quota.holds(partition.topic, partition.index):
+            if self._is_throttled(partition):
                 followed.paused = True
                 self._leave_session(followed.key)
-                self._env.scheduler.call_later(PAUSE_MS, self._resume, followed)
+                self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
 
     # --- pauses ---
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        return self._node_id not in partition.isr and self._quota.holds(partition.topic, partition.index)
+
+    def _throttled(self, followed: Followed) -> None:
+        """Go on with one that was held back, unless the rate is still exceeded."""
+        if self._is_throttled(followed.partition) and self._followed.get(followed.key) is followed:
+            self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
+        else:
+            self._resume(followed)
 
     def _pause(self, followed: Followed) -> None:
         """Leave it out for a while."""

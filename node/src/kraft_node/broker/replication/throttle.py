@@ -1,8 +1,9 @@
 """Replication quotas: how fast replicas that catch up may be sent and fetched (`*.replication.throttled.rate`).
 
 Only partitions that `*.replication.throttled.replicas` of their topic names are held back, and only towards replicas
-that are not in sync: what acknowledgements wait for is never slowed. Rates are bytes a second over eleven seconds, as
-Kafka's. Used by the fetch handler (as leader) and by fetchers (as follower).
+that are not in sync: what acknowledgements wait for is never slowed. The rate is that of the last eleven seconds, and
+of fewer as long as fewer have passed since the first byte, so that a move does not begin with ten seconds' worth at
+once (Kafka's SimpleRate). Used by the fetch handler (as leader) and by fetchers (as follower).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 UNLIMITED: Final = (1 << 63) - 1
 SAMPLES: Final = 11
 """quota.window.num's default for replication: so many seconds are looked back on."""
+SAMPLE_MS: Final = 1000
+"""quota.window.size.seconds' default."""
 EVERYTHING: Final = "*"
 PAUSE_MS: Final = 200
 """How long a held-back partition is left out before it is tried again."""
@@ -31,8 +34,8 @@ class ReplicationQuota:
         self._clock = clock
         self._broker_id = broker_id
         self._listed = listed
-        self._samples: deque[list[int]] = deque(maxlen=SAMPLES)
-        """[second, bytes] of the last seconds in which there were any."""
+        self._samples: deque[_Sample] = deque()
+        """Of the last seconds; at most one a second, so few."""
 
     @property
     def is_active(self) -> bool:
@@ -52,13 +55,36 @@ class ReplicationQuota:
     def record(self, topic: str, index: int, size: int) -> None:
         """So many bytes of the partition have been sent or fetched."""
         if self.is_active and self.applies_to(topic, index):
-            second = self._clock.monotonic_ms() // 1000
-            if self._samples and self._samples[-1][0] == second:
-                self._samples[-1][1] += size
-            else:
-                self._samples.append([second, size])
+            now_ms = self._forget()
+            if not self._samples or now_ms - self._samples[-1].start_ms >= SAMPLE_MS:
+                self._samples.append(_Sample(now_ms))
+            self._samples[-1].add(now_ms, size)
+
+    def _forget(self) -> int:
+        """Drop samples that are too old; the time."""
+        now_ms = self._clock.monotonic_ms()
+        while self._samples and now_ms - self._samples[0].last_ms >= SAMPLES * SAMPLE_MS:
+            self._samples.popleft()
+        return now_ms
 
     def rate(self) -> float:
         """Bytes a second."""
-        oldest = self._clock.monotonic_ms() // 1000 - SAMPLES
-        return sum(size for second, size in self._samples if second > oldest) / (SAMPLES - 1)
+        now_ms = self._forget()
+        if not self._samples:
+            return 0.0
+        elapsed_ms = max(SAMPLE_MS, now_ms - self._samples[0].start_ms)
+        return sum(sample.size for sample in self._samples) * 1000 / elapsed_ms
+
+
+class _Sample:
+    """Bytes from `start_ms` on."""
+
+    __slots__ = ("last_ms", "size", "start_ms")
+
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = self.last_ms = start_ms
+        self.size = 0
+
+    def add(self, now_ms: int, size: int) -> None:
+        self.last_ms = now_ms
+        self.size += size
