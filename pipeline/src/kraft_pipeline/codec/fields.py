@@ -27,10 +27,9 @@ class Where:
     __slots__ = ("base_offsets", "base_timestamps", "begins", "counts", "ends", "is_append_time", "max_timestamps")
 
     def __init__(self, batches: Sequence[Batch]) -> None:
-        columns = np.array(
-            [(b.start, b.end, b.count, b.base_offset, b.base_timestamp, b.max_timestamp) for b in batches]
-        )
-        self.begins, self.ends, self.counts, self.base_offsets, self.base_timestamps, self.max_timestamps = columns.T
+        rows = [(b.start, b.end, b.records, b.base_offset, b.base_timestamp, b.max_timestamp) for b in batches]
+        columns = np.array(rows, np.int64).T.copy()
+        self.begins, self.ends, self.counts, self.base_offsets, self.base_timestamps, self.max_timestamps = columns
         self.is_append_time = np.array([b.is_log_append_time for b in batches])
 
 
