@@ -28,7 +28,7 @@ def tool(cluster: Target, main: str, *args: str, stdin: str | None = None, check
     return run_tool(main, *where, *args, stdin=stdin or "", check=check).text
 
 
-def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
+def eventually(holds: Callable[[], bool], timeout_s: float = 60) -> None:
     """What a broker applies after the controller has answered."""
     deadline = time.monotonic() + timeout_s
     while not holds():

@@ -52,7 +52,7 @@ def test_acknowledged_records_survive_sigkill(make_target: Callable[..., Target]
     try:
         for _ in range(KILLS):
             seen = len(acknowledged)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(acknowledged) < seen + 200 and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert len(acknowledged) >= seen + 200, "it does not go on after the restart"

@@ -101,7 +101,7 @@ def read(node: Target, topic: str, partition: int, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "r", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[bytes] = []
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while len(found) < count and time.monotonic() < end:
         found += [m.value() or b"" for m in consumer.consume(500, 0.2) if m.error() is None]
     consumer.close()
@@ -116,7 +116,7 @@ def bounds(node: Target, topic: str) -> tuple[int, int]:
     return low, high
 
 
-def until(check: Callable[[], object], what: str, timeout_s: float = 15) -> None:
+def until(check: Callable[[], object], what: str, timeout_s: float = 60) -> None:
     end = time.monotonic() + timeout_s
     while not check():
         assert time.monotonic() < end, what

@@ -34,7 +34,7 @@ def _topics(servers: tuple[Side, Side]) -> None:
         -1, topics=[ListOffsetsRequest.ListOffsetsTopic("t.t", [row(0, -1, -1), row(1, -1, -1)])]
     )
     for side in servers:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while any(found.error_code for found in side.ask(asked, 7).topics[0].partitions):
             assert time.monotonic() < end
             time.sleep(0.1)

@@ -107,7 +107,7 @@ class Remote(Clients):
         created = self.send(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).response
         for topic in created.topics:
             self.topics.ids[topic.name] = Uuid(bytes(topic.topic_id))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             wanted = [MetadataRequest.MetadataRequestTopic(name=n) for n in ("t", "u")]
             metadata = self.send(MetadataRequest(topics=wanted), 12).response
