@@ -1,0 +1,230 @@
+"""`KRaftCluster`: its specification, and the rules over all of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from kraft_operator.api.base import UUID, Model, Name, NodeId, Properties, Rule, marked
+from kraft_operator.api.pools import NodePool
+
+POOLS_MAX: Final = 10
+LISTENERS_MAX: Final = 8
+REPLACEMENTS_MAX: Final = 32
+OWN_KEYS: Final = (
+    "advertised.listeners",
+    "broker.id",
+    "broker.rack",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "http.listener",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "metadata.log.dir",
+    "node.id",
+    "process.roles",
+)
+"""Kafka's keys that follow from the rest of the resource."""
+
+_VOTERS: Final = "filter(p, 'controller' in p.roles).map(p, has(p.replicas) ? p.replicas : 0).sum()"
+_OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
+
+
+class Listener(Model):
+    """Where clients reach brokers. One of type Internal is what brokers use among themselves."""
+
+    name: Name
+    port: Annotated[int, Field(ge=1024, le=65535)]
+    type: Annotated[
+        Literal["Internal", "NodePort", "LoadBalancer"],
+        Field(description="Internal: inside Kubernetes. The others give every broker an address of its own outside"),
+    ] = "Internal"
+    host: (
+        Annotated[str, Field(max_length=253, description="advertised for a NodePort; else the machine's address")]
+        | None
+    ) = None
+    first_node_port: (
+        Annotated[int, Field(ge=1, le=65535, description="of the first broker, the others by node id; any if left out")]
+        | None
+    ) = None
+
+
+class Quorum(Model):
+    """The controllers' Raft quorum."""
+
+    RULES: ClassVar = (
+        Rule(
+            "self.mode == oldSelf.mode || (oldSelf.mode == 'Static' && self.mode == 'Dynamic')",
+            "a dynamic quorum (kraft.version 1) cannot become static again: make a new cluster and copy the topics",
+        ),
+    )
+    mode: Annotated[
+        Literal["Static", "Dynamic"],
+        Field(description="Static: controller.quorum.voters (kraft.version 0). Dynamic: voters in the log (KIP-853)"),
+    ] = "Static"
+    allow_voter_changes: Annotated[
+        bool,
+        Field(description="lets an edit change the number of controllers; one voter moves at a time"),
+    ] = False
+
+
+class Replacement(Model):
+    """A request to replace a node's disk or machine. It is done once; status.replacements tells how far it is."""
+
+    RULES: ClassVar = (
+        Rule(
+            "self.node == oldSelf.node && self.by == oldSelf.by",
+            "a replacement is carried out once under its name: add another with a new name instead of editing this one",
+        ),
+    )
+    name: Name
+    node: NodeId
+    by: Annotated[
+        Literal["EmptyDisk", "NewId"],
+        Field(description="EmptyDisk: same id, new volume. NewId: another node takes over, this id retires"),
+    ]
+    accept: Annotated[
+        list[Literal["MetadataPause", "DataLoss"]],
+        Field(
+            max_length=2,
+            description="risks taken knowingly. MetadataPause: no metadata can change while a voter restarts, as the"
+            " replaced one is down. DataLoss: partitions whose only in-sync copy is on this node are given up",
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = []
+
+
+class UpdateStrategy(Model):
+    """How pods are restarted for changes."""
+
+    parallelism: Annotated[
+        Literal["One", "Rack"],
+        Field(description="brokers at once: one, or those of a rack as far as every ISR allows"),
+    ] = "One"
+    paused: Annotated[bool, Field(description="no restart for changes; all else goes on")] = False
+    supervised: Annotated[
+        bool, Field(description="restarts wait for `kubectl kraft approve`: the annotation kraftcluster.io/approve")
+    ] = False
+    unavailable_topics: Annotated[
+        list[Annotated[str, Field(max_length=249)]],
+        Field(
+            max_length=64,
+            description="topics that may fall below min.insync.replicas while a broker restarts, such as those of one"
+            " replica",
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = []
+
+
+class Rack(Model):
+    """`broker.rack` from a label of the machine."""
+
+    node_label: Annotated[str, Field(min_length=1, max_length=317)] = "topology.kubernetes.io/zone"
+
+
+class DisruptionBudget(Model):
+    """A PodDisruptionBudget for each role: one pod at a time."""
+
+    enabled: bool = True
+
+
+class Metrics(Model):
+    """`/metrics` of every node."""
+
+    enabled: bool = True
+    port: Annotated[int, Field(ge=1024, le=65535)] = 9404
+
+
+class Drain(Model):
+    """How replicas move off brokers that leave."""
+
+    partitions_at_once: Annotated[int, Field(ge=1, le=1000)] = 50
+    bytes_per_second: Annotated[int, Field(ge=0, description="of each broker; 0 for no throttle")] = 0
+
+
+class KRaftClusterSpec(Model):
+    """What the cluster shall be."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(oldSelf.clusterId) || (has(self.clusterId) && self.clusterId == oldSelf.clusterId)",
+            "the cluster id is written on every volume and cannot change: make another KRaftCluster instead",
+        ),
+        Rule(
+            f"self.nodePools.{_VOTERS} >= 1",
+            "a cluster needs controllers: give one pool the role controller and replicas of 1, 3 or 5",
+        ),
+        Rule(
+            f"self.quorum.allowVoterChanges || self.nodePools.{_VOTERS} == oldSelf.nodePools.{_VOTERS}",
+            "this changes the voters of a running quorum: set quorum.allowVoterChanges to true in the same edit; to"
+            " replace a host, add an entry to spec.replacements",
+        ),
+        Rule(
+            "self.nodePools.filter(p, !has(p.replicas)).size() <= 1",
+            "only one pool of brokers can follow spec.replicas: give the others replicas of their own",
+        ),
+        Rule(
+            "self.nodePools.all(p, self.nodePools.exists_one(q, q.firstNodeId == p.firstNodeId))",
+            "two pools cannot give the same node ids: give each a firstNodeId of its own, 100 apart or more",
+        ),
+        Rule(
+            "self.nodePools.all(p, self.nodePools.all(q, p.name == q.name || p.firstNodeId < q.firstNodeId"
+            " || p.firstNodeId - q.firstNodeId >= 100))",
+            "pools need room for their node ids: keep their firstNodeId 100 apart or more",
+        ),
+        Rule(
+            "self.listeners.exists(l, l.type == 'Internal')",
+            "brokers need a listener among themselves: keep one of type Internal",
+        ),
+        Rule(
+            f"self.config.all(k, !(k in {_OWN_KEYS_CEL}))",
+            "spec.config has a key that follows from the rest of the resource (" + ", ".join(OWN_KEYS) + "): use"
+            " nodePools, listeners, quorum, rack, metrics",
+        ),
+        Rule(
+            f"self.nodePools.all(p, p.config.all(k, !(k in {_OWN_KEYS_CEL})))",
+            "a pool's config has a key that follows from the rest of the resource: use nodePools, listeners, quorum,"
+            " rack, metrics",
+        ),
+    )
+    image: Annotated[str, Field(min_length=1, max_length=512, description="of the nodes, as a full reference")]
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
+    cluster_id: Annotated[str, Field(pattern=UUID, description="made up if left out: status.clusterId")] | None = None
+    replicas: Annotated[
+        int,
+        Field(ge=0, le=100, description="of the pool of brokers that has none of its own: what kubectl scale sets"),
+    ] = 3
+    node_pools: Annotated[
+        list[NodePool], Field(min_length=1, max_length=POOLS_MAX, json_schema_extra=marked(keys=("name",)))
+    ]
+    config: Annotated[Properties, Field(description="Kafka's keys for all nodes")] = {}
+    listeners: Annotated[
+        list[Listener], Field(min_length=1, max_length=LISTENERS_MAX, json_schema_extra=marked(keys=("name",)))
+    ] = [Listener(name="plain", port=9092)]
+    quorum: Quorum = Quorum()
+    metadata_version: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[0-9]+\.[0-9]+(-IV[0-9]+)?$",
+                description="finalized once all nodes run; if left out, a new cluster has the image's latest",
+            ),
+        ]
+        | None
+    ) = None
+    rack: Rack | None = None
+    pod_disruption_budget: DisruptionBudget = DisruptionBudget()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    drain: Drain = Drain()
+    metrics: Metrics = Metrics()
+    replacements: Annotated[
+        list[Replacement], Field(max_length=REPLACEMENTS_MAX, json_schema_extra=marked(keys=("name",)))
+    ] = []
+    paused: Annotated[bool, Field(description="the operator only watches")] = False
+    hibernated: Annotated[bool, Field(description="all pods are stopped, brokers first; volumes stay")] = False

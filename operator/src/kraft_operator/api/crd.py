@@ -1,0 +1,121 @@
+"""The CustomResourceDefinitions, as plain objects."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, VERSION
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.schema import structural
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.api.topic import KRaftTopicSpec, KRaftTopicStatus
+
+CATEGORIES: Final = ["kraft", "all"]
+
+
+def _condition(name: str) -> str:
+    return f'.status.conditions[?(@.type=="{name}")].status'
+
+
+def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, **({"priority": 1} if wide else {})}
+
+
+def _crd(
+    kind: str,
+    plural: str,
+    short: str,
+    spec: type[BaseModel],
+    status: type[BaseModel],
+    columns: list[dict[str, Any]],
+    extra: dict[str, Any],
+    name_rule: dict[str, Any] | None,
+) -> dict[str, Any]:
+    root: dict[str, Any] = {
+        "description": " ".join((spec.__doc__ or "").split()),
+        "type": "object",
+        "required": ["spec"],
+    }
+    if name_rule is not None:
+        root["x-kubernetes-validations"] = [name_rule]
+    root["properties"] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": structural(spec),
+        "status": structural(status),
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+                "categories": CATEGORIES,
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}, **extra},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": root},
+                }
+            ],
+        },
+    }
+
+
+def cluster_crd() -> dict[str, Any]:
+    """`kraftclusters.kraftcluster.io`."""
+    columns = [
+        _column("Ready", _condition("Ready")),
+        _column("Leader", ".status.leader", "integer"),
+        _column("Controllers", ".status.controllers"),
+        _column("Brokers", ".status.brokers"),
+        _column("Version", ".status.version"),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+        _column("Step", ".status.step.action", wide=True),
+        _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True),
+    ]
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    rule = {
+        "rule": f"self.metadata.name.size() <= {CLUSTER_NAME_CHARS_MAX}",
+        "message": f"names of pods begin with the cluster's: choose one of at most {CLUSTER_NAME_CHARS_MAX} characters",
+    }
+    return _crd(
+        "KRaftCluster",
+        "kraftclusters",
+        "kc",
+        KRaftClusterSpec,
+        KRaftClusterStatus,
+        columns,
+        {"scale": scale},
+        rule,
+    )
+
+
+def topic_crd() -> dict[str, Any]:
+    """`krafttopics.kraftcluster.io`."""
+    columns = [
+        _column("Cluster", ".spec.cluster"),
+        _column("Partitions", ".status.partitions", "integer"),
+        _column("Replicas", ".status.replicas", "integer"),
+        _column("Ready", _condition("Ready")),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+    ]
+    return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, None)

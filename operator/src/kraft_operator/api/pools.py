@@ -1,0 +1,135 @@
+"""Node pools: nodes that are alike in roles, volumes and pods."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from kraft_operator.api.base import Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
+
+VOLUMES_MAX: Final = 8
+"""A node's log directories; Kafka's own limit is what a machine has."""
+POOL_REPLICAS_MAX: Final = 100
+ENV_MAX: Final = 64
+CONSTRAINTS_MAX: Final = 32
+
+
+class Volume(Model):
+    """One persistent volume of a node: one of its log directories."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.storageClass) == has(oldSelf.storageClass)"
+            " && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",
+            "the storage class of a volume cannot change: add a pool with the other class, then remove this one",
+        ),
+        Rule(
+            "quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+            "a volume cannot shrink: keep the size, or move to a pool with smaller volumes",
+        ),
+    )
+    name: Name = "data"
+    size: Quantity = "10Gi"
+    storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
+
+
+class Storage(Model):
+    """The volumes of each node of a pool."""
+
+    volumes: Annotated[
+        list[Volume],
+        Field(
+            min_length=1,
+            max_length=VOLUMES_MAX,
+            json_schema_extra=marked(
+                keys=("name",),
+                rules=(
+                    Rule(
+                        "oldSelf.all(o, self.exists(n, n.name == o.name))",
+                        "a volume cannot be taken from a pool: its log directory may hold the only copies; move to a"
+                        " pool without it",
+                    ),
+                ),
+            ),
+        ),
+    ] = [Volume()]
+    deletion_policy: Annotated[
+        Literal["Keep", "Delete"],
+        Field(description="what becomes of the volumes of a node that has left the cluster for good"),
+    ] = "Keep"
+
+
+class Resources(Model):
+    """Of the node's container, as Kubernetes has them."""
+
+    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = {"cpu": "100m", "memory": "128Mi"}
+    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = {}
+
+
+class EnvVar(Model):
+    """An environment variable of the node's container."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+    value: Annotated[str, Field(max_length=4096)] = ""
+
+
+class PodTemplate(Model):
+    """What a pool's pods have beyond what the operator gives them."""
+
+    affinity: Free | None = None
+    tolerations: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
+    topology_spread_constraints: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
+    node_selector: Annotated[dict[str, str], Field(max_length=32)] = {}
+    labels: Annotated[dict[str, str], Field(max_length=32)] = {}
+    annotations: Annotated[dict[str, str], Field(max_length=32)] = {}
+    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
+    env: Annotated[list[EnvVar], Field(max_length=ENV_MAX, json_schema_extra=marked(keys=("name",)))] = []
+    termination_grace_seconds: Annotated[
+        int, Field(ge=10, le=3600, description="for controlled shutdown and the sync of logs")
+    ] = 60
+
+
+class NodePool(Model):
+    """Nodes of the same kind."""
+
+    RULES: ClassVar = (
+        Rule(
+            "self.firstNodeId == oldSelf.firstNodeId",
+            "a node keeps its id for life, and no id is used twice: add a pool with another firstNodeId instead",
+        ),
+        Rule(
+            "self.roles.all(r, r in oldSelf.roles) || oldSelf.roles.all(r, r in self.roles)",
+            "the roles of a pool can be added or taken away, not exchanged: add a pool with the other role",
+        ),
+        Rule(
+            "'controller' in self.roles ? has(self.replicas) : true",
+            "a pool with controllers must say how many: set replicas (only brokers follow kubectl scale)",
+        ),
+        Rule(
+            "!('controller' in self.roles) || !has(self.replicas) || self.replicas <= 9",
+            "a pool has at most 9 controllers: every commit waits for a majority of them",
+        ),
+    )
+    name: Name
+    roles: Annotated[
+        list[Literal["controller", "broker"]],
+        Field(min_length=1, max_length=2, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ]
+    replicas: (
+        Annotated[
+            int,
+            Field(ge=0, le=POOL_REPLICAS_MAX, description="spec.replicas if left out, which one pool of brokers may"),
+        ]
+        | None
+    ) = None
+    first_node_id: Annotated[NodeId, Field(description="ids are given from here upwards; none is ever used again")]
+    storage: Storage = Storage()
+    resources: Resources = Resources()
+    pod: PodTemplate = PodTemplate()
+    config: Annotated[Properties, Field(description="Kafka's keys for this pool only, over spec.config")] = {}
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Roles in one order, whatever the file has."""
+        del context
+        self.roles = sorted(set(self.roles), reverse=True)

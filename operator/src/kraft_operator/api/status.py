@@ -1,0 +1,88 @@
+"""`KRaftCluster`'s status: what the operator reports, and the few things that it must remember.
+
+Remembered, because nothing else tells them: the cluster id, which ids were ever given, which disk of a node is in
+force, which voters are being put into force, replacements under way. All else is observed anew in every pass.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kraft_operator.api.base import Model, NodeId, marked
+
+NODES_MAX: Final = 1000
+
+
+class Condition(Model):
+    """As Kubernetes' own: type, status, reason for programs, message for people."""
+
+    type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused"]
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[str, Field(max_length=128)]
+    message: Annotated[str, Field(max_length=4096)] = ""
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    observed_generation: int = 0
+
+
+class NodeStatus(Model):
+    """One node: what is remembered of it (to `leaving`), and how it was seen."""
+
+    id: NodeId
+    pool: str
+    roles: list[Literal["controller", "broker"]]
+    disk: Annotated[int, Field(description="counts the empty disks it was given; part of its volumes' names")] = 0
+    formatted: Annotated[bool, Field(description="the disk in force is formatted: it never is again")] = False
+    leaving: bool = False
+    pod: str = ""
+    volume: str = ""
+    state: str = ""
+    epoch: int | None = None
+    lag: Annotated[int, Field(description="metadata records behind the active controller")] | None = None
+    needs_restart: Annotated[list[str], Field(description="what its pod has not got yet")] = []
+
+
+class ReplacementStatus(Model):
+    """How far a replacement is."""
+
+    name: str
+    node: NodeId
+    by: Literal["EmptyDisk", "NewId"]
+    disk: Annotated[int, Field(description="EmptyDisk: the disk that takes over")] = 0
+    new_id: NodeId | None = None
+    done: bool = False
+
+
+class StepStatus(Model):
+    """The step at hand, or the next one that waits for approval."""
+
+    action: str
+    nodes: list[NodeId] = []
+    why: str = ""
+    waits_for: str = ""
+
+
+class KRaftClusterStatus(Model):
+    """How the cluster is."""
+
+    observed_generation: int = 0
+    cluster_id: str | None = None
+    conditions: Annotated[list[Condition], Field(json_schema_extra=marked(keys=("type",)))] = []
+    nodes: Annotated[list[NodeStatus], Field(max_length=NODES_MAX, json_schema_extra=marked(keys=("id",)))] = []
+    retired_ids: Annotated[list[NodeId], Field(description="ids of nodes that have left; never given again")] = []
+    voters: Annotated[list[NodeId], Field(description="controller.quorum.voters as it is being put into force")] = []
+    replacements: Annotated[list[ReplacementStatus], Field(json_schema_extra=marked(keys=("name",)))] = []
+    managed_config: Annotated[
+        list[str], Field(description="dynamic keys that the operator has set: taken back when they leave spec.config")
+    ] = []
+    leader: NodeId | None = None
+    version: Annotated[str, Field(description="finalized metadata.version")] = ""
+    controllers: Annotated[str, Field(description="ready/wanted")] = ""
+    brokers: Annotated[str, Field(description="ready/wanted")] = ""
+    replicas: Annotated[int, Field(description="brokers there are in the pool that spec.replicas is for")] = 0
+    selector: Annotated[str, Field(description="of their pods")] = ""
+    step: StepStatus | None = None
+    plan: Annotated[list[str], Field(description="what a restart waits for, and what comes after it")] = []
+    revision: Annotated[str, Field(description="what `kubectl kraft approve` approves")] = ""
+    last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
