@@ -50,9 +50,10 @@ format: $(VENV)/.dev ## mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(VENV)/.dev ## the raft core and the whole node under SEEDS=n seeds of simulated faults
+sim: $(VENV)/.dev ## the raft core, a node and a cluster of nodes under SEEDS=n seeds of simulated faults
 	$(BIN)/python -m kraft_node.testing.raft --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
+	$(BIN)/python -m kraft_node.testing.sim --scenario cluster --seeds $(SEEDS)
 
 planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which
 	$(BIN)/python -m tests.sim.planted_bugs
@@ -63,8 +64,10 @@ exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds 
 planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
 	$(BIN)/python -m tools.planted tests/sim/raft/planted
 
-sim-night: $(VENV)/.dev ## raft seeds without end, from SEED_FROM on; Ctrl-C stops it
-	$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM)
+sim-night: $(VENV)/.dev ## seeds of the raft core, of nodes and of clusters without end, from SEED_FROM on; Ctrl-C stops it
+	@$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM) & raft=$$!; \
+	trap 'kill $$raft 2>/dev/null' INT TERM EXIT; \
+	$(BIN)/python -m kraft_node.testing.sim --scenario both --seeds 0 --first $(SEED_FROM) --jobs 1
 
 peers: $(VENV)/.dev ## Apache Kafka from Maven Central into .peers (needs Java and Maven)
 	$(BIN)/python tools/peers.py install

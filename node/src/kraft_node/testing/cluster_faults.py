@@ -22,7 +22,7 @@ from kraft_node.testing.world import BACKGROUND_MS
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
 
-FAULTS_MIN, FAULTS_MAX = 2, 5
+FAULTS_MIN, FAULTS_MAX = 2, 4
 EVENTS_MIN: Final = 2_000
 """Faults go on until so many events have happened since the first of them."""
 STOP_MAX_MS: Final = 330_000.0

@@ -9,6 +9,7 @@ TCP's retransmission. `delay_ms` is how long bytes travel at most.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,6 +20,8 @@ from kraft_node.testing.world import SimHost, World
 DELAY_MAX_MS: Final = 3.0
 FIRST_EPHEMERAL_PORT: Final = 40_000
 HIGH_MARK_BYTES: Final = 256 * 1024
+ROUNDING_MS: Final = 1e-6
+"""The moment of an event is the sum of two floats."""
 
 
 class SimNetwork:
@@ -114,6 +117,8 @@ class SimTransport:
         self._ended = False
         self._error: OSError | None = None
         self._in_flight = 0
+        self._leaving: deque[tuple[float, int]] = deque()
+        """What is in flight: when it arrives, and bytes."""
         self._last_arrival_ms = 0.0
         self._was_high = False
         network.transports.add(self)
@@ -124,6 +129,9 @@ class SimTransport:
 
     @property
     def unsent_bytes(self) -> int:
+        leaving, now_ms = self._leaving, self.network.world.now_ms
+        while leaving and leaving[0][0] <= now_ms + ROUNDING_MS:
+            self._in_flight -= leaving.popleft()[1]
         return self._in_flight
 
     def accepted(self, listener: SimListener) -> None:
@@ -136,8 +144,7 @@ class SimTransport:
         if self.closed or self.other is None:
             return
         raw = b"".join(p.read() if isinstance(p, FileSlice) else bytes(p) for p in parts)
-        self._in_flight += len(raw)
-        self._was_high = self._was_high or self._in_flight > HIGH_MARK_BYTES
+        self._was_high = self._was_high or self.unsent_bytes + len(raw) > HIGH_MARK_BYTES
         self._send(raw)
 
     def _send(self, raw: bytes | None) -> None:
@@ -148,11 +155,13 @@ class SimTransport:
         self._last_arrival_ms = arrival
         world.at(arrival - world.now_ms, other.arrive, self, raw, host=other.host)
         if raw is not None:
-            world.at(arrival - world.now_ms, self._left, len(raw), host=self.host)
+            self._in_flight += len(raw)
+            self._leaving.append((arrival, len(raw)))
+            if self._was_high:
+                world.at(arrival - world.now_ms, self._left, host=self.host)
 
-    def _left(self, count: int) -> None:
-        self._in_flight -= count
-        if self._was_high and self._in_flight <= HIGH_MARK_BYTES // 2 and self.receiver is not None and not self.closed:
+    def _left(self) -> None:
+        if self._was_high and self.unsent_bytes <= HIGH_MARK_BYTES // 2 and self.receiver is not None:
             self._was_high = False
             self.receiver.drained()
 

@@ -2,8 +2,10 @@
 
 - `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
 - `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
+- `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows
 - `epochs`       one broker leads a partition in a leader epoch
-- `isr`          every member of the ISR, in the incarnation that joined, has all that is below the high watermark
+- `unfenced`     a broker is unfenced only when it has replayed its own registration
+- `isr`          every member of the ISR, in the incarnation that joined, has all that was ever below a high watermark
 - `high`         a replica's high watermark never goes back while its process lives, and lies within its log
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
 - `epoch cache`  a log's leader epochs are those that its batches carry
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
     from kraft_node.testing.machine import SimCluster, SimMachine
 
-EVERY_EVENTS: Final = 8
+EVERY_EVENTS: Final = 12
 """Looks are rarer than events: nodes say themselves when a step breaks one of their own laws."""
 
 Key = tuple[bytes, int]
@@ -57,10 +59,12 @@ class ReplicaLaws:
         self._images: dict[str, tuple[int, int]] = {}
         """By machine: process and metadata offset."""
         self._metadata: dict[int, int] = {}
-        self._epochs: dict[Key, tuple[int, int, int]] = {}
-        """(metadata offset, leader epoch, partition epoch)."""
+        self._states: dict[Key, tuple[int, PartitionState]] = {}
+        """Metadata offset and newest state."""
         self._leaders: dict[tuple[Key, int], str] = {}
         self._replicas: dict[tuple[str, int, Key], _Replica] = {}
+        self._committed: dict[Key, int] = {}
+        """The highest high watermark ever seen."""
         self._batches: dict[tuple[Key, int], tuple[int, str]] = {}
         """By partition and base offset: checksum, and who showed it first."""
         self.compared = 0
@@ -79,6 +83,11 @@ class ReplicaLaws:
             if node is None or node.raft is None:
                 continue
             self._look_at_image(machine, node.raft.image)
+        self._look_at_leases()
+        for machine in self.cluster.brokers:
+            node = machine.node
+            if node is None or node.raft is None:
+                continue
             if node.broker is not None:
                 for partition in node.broker.replicas.opened():
                     self._look_at_replica(machine, partition)
@@ -101,13 +110,15 @@ class ReplicaLaws:
                 self._look_at_state(image, f"{topic.name}-{number}", (bytes(topic.id), number), state)
 
     def _look_at_state(self, image: Any, name: str, key: Key, state: PartitionState) -> None:
-        offset, leader_epoch, partition_epoch = self._epochs.get(key, (-1, -1, -1))
+        offset, before = self._states.get(key, (-1, state))
         if image.offset <= offset:
             return
-        if state.leader_epoch < leader_epoch or state.partition_epoch < partition_epoch:
-            text = f"epochs ({leader_epoch}, {partition_epoch}) became ({state.leader_epoch}, {state.partition_epoch})"
-            self.checker.broken("assignment", name, text)
-        self._epochs[key] = (image.offset, state.leader_epoch, state.partition_epoch)
+        self._states[key] = (image.offset, state)
+        epochs, earlier = (state.leader_epoch, state.partition_epoch), (before.leader_epoch, before.partition_epoch)
+        if epochs[0] < earlier[0] or epochs[1] < earlier[1]:
+            self.checker.broken("assignment", name, f"epochs {earlier} became {epochs}")
+        if epochs == (earlier[0], earlier[1] + 1) and not set(state.isr) <= set(before.isr):
+            self._look_at_proposer(name, key, before, state)
         if not set(state.isr) <= set(state.replicas):
             self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
         if state.leader != NO_LEADER and state.leader not in state.isr:
@@ -117,6 +128,35 @@ class ReplicaLaws:
             self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")
         if state.leader == NO_LEADER and not state.isr and not state.elr:
             self.checker.broken("assignment", name, "nobody is left who may lead it")
+
+    def _look_at_proposer(self, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
+        for machine in self.cluster.brokers:
+            node = machine.node
+            if machine.config.node_id != state.leader or node is None or node.broker is None:
+                continue
+            partition = node.broker.replicas.peek(key)
+            if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
+                continue
+            if partition.partition_epoch < before.partition_epoch:
+                text = (
+                    f"ISR {before.isr} became {state.isr}, its leader knew partition epoch {partition.partition_epoch}"
+                )
+                self.checker.broken("proposed", name, f"{text}, not {before.partition_epoch}")
+
+    def _look_at_leases(self) -> None:
+        """What the newest metadata says of a broker holds for the process that runs in that incarnation."""
+        images = [m.node.raft.image for m in self.cluster.controllers if m.node is not None and m.node.raft is not None]
+        if not images:
+            return
+        newest = max(images, key=lambda image: image.offset)
+        for machine in self.cluster.brokers:
+            node, registered = machine.node, newest.brokers.get(machine.config.node_id)
+            if node is None or node.raft is None or node.broker is None or registered is None or registered.fenced:
+                continue
+            lifecycle, offset = node.broker.lifecycle, node.raft.image.offset
+            if lifecycle is not None and lifecycle.broker_epoch == registered.epoch and offset < registered.epoch:
+                text = f"is unfenced in epoch {registered.epoch} with metadata up to {offset}"
+                self.checker.broken("unfenced", machine.name, text)
 
     # -- replicas
 
@@ -134,6 +174,8 @@ class ReplicaLaws:
         if high > log.end_offset:
             self.checker.broken("high", name, f"of {machine.name} is {high}, its log ends at {log.end_offset}")
         known.high_watermark = high
+        if high > self._committed.get(key, 0):
+            self._committed[key] = high
         if partition.is_leader:
             leader = self._leaders.setdefault((key, partition.leader_epoch), machine.name)
             if leader != machine.name:
@@ -150,6 +192,8 @@ class ReplicaLaws:
         state = image.topics.partition(partition.topic_id, partition.index)
         if state is None or state.leader_epoch != partition.leader_epoch or len(partition.isr) < 2:
             return
+        if partition.leader_epoch < self._states[key][1].leader_epoch:
+            return  # replaced without knowing it: what its followers lack may be its successor's
         for other in self.cluster.brokers:
             number = other.config.node_id
             if other is machine or number not in partition.isr or other.node is None or other.node.broker is None:
@@ -158,11 +202,11 @@ class ReplicaLaws:
             replica = other.node.broker.replicas.peek(key)
             if registered is None or lifecycle is None or lifecycle.broker_epoch != registered.epoch or replica is None:
                 continue
-            if replica.log.end_offset < partition.log.high_watermark:
+            if replica.log.end_offset < self._committed.get(key, 0):
                 self.checker.broken(
                     "isr", f"{partition.topic}-{partition.index}",
-                    f"{other.name} is in sync and has {replica.log.end_offset}, the high watermark is "
-                    f"{partition.log.high_watermark}",
+                    f"{other.name} is in sync and has {replica.log.end_offset}, the high watermark was "
+                    f"{self._committed[key]}",
                 )  # fmt: skip
 
     def _compare(self, machine: SimMachine, partition: Partition, key: Key, known: _Replica) -> None:

@@ -1,11 +1,11 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--scenario node|cluster] [--seeds N] [--first S] [--jobs J] [--until-broken]
+    python -m kraft_node.testing.sim [--scenario node|cluster|both] [--seeds N] [--first S] [--jobs J] [--until-broken]
     python -m kraft_node.testing.sim [--scenario node|cluster] --seed S [--nodes N] [--story]
 
 `--seeds 0` goes on until it is told to stop; `--json` prints the result as JSON. Each seed is a run of `scenario` or of
-`cluster_scenario`: the same seed does the same every time, on every machine. A failure ends with the line that replays
-it. Exit code 1 when a law was broken.
+`cluster_scenario` (`both`: of one and the other in turn): the same seed does the same every time, on every machine. A
+failure ends with the line that replays it. Exit code 1 when a law was broken.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
 from kraft_node.testing.checker import Finding
 from kraft_node.testing.scenario import Result, run
 
 DEFAULT_SEEDS: Final = 200
-NODE, CLUSTER = "node", "cluster"
+NODE, CLUSTER, BOTH = "node", "cluster", "both"
 FAILURES_SHOWN: Final = 5
+WAITING_PER_JOB: Final = 4
+"""Seeds given to a process ahead of time."""
+REPORT_S: Final = 30.0
+"""How often a run that nobody watches on a terminal says how far it is."""
 STORY_TAIL: Final = 25
 """Lines of the story that a failure shows by itself."""
 
@@ -72,11 +76,25 @@ def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
 def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[Result]:
     """Run seeds, as they get done; `count` 0: without end."""
     seeds = range(first, first + count) if count else itertools.count(first)
+    kinds = (NODE, CLUSTER) if kind == BOTH else (kind,)
+    runs = ((seed, kind) for seed in seeds for kind in kinds)
     if jobs == 1:
-        yield from (run(seed, nodes, kind) for seed in seeds)
+        yield from (_run(one, nodes) for one in runs)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(partial(run, nodes=nodes, kind=kind), seeds, chunksize=4)
+        # One by one: a pool that is given a generator without end takes all of it.
+        waiting: deque[AsyncResult[Result]] = deque()
+        for one in runs:
+            waiting.append(pool.apply_async(_run, (one, nodes)))
+            if len(waiting) >= jobs * WAITING_PER_JOB:
+                yield waiting.popleft().get()
+        while waiting:
+            yield waiting.popleft().get()
+
+
+def _run(one: tuple[int, str], nodes: int) -> Result:
+    seed, kind = one
+    return run(seed, nodes, kind)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first of them")
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
-    parser.add_argument("--scenario", choices=(NODE, CLUSTER), default=NODE, help="what to run; node by default")
+    parser.add_argument("--scenario", choices=(NODE, CLUSTER, BOTH), default=NODE, help="what to run")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -97,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
     begun = time.perf_counter()
     score = Score()
-    with _progress(options.seeds, quiet=options.json) as advance:
+    with contextlib.suppress(KeyboardInterrupt), _progress(options.seeds, quiet=options.json) as advance:
         sweeping = {"nodes": options.nodes, "kind": options.scenario, "jobs": options.jobs}
         for result in sweep(options.first, options.seeds, **sweeping):
             score.add(result)
@@ -174,9 +192,12 @@ def _print(score: Score, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], None]]:
-    """A bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
+    """A bar on a terminal, a line now and then elsewhere."""
+    if quiet:
         yield lambda _score, _seconds: None
+        return
+    if not sys.stderr.isatty():
+        yield _reporter()
         return
     from rich.console import Console  # noqa: PLC0415 - only where somebody looks
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
@@ -193,6 +214,22 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], N
             bar.update(task, completed=score.seeds, rate=f"{score.events / seconds:,.0f} events/s", broken=broken)
 
         yield advance
+
+
+def _reporter() -> Callable[[Score, float], None]:
+    """Prints a line every REPORT_S, and what is broken at once."""
+    told_s, told_failures = 0.0, 0
+
+    def advance(score: Score, seconds: float) -> None:
+        nonlocal told_s, told_failures
+        for failure in score.failures[told_failures:]:
+            print(f"BROKEN {failure.findings[0]}", replay_line(failure.seed, failure.nodes, failure.kind), sep="\n")
+        told_failures = len(score.failures)
+        if seconds - told_s >= REPORT_S:
+            told_s = seconds
+            print(f"{score.seeds} seeds, {score.events / seconds:,.0f} events/s, {told_failures} broken", flush=True)
+
+    return advance
 
 
 __all__ = ["Finding", "Score", "main", "replay_line", "sweep"]

@@ -1,0 +1,64 @@
+"""Controllers, brokers and clients under 300 seeds of faults; `make sim SEEDS=n` runs more, `--story` tells one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kraft_node.testing import sim
+from kraft_node.testing.scenario import Result, run
+
+SEEDS = 300
+CHUNKS = 12
+EVENTS_MIN = 2_000
+"""Of every seed, while faults happen."""
+
+
+def check(result: Result) -> None:
+    story = "\n".join(result.story[-sim.STORY_TAIL :])
+    findings = "\n".join(map(str, result.findings))
+    assert result.good, f"{story}\n{findings}\n{sim.replay_line(result.seed, kind=sim.CLUSTER)}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_law_is_broken(chunk: int) -> None:
+    acknowledged = read = 0
+    for seed in range(chunk, SEEDS, CHUNKS):
+        result = run(seed, kind=sim.CLUSTER)
+        check(result)
+        assert result.events > EVENTS_MIN
+        acknowledged += result.acknowledged
+        read += result.read
+    assert acknowledged > 500, "clients got on"
+    assert read > 3000, "consumers read"
+
+
+def test_a_seed_does_the_same_in_every_process() -> None:
+    """Whatever Python's hashes and addresses are: sets in another order would show."""
+    traces = []
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "kraft_node.testing.sim", "--scenario", "cluster", "--seeds", "5", "--jobs", "1",
+             "--json"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )  # fmt: skip
+        traces.append(json.loads(done.stdout)["traces"])
+    assert len(traces[0]) == 5
+    assert traces[0] == traces[1]
+
+
+def test_a_seed_tells_its_story_and_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sim.main(["--scenario", "cluster", "--seed", "3", "--story"]) == 0
+    text = capsys.readouterr().out
+    assert "is active in epoch" in text
+    assert "Registered broker" in text
+    assert "all is well again" in text
+    assert "seed 3:" in text
+    assert sim.replay_line(3, kind=sim.CLUSTER).endswith("--seed 3 --scenario cluster --story")
