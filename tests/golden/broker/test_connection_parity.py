@@ -28,7 +28,6 @@ NOT_SERVED = {
     ApiKey.END_TXN: "transactions",
     ApiKey.WRITE_TXN_MARKERS: "transactions",
     ApiKey.TXN_OFFSET_COMMIT: "transactions",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "replicas do not move between the directories of a broker",
     **dict.fromkeys((ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE), "KIP-848 groups"),
     **dict.fromkeys((ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE), "streams groups"),
     **{key: "share groups" for key in ApiKey if "SHARE" in key.name},

@@ -21,6 +21,7 @@ from kraft_node.broker.directories import DirectoryAssignments
 from kraft_node.broker.forward import FORWARDED, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
 from kraft_node.broker.handlers.alter_configs import AlterConfigsHandler
+from kraft_node.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from kraft_node.broker.handlers.delegation_tokens import refuse_delegation_tokens
 from kraft_node.broker.handlers.delete_records import delete_records
 from kraft_node.broker.handlers.describe_client_quotas import describe_client_quotas
@@ -39,6 +40,7 @@ from kraft_node.broker.handlers.offset_for_leader_epoch import offset_for_leader
 from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.handlers.transactions import describe_transactions, list_transactions
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
+from kraft_node.broker.log_dir_moves import LogDirMoves
 from kraft_node.broker.metadata_cache import BROKER_CONFIG, CONSUMER_OFFSETS, TOPIC_CONFIG, MetadataCache
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
@@ -74,6 +76,7 @@ FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
     ApiKey.DESCRIBE_ACLS: describe_acls,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
@@ -125,6 +128,7 @@ class Broker:
         self.replicas = ReplicaManager(
             env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster
         )
+        self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, self.assignments.note, self.config)
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None
         self.snapshot_end: Callable[[], int] = lambda: 0
@@ -231,6 +235,7 @@ class Broker:
             self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         if state == BrokerState.RUNNING:
             self.replication.start(self.replicas)
+            self.moves.resume()
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
         """Have the controller move leadership away, then call `done`; `close` is to follow."""
@@ -243,6 +248,7 @@ class Broker:
         """Resign from everything. The logs are closed by whoever owns the log manager."""
         self.groups.shutdown()
         self.replication.close()
+        self.moves.close()
         self.fence.close()
         if self.lifecycle is not None:
             self.lifecycle.close()
@@ -288,6 +294,7 @@ class Broker:
             self.fetch_max_bytes = self.config.int("fetch.max.bytes")
             self.fetch.config_changed()
             self.replication.config_changed()
+            self.moves.config_changed()
             self._cordon()
         if changed or delta.is_snapshot:
             topics = {partition.topic for partition in self.replicas.opened()}

@@ -203,7 +203,10 @@ class Futures:
                 del self._found[key]
 
     def open_unproven(self, directory: Directory) -> None:
-        """Look at copies that nobody has opened, before the directory is marked as closed cleanly. Raises KafkaError."""
+        """Look at copies that nobody has opened yet: the directory is about to be marked as closed cleanly.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
         for (topic, partition), found in list(self._found.items()):
             if found.directory is directory and found.log is None and not found.clean:
                 self.get(topic, partition)

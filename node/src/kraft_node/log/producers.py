@@ -112,6 +112,12 @@ class Producers:
         if producer.current_txn_first_offset != NONE:
             insort(self._ongoing, producer.current_txn_first_offset)
 
+    def take_over(self, other: Producers) -> None:
+        """Know what another log knows that ends where this one does: also of records that are not there any more."""
+        self._by_id = other._by_id
+        self._ongoing = other._ongoing
+        self._unreplicated = other._unreplicated
+
     # --- appending ---
 
     def check(self, header: BatchHeader) -> BatchMetadata | None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SECURITY: Final = "connections are plain text so far: TLS, SASL, tokens and ACLs come with the security layer"
 _TIERED: Final = "there is no tiered storage: segments stay on the local disks"
 _LOOP: Final = "one event loop does the work: there is no pool of threads to size"
+_WINDOW: Final = "the rate of moves between log directories is that of the last eleven seconds, Kafka's default"
 _CHANNELS: Final = "connections between nodes have time-outs and buffers of their own"
-_MOVES: Final = "replicas are not moved between the log directories of one broker so far"
 _NEW_GROUPS: Final = "only the classic group protocol is served so far"
 _TRANSACTIONS: Final = "idempotent producers are served, transactions are not yet"
 _PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
@@ -44,7 +44,7 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("authorizer.class.name", _SECURITY),
     ("early.start.listeners", "all listeners open together, in well under a second"),
     ("*.threads", _LOOP),
-    ("num.replica.alter.log.dirs.threads", _MOVES),
+    ("alter.log.dirs.replication.quota.window.*", _WINDOW),
     ("num.recovery.threads.per.data.dir", _LOOP),
     ("group.coordinator.cached.buffer.max.bytes", "the group coordinator keeps no buffers between writes"),
     ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without waiting"),

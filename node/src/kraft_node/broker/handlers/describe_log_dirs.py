@@ -43,8 +43,19 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             if wanted is None or (topic, index) in wanted:
                 row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=0)
                 topics.setdefault(topic, []).append(row)
+        for topic, index, size, end in broker.logs.futures.sizes(directory):
+            if wanted is None or (topic, index) in wanted:
+                lag = _lag(broker, topic, index, end)
+                row = Response.DescribeLogDirsPartition(index, size, lag, is_future_key=True)
+                topics.setdefault(topic, []).append(row)
         result.topics = [Response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
     return Response(results=results)
+
+
+def _lag(broker: Broker, topic: str, index: int, end: int) -> int:
+    """How many offsets a copy that ends at `end` has still to take from the log; -1 where there is none."""
+    partition = broker.replicas.peek((topic, index))
+    return -1 if partition is None else max(0, partition.log.end_offset - end)
 
 
 def _unused(broker: Broker, wanted: set[tuple[str, int]] | None) -> dict[Uuid, list[tuple[str, int, int]]]:

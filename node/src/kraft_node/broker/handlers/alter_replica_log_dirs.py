@@ -1,0 +1,40 @@
+"""AlterReplicaLogDirs (34), versions 1-2: move replicas between the log directories of this broker (KIP-113).
+
+The answer says whether the moves have begun. How far they are is told by DescribeLogDirs, as copies with `isFuture`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.wire.messages import AlterReplicaLogDirsResponse as Response
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+
+def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """One row a partition; of one that is named several times the last directory counts, as in Kafka."""
+    wanted = {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, list[Any]] = {}
+    for (topic, index), path in wanted.items():
+        row = Response.AlterReplicaLogDirPartitionResult(partition_index=index)
+        try:
+            broker.moves.request(topic, index, path)
+        except KafkaError as error:
+            # Kafka's clients know this API to answer so for replicas that are elsewhere.
+            is_elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            row.error_code = ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
+        topics.setdefault(topic, []).append(row)
+    return Response(
+        results=[
+            Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows) for name, rows in topics.items()
+        ]
+    )

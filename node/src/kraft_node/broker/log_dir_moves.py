@@ -1,0 +1,337 @@
+"""Moves of replicas between the log directories of this broker (KIP-113, and KIP-858 for what the controller is told).
+
+A move copies the log, batch by batch and in steps that requests go between, into a future log in the other directory;
+the log goes on being written meanwhile. When the copy has caught up it is made durable, the controller is told where
+the log will be, and when committed metadata says so and nothing is missing the copy takes the log's place within one
+step. What a crash leaves is gone on with at the next start. Kafka: ReplicaAlterLogDirsThread.
+
+Called by `handlers.alter_replica_log_dirs` and by the broker when it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
+from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
+from kraft_node.log.futures import check_name
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.env import Env
+    from kraft_node.log.directory import Directory
+    from kraft_node.log.log import Log
+    from kraft_node.log.manager import LogManager
+    from kraft_node.partition.manager import ReplicaManager
+    from kraft_node.partition.partition import Partition
+    from kraft_node.partition.storage import Assign
+
+log = logging.getLogger(__name__)
+
+STEP_BYTES: Final = 1 << 20
+"""Copied in one go: a millisecond or two, then requests have their turn."""
+LAST_STEPS: Final = 8
+"""So many of them in one go when all else is ready: otherwise a busy producer could stay ahead of the copy for ever."""
+PAUSE_MS: Final = 50
+"""Between two looks at what is waited for: the controller's answer, an fsync, the rate's window."""
+PREFERRED_MAX: Final = 100_000
+"""Wishes kept for replicas that this broker does not have yet; Kafka keeps any number."""
+
+
+class Move:
+    """One replica on its way to `target`. `copy` is None until the future log could be made."""
+
+    __slots__ = ("copy", "flushing", "partition", "target")
+
+    def __init__(self, partition: Partition, target: Directory) -> None:
+        self.partition = partition
+        self.target = target
+        self.copy: Log | None = None
+        self.flushing = False
+
+
+class LogDirMoves:
+    """All moves of a broker, a step of one after the other."""
+
+    def __init__(
+        self,
+        env: Env,
+        node_id: int,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        assign: Assign,
+        config: BrokerConfig,
+    ) -> None:
+        self._env = env
+        self._node_id = node_id
+        self._logs = logs
+        self._replicas = replicas
+        self._assign = assign
+        self._config = config
+        self._quota = ReplicationQuota(env.clock, node_id, lambda _topic: EVERYTHING)
+        self.config_changed()
+        self._moves: dict[tuple[str, int], Move] = {}
+        self._ready: deque[Move] = deque()
+        self._scheduled = False
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def config_changed(self) -> None:
+        """The rate is dynamic."""
+        self._quota.limit = self._config.int("replica.alter.log.dirs.io.max.bytes.per.second")
+
+    # --- what is asked for ---
+
+    def request(self, topic: str, index: int, path: str) -> None:
+        """The log of a replica is to be in the directory `path`.
+
+        Raises INVALID_TOPIC_EXCEPTION (a name too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory is not
+        online), INVALID_REPLICA_ASSIGNMENT (it is cordoned), UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (not
+        here; should it come here, the wish is remembered).
+        """
+        check_name(topic, index)
+        target = self._directory(path)
+        state = self._replicas.image.topics.by_name(topic)
+        known = None if state is None else state.partition(index)
+        if known is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+        if self._node_id not in known.replicas:
+            if len(self._logs.preferred) < PREFERRED_MAX:
+                self._logs.preferred[topic, index] = path
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {self._node_id} is no replica of {topic}-{index}"
+            )
+        partition = self._replicas.hosted(topic, index)
+        move = self._moves.get((topic, index))
+        if move is not None:
+            if move.target is target:
+                return
+            self._give_up(move)
+        if partition.log.dir is target:
+            return
+        for directory in self._logs.directories:
+            directory.check()
+        self._begin(Move(partition, target))
+
+    def _directory(self, path: str) -> Directory:
+        for directory in self._logs.directories:
+            if directory.path == path:
+                directory.check()
+                if directory.cordoned:
+                    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
+                return directory
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+
+    def resume(self) -> None:
+        """Go on with what was under way when the node stopped; remove copies that nobody needs any more."""
+        futures = self._logs.futures
+        for topic, index in futures.partitions():
+            target = futures.directory_of(topic, index)
+            if target is None or not target.online or (topic, index) in self._moves:
+                continue
+            try:
+                partition = self._resumable(topic, index)
+                if partition is None or partition.log.dir is target:
+                    futures.delete(topic, index)
+                elif futures.directory_of(topic, index) is not None:
+                    self._begin(Move(partition, target))
+            except KafkaError as error:
+                log.warning("The move of %s-%d is not gone on with: %s", topic, index, error)
+
+    def _resumable(self, topic: str, index: int) -> Partition | None:
+        """The replica whose copy there is; None when this broker has no replica of that topic."""
+        view = self._replicas.image.topics.by_name(topic)
+        state = None if view is None else view.partition(index)
+        if view is None or state is None or self._node_id not in state.replicas:
+            return None
+        if self._logs.futures.topic_id(topic, index) != view.id:
+            return None
+        return self._replicas.hosted(topic, index)  # which may complete the move
+
+    def close(self) -> None:
+        """Copy no more; the next start goes on."""
+        self._closed = True
+        self._ready.clear()
+
+    # --- a move's life ---
+
+    def _begin(self, move: Move) -> None:
+        partition = move.partition
+        self._moves[partition.topic, partition.index] = move
+        log.info(
+            "Moving %s-%d from %s to %s", partition.topic, partition.index, partition.log.dir.path, move.target.path
+        )
+        self._prepare(move)
+        self._soon(move)
+
+    def _prepare(self, move: Move) -> None:
+        """Find or make the copy, and have it follow what is cut from the log. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        partition = move.partition
+        try:
+            copy = self._logs.futures.get(partition.topic, partition.index)
+            if copy is None:
+                copy = self._logs.futures.create(partition.topic, partition.index, partition.topic_id, move.target)
+            else:
+                _cut_what_differs(partition.log, copy)
+        except KafkaError as error:
+            if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # an older log of that name is being forgotten
+                self._end(move)
+                raise
+            return
+        move.copy = partition.log.twin = copy
+
+    def _soon(self, move: Move) -> None:
+        self._ready.append(move)
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._env.scheduler.call_soon(self._step)
+
+    def _later(self, move: Move) -> None:
+        self._env.scheduler.call_later(PAUSE_MS, self._again, move)
+
+    def _again(self, move: Move) -> None:
+        if self._moves.get((move.partition.topic, move.partition.index)) is move:
+            self._soon(move)
+
+    def _step(self) -> None:
+        self._scheduled = False
+        if not self._ready or self._closed:
+            return
+        move = self._ready.popleft()
+        if self._moves.get((move.partition.topic, move.partition.index)) is move:
+            try:
+                if self._advance(move):
+                    self._ready.append(move)
+            except KafkaError as error:
+                log.warning("%s-%d does not move: %s", move.partition.topic, move.partition.index, error)
+                self._give_up(move)
+        if self._ready:
+            self._scheduled = True
+            self._env.scheduler.call_soon(self._step)
+
+    def _advance(self, move: Move) -> bool:
+        """Do what is next; whether there is more to do at once. Raises KafkaError."""
+        partition = move.partition
+        if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
+            self._end(move)  # deleted, moved to another broker, or its directory is dead
+            return False
+        if move.copy is None:
+            self._prepare(move)
+            if move.copy is None:
+                self._later(move)
+                return False
+        if self._logs.futures.directory_of(partition.topic, partition.index) is not move.target:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the copy in {move.target.path} is lost")
+        if self._quota.is_active and self._quota.rate() > self._quota.limit:
+            self._later(move)
+            return False
+        source, copy = partition.log, move.copy
+        is_ready = self._is_accepted(move) and not self._needs_flush(move)
+        for _ in range(LAST_STEPS if is_ready else 1):
+            self._quota.record(partition.topic, partition.index, copy_some(source, copy))
+            if copy.end_offset == source.end_offset:
+                break
+        else:
+            return True
+        if is_ready and not self._needs_flush(move):
+            self._complete(move)
+        elif not is_ready:
+            self._prepare_completion(move)
+            self._later(move)
+        else:
+            return True
+        return False
+
+    def _needs_flush(self, move: Move) -> bool:
+        """Whether the log has promised to keep what the copy might still lose."""
+        assert move.copy is not None, "law: only what has been copied is completed"
+        return move.flushing or move.copy.recovery_point < move.partition.log.recovery_point
+
+    def _is_accepted(self, move: Move) -> bool:
+        partition = move.partition
+        state = self._replicas.image.topics.partition(partition.topic_id, partition.index)
+        return state is not None and state.directory(self._node_id) == Uuid(move.target.id)
+
+    def _prepare_completion(self, move: Move) -> None:
+        """The copy has caught up: have it made durable, and the controller told."""
+        partition, copy = move.partition, move.copy
+        assert copy is not None, "law: only what has been copied is completed"
+        if not move.flushing and copy.unflushed:
+            move.flushing = True
+
+            def flushed() -> None:
+                move.flushing = False
+
+            copy.flush_in_background(flushed)
+        if not self._is_accepted(move):
+            self._assign(partition.topic_id, partition.index, Uuid(move.target.id))
+
+    def _complete(self, move: Move) -> None:
+        partition, copy = move.partition, move.copy
+        assert copy is not None, "law: only what has been copied is completed"
+        source = partition.log
+        for epoch, start in source.leader_epochs.entries():
+            if epoch > copy.leader_epochs.latest_epoch:
+                copy.leader_epochs.assign(epoch, start)
+        copy.producers.take_over(source.producers)
+        copy.high_watermark = source.high_watermark
+        source.twin = None
+        partition.log = self._logs.futures.promote(partition.topic, partition.index)
+        del self._moves[partition.topic, partition.index]
+
+    def _end(self, move: Move) -> None:
+        """The move is none any more; its copy stays as it is."""
+        key = (move.partition.topic, move.partition.index)
+        if self._moves.get(key) is move:
+            del self._moves[key]
+        if move.partition.log.twin is move.copy:
+            move.partition.log.twin = None
+
+    def _give_up(self, move: Move) -> None:
+        """The log stays where it is. Raises KafkaError."""
+        self._end(move)
+        partition = move.partition
+        self._logs.futures.delete(partition.topic, partition.index)
+        # The controller may have been told already, or may be told at this moment.
+        self._assign(partition.topic_id, partition.index, Uuid(partition.log.dir.id))
+
+
+def copy_some(source: Log, copy: Log) -> int:
+    """Append what comes next to the copy, about STEP_BYTES; the bytes appended. Raises KafkaError."""
+    if copy.end_offset < source.start_offset:
+        copy.reset_to(source.start_offset)
+    size = 0
+    if copy.end_offset < source.end_offset:
+        found = source.read(copy.end_offset, STEP_BYTES).records
+        records = found if isinstance(found, bytes) else found.read()
+        size = len(records)
+        if not size:
+            copy.skip_to(source.end_offset)
+        else:
+            first = int.from_bytes(records[:8], "big")
+            if copy.end_offset == copy.start_offset and first < copy.end_offset:
+                copy.reset_to(first)  # the log starts within a batch
+            copy.append_as_follower(records)
+    copy.high_watermark = min(source.high_watermark, copy.end_offset)
+    if source.start_offset > copy.start_offset:
+        copy.delete_records(min(source.start_offset, copy.high_watermark))
+    return size
+
+
+def _cut_what_differs(source: Log, copy: Log) -> None:
+    """Cut the copy to what it has in common with the log, which may have been cut since. Raises KafkaError."""
+    keep = copy.start_offset
+    for epoch, start in reversed(copy.leader_epochs.entries()):
+        found, end = source.leader_epochs.end_offset_for(epoch, source.end_offset)
+        if found == epoch:
+            keep = max(keep, min(end, copy.end_offset))
+            break
+        keep = max(copy.start_offset, min(start, copy.end_offset))
+    keep = min(keep, source.end_offset)
+    if keep < copy.end_offset:
+        copy.truncate_to(keep)
