@@ -15,6 +15,7 @@ from tests.compat.tools import run_tool
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("mixed")]
 
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 OURS, APACHE = "kraftcluster", "apache"
 MakeMembers = Callable[..., Members]
 
@@ -24,7 +25,7 @@ def make(tmp_path: Path) -> Iterator[MakeMembers]:
     made: list[Members] = []
 
     def build(controllers: tuple[str, ...], brokers: tuple[str, ...] = (OURS,), **settings: Any) -> Members:
-        made.append(Members(tmp_path, controllers, brokers, dynamic=True, **settings))
+        made.append(Members(tmp_path, controllers, brokers, **{"dynamic": True, **settings}))
         return made[-1]
 
     yield build
@@ -95,3 +96,63 @@ def test_controllers_join_by_themselves_and_after_the_loss_of_a_disk(make: MakeM
     other = ({1, 2, 3} - {lost, members.leader()}).pop()
     members.nodes[other].kill()
     members.create("by-the-two-others")
+
+
+def _have_lead(members: Members, wanted: set[int]) -> None:
+    """Have one of those lead: whoever else does is restarted until then."""
+    for _ in range(20):
+        leader = members.leader()
+        if leader in wanted:
+            return
+        wait_for("all are caught up", lambda: members.all_have(wait_for("a leader", members.quorum).high_watermark))
+        members.nodes[leader].kill()
+        members.leader()
+        members.nodes[leader].launch()
+    raise AssertionError(f"none of {wanted} leads")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "leaders"), [((OURS, OURS, OURS), {1, 2, 3}), ((OURS, APACHE, OURS), {1, 3}), ((OURS, APACHE, OURS), {2})]
+)
+def test_a_static_quorum_becomes_one_of_voters_in_the_log(
+    make: MakeMembers, kinds: tuple[str, ...], leaders: set[int]
+) -> None:
+    """kraft.version 0 to 1 by Apache's tool while the quorum runs; then restarts, and a voter that is taken out."""
+    members = make(kinds, dynamic=False).start()
+    members.create("static")
+    _have_lead(members, leaders)
+    where = ("--bootstrap-controller", members.bootstrap_controllers)
+    refused = run_tool(FEATURES, *where, "upgrade", "--feature", "kraft.version=2", check=False)
+    assert refused.code != 0
+    assert "kraft.version" in refused.text
+
+    def upgraded() -> bool:
+        """Voters tell the leader who they are some seconds after its election; until then it refuses."""
+        answer = run_tool(FEATURES, *where, "upgrade", "--feature", "kraft.version=1", check=False).text
+        return "was upgraded to 1" in answer
+
+    wait_for("kraft.version 1", upgraded, 120)
+    described = run_tool(FEATURES, *where, "describe").text
+    assert re.search(r"kraft.version.*FinalizedVersionLevel: 1", described), described
+    members.create("dynamic")
+    assert _voters(members) == [1, 2, 3]
+
+    first = members.leader()
+    members.nodes[first].kill()
+    members.create("without-its-first-leader")
+    members.nodes[first].launch()
+    wait_for("it is back", lambda: members.all_have(wait_for("a leader", members.quorum).high_watermark), 120)
+    for node_id in members.controller_ids:
+        members.nodes[node_id].kill()
+    for node_id in members.controller_ids:
+        members.nodes[node_id].launch()
+    wait_for("all controllers anew", lambda: members.quorum() and _voters(members) == [1, 2, 3], 120)
+    members.create("after-all-were-stopped")
+
+    gone = next(n for n in members.controller_ids if n != members.leader())
+    text = run_tool(QUORUM, *where, "describe", "--status").text
+    shown = re.search(rf'"id": {gone}, "directoryId": "([^"]+)"', text)
+    assert shown is not None, f"the voters' directories are stated: {text}"
+    remove = ("remove-controller", "--controller-id", str(gone), "--controller-directory-id", shown[1])
+    run_tool(QUORUM, *where, *remove)
+    wait_for("two voters", lambda: _voters(members) == sorted({1, 2, 3} - {gone}))

@@ -14,6 +14,7 @@ from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
+from kraft_node.raft.voter_changes import VoterSets, why_not_upgrade
 from kraft_node.raft.voter_history import decode_voters, encode_voters
 from kraft_node.wire import codec
 from kraft_node.wire.api import API, ApiKey
@@ -35,7 +36,13 @@ class Leader:
     def __init__(self, kraft_version: int = 1) -> None:
         self.answers: dict[Any, int] = {}
         self.stated: list[VoterSet] = []
-        self.node = RaftNode(
+        self.versions: list[int | None] = []
+        self.now = 0
+        self.node = self.make(kraft_version)
+        self.tell(events.Started())
+
+    def make(self, kraft_version: int) -> RaftNode:
+        return RaftNode(
             local=ONE.key,
             voters=VoterSet([ONE]),
             log=LogView(),
@@ -45,8 +52,9 @@ class Leader:
             kraft_version=kraft_version,
             own=ONE,
         )
-        self.now = 0
-        self.tell(events.Started())
+
+    def send(self, effect: do.Send) -> None:
+        """Nobody answers."""
 
     def tell(self, event: events.Event) -> None:
         for effect in self.node.step(event, self.now):
@@ -56,6 +64,9 @@ class Leader:
                 self.tell(events.Flushed(effect.offset))
             elif isinstance(effect, do.AppendVoters):
                 self.stated.append(effect.voters)
+                self.versions.append(effect.kraft_version)
+            elif isinstance(effect, do.Send):
+                self.send(effect)
             elif isinstance(effect, do.Respond):
                 self.answers[effect.token] = effect.reply.error
 
@@ -149,3 +160,128 @@ def test_they_travel(key: ApiKey, request_: m.Request) -> None:
 def test_voters_are_stated_as_the_protocol_has_it() -> None:
     voters = VoterSet([ONE, TWO._replace(kraft_versions=(0, 1))])
     assert decode_voters(encode_voters(voters)) == voters
+
+
+class StaticLeader(Leader):
+    """One of two static voters, whose directories nobody knows, leading."""
+
+    def __init__(self) -> None:
+        super().__init__(kraft_version=0)
+
+    def make(self, kraft_version: int) -> RaftNode:
+        del kraft_version
+        static = [Voter(ReplicaKey(v.key.id), v.endpoints) for v in (ONE, TWO)]
+        return RaftNode(
+            local=ONE.key,
+            voters=VoterSet(static),
+            log=LogView(),
+            state=QuorumState(),
+            rng=Chance(),
+            cluster_id="c",
+            own=ONE,
+        )
+
+    def send(self, effect: do.Send) -> None:
+        if isinstance(effect.request, m.VoteRequest):
+            granted = m.VoteReply(m.NONE, effect.request.epoch, -1, True)
+            self.tell(events.Answered(effect.number, granted))
+
+
+def led() -> StaticLeader:
+    leader = StaticLeader()
+    leader.fetch(TWO)
+    leader.fetch(TWO)
+    assert leader.node.leader.announced
+    return leader
+
+
+def test_static_voters_tell_their_leader_who_they_are() -> None:
+    leader = led()
+    epoch = leader.node.epoch
+    stranger = TWO._replace(key=ReplicaKey(7, Uuid(b"x" * 16)))
+    assert leader.ask("stranger", m.UpdateVoterRequest(epoch, stranger)) == m.VOTER_NOT_FOUND
+    assert leader.ask("nowhere", m.UpdateVoterRequest(epoch, TWO._replace(endpoints={}))) == m.INVALID_REQUEST
+    nameless = TWO._replace(key=ReplicaKey(2))
+    assert leader.ask("nameless", m.UpdateVoterRequest(epoch, nameless)) == m.INVALID_REQUEST
+    assert "2 did not say so" in (why_not_upgrade(leader.node, 1) or "")
+    assert leader.ask("update", m.UpdateVoterRequest(epoch, TWO)) == m.NONE
+    assert why_not_upgrade(leader.node, 1) is None
+    assert leader.stated == [], "it is kept in mind only"
+
+
+def test_an_upgrade_states_the_same_voters_with_their_directories() -> None:
+    leader = led()
+    leader.ask("update", m.UpdateVoterRequest(leader.node.epoch, TWO))
+    before = leader.node.high_watermark
+    leader.tell(events.UpgradeVersion(leader.node.epoch, 1))
+    assert leader.stated == [VoterSet([ONE, TWO])]
+    assert leader.versions == [1]
+    assert leader.node.voters == VoterSet([ONE, TWO])
+    assert leader.ask("remove", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT, "it is not committed"
+    leader.fetch(TWO)
+    assert leader.node.high_watermark == before + 2
+    assert leader.ask("now", m.RemoveVoterRequest(TWO.key)) == m.NONE
+    assert leader.stated[-1] == VoterSet([ONE])
+
+
+def test_no_upgrade_with_a_voter_that_would_not_bear_it_or_has_another_disk_by_now() -> None:
+    leader = led()
+    epoch = leader.node.epoch
+    leader.ask("old", m.UpdateVoterRequest(epoch, TWO._replace(kraft_versions=(0, 0))))
+    assert why_not_upgrade(leader.node, 1) == "2 would not"
+    leader.ask("new", m.UpdateVoterRequest(epoch, TWO))
+    leader.fetch(TWO._replace(key=ReplicaKey(2, Uuid(b"y" * 16))))
+    assert why_not_upgrade(leader.node, 1) == "2 did not say so yet"
+
+
+def test_an_upgrade_that_is_truncated_never_was() -> None:
+    static = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
+    sets = VoterSets(static, None, 0)
+    assert sets.kraft_version == 0
+    sets.stated(7, VoterSet([ONE, TWO]))
+    assert (sets.kraft_version, sets.current) == (1, VoterSet([ONE, TWO]))
+    sets.truncated(7)
+    assert (sets.kraft_version, sets.current) == (0, static)
+    again = VoterSets(static, [(7, VoterSet([ONE, TWO]))], 1)
+    assert again.kraft_version == 1
+    again.truncated(7)
+    assert (again.kraft_version, again.current) == (0, static), "found in the log at a start"
+    sets.replaced(40, VoterSet([ONE, TWO]))
+    assert sets.kraft_version == 1
+
+
+def test_a_static_follower_tells_each_leader_once() -> None:
+    node = RaftNode(
+        local=ONE.key,
+        voters=VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))]),
+        log=LogView(),
+        state=QuorumState(),
+        rng=Chance(),
+        cluster_id="c",
+        own=ONE,
+    )
+    told = []
+    now = 0
+
+    under_way = 0
+
+    def tell(*given: events.Event) -> None:
+        nonlocal under_way
+        waiting = list(given)
+        while waiting:
+            for effect in node.step(waiting.pop(0), now):
+                if isinstance(effect, do.WriteQuorumState):
+                    waiting.append(events.QuorumStateWritten(effect.state))
+                elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
+                    under_way = effect.number
+                elif isinstance(effect, do.Send) and isinstance(effect.request, m.UpdateVoterRequest):
+                    told.append(effect.request)
+                    waiting.append(events.Answered(effect.number, m.VoterChangeReply(m.NONE, node.epoch, 2)))
+
+    tell(events.Started())
+    for epoch in (1, 2):
+        tell(events.Asked("begin", m.BeginQuorumEpochRequest(epoch, 2, None, "c")))
+        for _ in range(6):
+            now += node.config.fetch_timeout_ms // 2
+            tell(events.Answered(under_way, m.FetchReply(m.NONE, node.epoch, 2, 0)))
+    assert [(request.epoch, request.voter) for request in told] == [(1, ONE), (2, ONE)]

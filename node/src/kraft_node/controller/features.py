@@ -76,7 +76,8 @@ class Features:
         proposed = {**dict(view.features.items()), METADATA_VERSION: self._cluster.level}
         proposed.update({name: level for name, (level, _) in wanted.items()})
         records: list[Any] = []
-        for name, (level, kind) in wanted.items():
+        # kraft.version last: what raft writes for it stays, and so must nothing after it be refused.
+        for name, (level, kind) in sorted(wanted.items(), key=lambda item: item[0] == KRAFT_VERSION):
             try:
                 self._update_one(name, level, kind, proposed, records, request.validate_only)
             except KafkaError as e:

@@ -135,9 +135,8 @@ def leader_change_batch(
     )
 
 
-def voters_batch(offset: int, epoch: int, voters: bytes, timestamp_ms: int) -> bytes:
-    """The batch that states the voters anew (KIP-853); `voters` is the encoded VotersRecord."""
-    records = [(ControlType.KRAFT_VOTERS, voters)]
+def voters_batch(offset: int, epoch: int, records: Sequence[tuple[int, bytes]], timestamp_ms: int) -> bytes:
+    """The batch that states the voters anew, perhaps behind kraft.version (KIP-853): (control type, value) pairs."""
     return build_control_batch(records, base_offset=offset, leader_epoch=epoch, timestamp=timestamp_ms)
 
 

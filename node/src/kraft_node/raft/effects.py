@@ -39,6 +39,8 @@ class AppendVoters(NamedTuple):
     offset: int
     epoch: int
     voters: VoterSet
+    kraft_version: int | None = None
+    """State this version as well, in front of the voters: they were static before."""
 
 
 class AppendFetched(NamedTuple):

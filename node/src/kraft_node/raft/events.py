@@ -69,6 +69,13 @@ class Propose(NamedTuple):
     records: Sequence[bytes]
 
 
+class UpgradeVersion(NamedTuple):
+    """The leader of `epoch` is to raise kraft.version; `voter_changes.why_not_upgrade` has nothing against it."""
+
+    epoch: int
+    kraft_version: int
+
+
 class SnapshotStored(NamedTuple):
     """A snapshot, taken here or fetched from the leader, is complete and durable."""
 
@@ -105,6 +112,7 @@ Event = (
     | Unsupported
     | Disconnected
     | Propose
+    | UpgradeVersion
     | SnapshotStored
     | SnapshotsDropped
     | Resign

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Follower(RoleState):
-    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched", "join_ms")
+    __slots__ = ("_apart_ms", "_leader_id", "download", "fetch_deadline_ms", "has_fetched", "has_told", "join_ms")
 
     role = Role.FOLLOWER
 
@@ -25,6 +25,8 @@ class Follower(RoleState):
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
         """A fetch from this leader has succeeded: from then on pre-votes are refused."""
+        self.has_told = False
+        """The leader knows what this static voter says of itself."""
         self.join_ms = node.now_ms + node.config.fetch_timeout_ms
         """When to ask next to be stated as a voter (KIP-853)."""
         self.download: snapshots.Download | None = None

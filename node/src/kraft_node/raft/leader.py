@@ -14,6 +14,7 @@ from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
     from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.quorum import Voter
 
 
 class Leader(RoleState):
@@ -26,6 +27,7 @@ class Leader(RoleState):
         "local_id",
         "pending_change",
         "progress",
+        "told",
     )
 
     role = Role.LEADER
@@ -39,6 +41,8 @@ class Leader(RoleState):
         """`BecameLeader` has been said: everything committed before is known to be."""
         self.pending_change: voter_changes.Pending | None = None
         """A change of the voters that somebody waits for (KIP-853)."""
+        self.told: dict[int, Voter] = {} if node.own is None else {node.local.id: node.own}
+        """What static voters have said of themselves in this epoch: what an upgrade of kraft.version states."""
         self._heard: set[int] = set()
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
         self._told_ms: dict[int, int] = {}

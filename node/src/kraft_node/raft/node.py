@@ -29,6 +29,7 @@ from kraft_node.raft.messages import (
     FetchSnapshotRequest,
     Reply,
     Request,
+    UpdateVoterRequest,
     VoteReply,
     VoteRequest,
 )
@@ -454,6 +455,12 @@ class RaftNode:
         first = role.accumulator.add(event.records, self.now_ms)
         self.emit(do.Proposed(first, first + len(event.records) - 1))
 
+    def _upgrade_version(self, event: events.UpgradeVersion) -> None:
+        role = self.role
+        if not isinstance(role, Leader) or role.epoch != event.epoch or not role.announced:
+            raise NotLeader(f"this node is {role.role.name} in epoch {role.epoch}, not the leader of {event.epoch}")
+        voter_changes.upgrade(self, event.kraft_version)
+
     def _resign(self, event: events.Resign) -> None:
         if not isinstance(self.role, Leader) or self.epoch != event.epoch:
             raise NotLeader(f"this node does not lead epoch {event.epoch}")
@@ -556,6 +563,8 @@ class RaftNode:
         node_id, request = found
         if isinstance(request, VoteRequest):
             election.take_unsupported(self, node_id, request)
+        elif isinstance(request, UpdateVoterRequest) and isinstance(self.role, Follower):
+            self.role.has_told = True  # a leader that never asks for it
 
     def _is_stale(self, reply: Reply) -> bool:
         """Take over a newer epoch or a leader not known before; whether the answer says nothing more."""
@@ -586,6 +595,8 @@ class RaftNode:
             election.take_vote(self, node_id, request, reply)
         elif isinstance(request, BeginQuorumEpochRequest):
             self._take_begin(node_id, reply)
+        elif isinstance(request, UpdateVoterRequest) and isinstance(self.role, Follower):
+            self.role.has_told = self.role.has_told or reply.error == NONE
         elif isinstance(request, EndQuorumEpochRequest) and isinstance(self.role, Resigned):
             self.role.unacknowledged.discard(node_id)
 
@@ -605,6 +616,7 @@ _HANDLERS: Final[dict[type, Any]] = {
     events.Unsupported: RaftNode._unsupported,
     events.Disconnected: RaftNode._disconnected,
     events.Propose: RaftNode._propose,
+    events.UpgradeVersion: RaftNode._upgrade_version,
     events.SnapshotStored: RaftNode._snapshot_stored,
     events.SnapshotsDropped: RaftNode._snapshots_dropped,
     events.Resign: RaftNode._resign,

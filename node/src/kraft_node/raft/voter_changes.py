@@ -5,6 +5,9 @@ before when it is truncated. Two sets that follow one another differ by one vote
 in common; therefore the next change waits until the last one is committed, and the first one of an epoch until its
 LeaderChange is. A leader that has removed itself leads on, without counting itself, until that is committed; then it
 resigns.
+
+Static voters (kraft.version 0) become those of the log by `upgrade`: each tells the leader of every epoch its directory
+and endpoints by UpdateRaftVoter, and once all have, one batch states the version and the very same voters.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.ids import ZERO_UUID
 from kraft_node.raft.effects import AppendVoters, Respond
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
@@ -48,11 +52,16 @@ VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 class VoterSets:
     """The voters as the log states them, with offsets, so that a truncation can take the last ones back."""
 
-    __slots__ = ("_sets", "kraft_version")
+    __slots__ = ("_sets", "_version_before")
 
     def __init__(self, first: VoterSet, sets: list[tuple[int, VoterSet]] | None, kraft_version: int) -> None:
         self._sets: list[tuple[int, VoterSet]] = [(NOT_STATED, first), *(sets or ())]
-        self.kraft_version = kraft_version
+        self._version_before = 0 if sets else kraft_version
+
+    @property
+    def kraft_version(self) -> int:
+        """1 as soon as voters are stated, and again 0 when that is truncated."""
+        return 1 if len(self._sets) > 1 else self._version_before
 
     @property
     def current(self) -> VoterSet:
@@ -64,7 +73,6 @@ class VoterSets:
         return self._sets[-1][0]
 
     def stated(self, offset: int, voters: VoterSet) -> None:
-        self.kraft_version = max(1, self.kraft_version)
         self._sets.append((offset, voters))
 
     def truncated(self, offset: int) -> None:
@@ -74,14 +82,14 @@ class VoterSets:
     def replaced(self, snapshot_end: int, voters: VoterSet | None) -> None:
         """A snapshot stands for the whole log; without voters it says nothing of them."""
         if voters is not None:
-            self._sets = []
-            self.stated(snapshot_end - 1, voters)
+            self._sets = [(snapshot_end - 1, voters)]
+            self._version_before = 1
 
     def removed_just_now(self, key: ReplicaKey, high_watermark: int) -> bool:
         """Whether the last change took that replica out, and is not known to be committed."""
         if len(self._sets) < 2 or self.offset < high_watermark:
             return False
-        return self._sets[-2][1].has(key) and not self.current.has(key)
+        return self._sets[-2][1].has(key) and key.id not in self.current
 
     def at(self, end_offset: int) -> VoterSet:
         """Those that count when the log ends there: what a snapshot has to say."""
@@ -162,7 +170,7 @@ def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> Non
 def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> None:
     voter = node.voters.get(request.voter.key.id)
     if node.voter_sets.kraft_version < 1:
-        _respond(node, token, NONE)
+        _respond(node, token, _told_by_static(node, request.voter))
     elif voter is None or voter.key.directory != request.voter.key.directory:
         _respond(node, token, VOTER_NOT_FOUND)
     elif not _supports(node, request.voter) or not request.voter.endpoints:
@@ -172,6 +180,41 @@ def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> Non
             _write(node, None, node.voters.with_voter(request.voter), 0)
             node.leader.pending_change = None
         _respond(node, token, NONE)
+
+
+def _told_by_static(node: RaftNode, voter: Voter) -> int:
+    """Keep what a static voter says of itself, until it says otherwise or the epoch is over; the error to answer."""
+    if voter.key.id not in node.voters:
+        return VOTER_NOT_FOUND
+    if not _supports(node, voter) or not voter.endpoints or voter.key.directory == ZERO_UUID:
+        return INVALID_REQUEST
+    node.leader.told[voter.key.id] = voter
+    return NONE
+
+
+def why_not_upgrade(node: RaftNode, level: int) -> str | None:
+    """Why the leader cannot raise kraft.version to `level`; None when it can."""
+    told = node.leader.told
+    present = node.leader.progress.voters
+    # A voter may have been given another disk since.
+    unknown = [i for i in node.voters.ids if i not in told or not present[i].key.matches(told[i].key)]
+    if unknown:
+        return f"{', '.join(map(str, unknown))} did not say so yet"
+    unfit = [voter.key.id for voter in told.values() if not voter.kraft_versions[0] <= level <= voter.kraft_versions[1]]
+    return f"{', '.join(map(str, unfit))} would not" if unfit else None
+
+
+def upgrade(node: RaftNode, level: int) -> None:
+    """From here on the voters are those of the log: the same, with what they have told of themselves."""
+    assert why_not_upgrade(node, level) is None, "law: asked before"
+    leader = node.leader
+    leader.write_all(node)
+    voters = VoterSet(leader.told[voter_id] for voter_id in node.voters.ids)
+    offset = node.log.end_offset
+    node.log.appended(offset, offset + 2, node.epoch)
+    leader.accumulator.next_offset = offset + 2
+    node.emit(AppendVoters(offset, node.epoch, voters, level))
+    use(node, offset, voters)
 
 
 def _supports(node: RaftNode, voter: Voter) -> bool:
@@ -230,10 +273,16 @@ def abandon(node: RaftNode, leader: Leader) -> None:
 
 
 def ask_to_join(node: RaftNode, follower: Follower) -> None:
-    """`controller.quorum.auto.join.enable`, and a voter whose endpoints have changed: tell the leader, now and then."""
-    if node.own is None or not follower.has_fetched or node.voter_sets.kraft_version < 1:
+    """`controller.quorum.auto.join.enable`, and a voter whose endpoints have changed: tell the leader, now and then. A
+    static voter tells each leader once."""
+    if node.own is None or not follower.has_fetched:
         return
     if node.now_ms < follower.join_ms or node.own.key != node.local:
+        return
+    if node.voter_sets.kraft_version < 1:
+        if node.is_voter and not follower.has_told:
+            follower.join_ms = node.now_ms + node.config.fetch_timeout_ms
+            node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, node.cluster_id))
         return
     stated = node.voters.get(node.local.id)
     if stated == node.own or not (node.is_voter or node.config.auto_join):

@@ -98,6 +98,12 @@ def decode_voters(value: Buffer) -> VoterSet:
     )
 
 
+def encode_kraft_version(level: int) -> bytes:
+    """The KRaftVersionRecord that states it."""
+    record = stored.KRaftVersionRecord(version=CONTROL_MESSAGE_VERSION, k_raft_version=level)
+    return codec.encode(record, CONTROL_MESSAGE_VERSION)
+
+
 def encode_voters(voters: VoterSet) -> bytes:
     """The VotersRecord that states them."""
     record = stored.VotersRecord

@@ -202,6 +202,8 @@ class Node:
         controller.handlers.update(raft.handlers())
         controller.follow(raft.loader)
         controller.features.kraft_version = lambda: raft.kraft_version
+        controller.features.upgrade_kraft_version = raft.upgrade_kraft_version
+        controller.features.quorum_nodes = lambda: raft.voters.ids
         controller.in_transaction = lambda: raft.loader.in_transaction
         controller.brokers.on_snapshot_told = raft.snapshot_lags.note
         raft.metadata_level = controller.metadata_level

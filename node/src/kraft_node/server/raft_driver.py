@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kraft_node.base.env import Env, Timer
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
@@ -43,7 +44,8 @@ from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
-from kraft_node.raft.voter_history import VoterHistory, encode_voters
+from kraft_node.raft.voter_changes import why_not_upgrade
+from kraft_node.raft.voter_history import VoterHistory, encode_kraft_version, encode_voters
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.commit_times import CommitTimes
@@ -187,12 +189,15 @@ class RaftDriver:
         """Load the latest snapshot, then run, calling the hooks. Raises OSError, ValueError, MetadataError."""
         storage = self.storage
         self._commits.load_latest()
+        stated = self.history.voter_sets
+        # Those of an upgrade in the log (not yet in a snapshot) may be taken back: then the configured ones count again.
+        first = self._voters if stated and stated[0][0] >= self.applied_offset else None
         self._voters = self.history.voters or self._voters
         snapshots = [found.id for found in storage.snapshots()]
         log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), snapshots)
         self._node = RaftNode(
             local=self.local,
-            voters=self._voters,
+            voters=first or self._voters,
             log=log,
             state=storage.load_quorum_state(),
             rng=self.env.rng,
@@ -200,7 +205,7 @@ class RaftDriver:
             config=self.config,
             is_amnesiac=self._is_amnesiac(),
             bootstrap_ids=None if len(self._voters) else self.peers.bootstrap_ids,
-            voter_sets=self.history.voter_sets,
+            voter_sets=stated,
             kraft_version=self.kraft_version,
             own=self.own,
         )
@@ -229,6 +234,21 @@ class RaftDriver:
             last = self.node.next_offset - 1
         self._commits.deliver_soon()
         return last
+
+    def upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
+        """Make the static voters those of the log (KIP-853), or only see whether that could be done.
+
+        Raises KafkaError: INVALID_UPDATE_VERSION while not all voters are known to support it, NOT_CONTROLLER.
+        """
+        if not self.node.is_leader or not self.node.leader.announced:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {self.node.epoch}.")
+        reason = why_not_upgrade(self.node, level)
+        if reason is not None:
+            message = f"Invalid upgrade of kraft.version to {level} because not all of the voters support it: {reason}"
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+        if not validate_only:
+            self.step(events.UpgradeVersion(self.node.epoch, level), deliver=False)
+            self._commits.deliver_soon()
 
     def resign(self, epoch: int) -> None:
         """The controller cannot go on in that epoch: let another one lead. Harmless when it is over already."""
@@ -334,9 +354,12 @@ class RaftDriver:
         self.node.opening_extra = 0
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
-        value = encode_voters(effect.voters)
-        self._write(effect.offset, [voters_batch(effect.offset, effect.epoch, value, self.env.clock.wall_ms())])
-        self.history.take(effect.offset, ControlType.KRAFT_VOTERS, value)
+        facts = [(ControlType.KRAFT_VOTERS, encode_voters(effect.voters))]
+        if effect.kraft_version is not None:
+            facts.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(effect.kraft_version)))
+        self._write(effect.offset, [voters_batch(effect.offset, effect.epoch, facts, self.env.clock.wall_ms())])
+        for offset, (kind, value) in enumerate(facts, effect.offset):
+            self.history.take(offset, kind, value)
         self._follow_history()
 
     def _append(self, effect: do.Append) -> None:
