@@ -190,7 +190,7 @@ class RaftDriver:
         storage = self.storage
         self._commits.load_latest()
         stated = self.history.voter_sets
-        # Those of an upgrade in the log (not yet in a snapshot) may be taken back: then the configured ones count again.
+        # An upgrade in the log (not yet in a snapshot) may be taken back: then the configured voters count again.
         first = self._voters if stated and stated[0][0] >= self.applied_offset else None
         self._voters = self.history.voters or self._voters
         snapshots = [found.id for found in storage.snapshots()]
