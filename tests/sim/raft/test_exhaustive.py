@@ -1,11 +1,31 @@
-"""A small part of the exhaustive search, to keep it in working order; `make exhaustive` goes to a million states."""
+"""A small part of the exhaustive search, to keep it in working order; `make exhaustive` goes to two million states."""
 
 from __future__ import annotations
 
-from kraft_node.testing.raft.exhaustive import search
+import pytest
+
+from kraft_node.raft.election import Tally
+from kraft_node.raft.node import RaftNode
+from kraft_node.testing.raft.exhaustive import Result, search
+
+
+def _search(states: int) -> Result:
+    return search(states, say=lambda _text: None)
 
 
 def test_no_order_of_events_breaks_a_law() -> None:
-    result = search(2_000, say=lambda _text: None)
-    assert result.states == 2_000
+    result = _search(20_000)
+    assert result.states == 20_000
     assert result.committed > 0, "it gets somewhere"
+
+
+def test_it_notices_a_vote_that_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RaftNode, "remember_vote", lambda *_: None)
+    with pytest.raises(AssertionError, match="law: "):
+        _search(100_000)
+
+
+def test_it_notices_a_majority_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tally, "is_won", property(lambda tally: True in tally._answers.values()))
+    with pytest.raises(AssertionError, match="law: one leader per epoch"):
+        _search(100_000)

@@ -2,363 +2,180 @@
 
 Three voters, two epochs, one crash, one proposal. In each state, any message in flight may arrive next, any write or
 fsync may end, any replica's time may be up, the leader may get a record, one process may crash and start again without
-what was not yet durable. States that differ in nothing but clocks and numbers of requests count once; messages that
-are sent again while the same ones are in flight count once. Time is a choice, not a clock: a time-out may come in any
-state, so often altogether as `--timeouts` says; with fewer the search comes to its end earlier.
+what was not yet durable. Messages that are sent again while the same ones are in flight count once. A time-out may come
+in any state, so often altogether as `--timeouts` says; with fewer the search comes to its end earlier.
+
+States are told apart by 64 bits of their hash: among ten million of them two different ones pass for one with a
+probability of 1 in 400,000. What was promised before (votes, leaders, what is committed) is part of the state.
 
 The laws are those of `laws`, as far as such a small world has them: one leader and one vote per epoch, a majority has
-what is committed, on disk, committed data is the same everywhere and every leader has it.
+what is committed, on disk, committed data is the same everywhere and every leader has it; and points 2, 5 and 8 of the
+contract.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
 import sys
 import time
+from collections import deque
+from random import Random
 from typing import Any, Final, NamedTuple
 
-from kraft_node.raft import effects as do
-from kraft_node.raft import events
-from kraft_node.raft.config import RaftConfig
-from kraft_node.raft.log_view import LogView
-from kraft_node.raft.messages import Batch, VoteReply, VoteRequest
-from kraft_node.raft.node import RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
-from kraft_node.raft.voter_changes import VoterSets
 from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.small_world import (
+    EPOCHS,
+    IDS,
+    VOTERS,
+    Asked,
+    Committed,
+    Led,
+    Log,
+    Machines,
+    Outcome,
+    Replied,
+    Voted,
+)
 
-VOTERS: Final = 3
-EPOCHS: Final = 2
 CRASHES: Final = 1
 PROPOSALS: Final = 1
 TIMEOUTS: Final = 3
 """Of all replicas together: beside the election at the start enough for another one."""
-LONG_MS: Final = 1_000_000
-CONFIG: Final = RaftConfig(request_timeout_ms=1, retry_backoff_ms=0, fetch_max_wait_ms=500)
-IDS: Final = tuple(range(1, VOTERS + 1))
+
+SLICE: Final = 500
+"""States found from one beginning before it is another one's turn."""
+
+STACKS_MAX: Final = 2_000
+"""Beginnings at a time: each keeps some dozens of states."""
+
+Choice = tuple[int, int | str]
+"""A machine (from 0), and the number of a message for it or what else happens to it."""
 
 
-class Fixed:
-    """Chance has no say here: the order of events is what varies."""
+class Promises(NamedTuple):
+    """What must hold for ever."""
 
-    def randrange(self, stop: int) -> int:  # noqa: ARG002
-        return 0
-
-    def random_bytes(self, count: int) -> bytes:
-        return bytes(count)
-
-
-class Token(NamedTuple):
-    """A request on its way, or being answered."""
-
-    asker: int
-    life: int
-    number: int
-    request: Any
+    leaders: tuple[tuple[int, int], ...] = ()
+    """(epoch, node id)"""
+    votes: tuple[tuple[int, int, int], ...] = ()
+    """(epoch, voter, candidate)"""
+    committed: Log = ()
 
 
-class Machine:
-    """One replica: core, log as written, and what is durable."""
+class State(NamedTuple):
+    """Of the whole quorum; nothing in it ever changes."""
 
-    def __init__(self, node_id: int) -> None:
-        self.id = node_id
-        self.life = 0
-        self.log: tuple[tuple[int, int], ...] = ()
-        self.durable: tuple[tuple[int, int], ...] = ()
-        self.state = QuorumState()
-        self.writes: list[QuorumState] = []
-        self.flushing: tuple[int, tuple[tuple[int, int], ...]] | None = None
-        self.announced = -1
-        self.node: Any = None
-        self.high_watermark = -1
-
-    def boot(self) -> None:
-        self.log = self.durable
-        self.writes = []
-        self.flushing = None
-        self.announced = self.high_watermark = -1
-        epochs: dict[int, int] = {}
-        for offset, (epoch, _) in enumerate(self.log):
-            epochs.setdefault(epoch, offset)
-        self.node = RaftNode(
-            local=ReplicaKey(self.id),
-            voters=ALL,
-            log=LogView(0, len(self.log), epochs.items()),
-            state=self.state,
-            rng=CHANCE,
-            cluster_id="c",
-            config=CONFIG,
-        )
-
-    def freeze(self) -> Frozen:
-        """All of it, apart from what is the same for all machines at all times."""
-        node = self.node
-        role = node.role
-        tally = getattr(role, "tally", None)
-        own = (self.life, self.log, self.durable, self.state, tuple(self.writes), self.flushing, self.announced)
-        mark = hash((own, _fingerprint(node)))
-        node.voters = node.config = node.rng = node.voter_sets = node.requests._config = node._amnesia = None
-        if tally is not None:
-            tally._voters = None
-        data = pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
-        self._complete()
-        return Frozen(
-            data,
-            mark,
-            self.durable,
-            bool(self.writes),
-            self.flushing is not None,
-            _may_time_out(node),
-            self.announced,
-            node.epoch,
-            self.life,
-        )
-
-    def _complete(self) -> None:
-        node = self.node
-        node.voters, node.config, node.rng, node.voter_sets = ALL, CONFIG, CHANCE, SETS
-        node.requests._config = CONFIG
-        tally = getattr(node.role, "tally", None)
-        if tally is not None:
-            tally._voters = ALL
-
-
-class Frozen(NamedTuple):
-    """A machine that nothing happens to just now, and what others need to know of it."""
-
-    data: bytes
-    mark: int
-    durable: tuple[tuple[int, int], ...]
-    writes: bool
-    flushing: bool
-    may_time_out: bool
-    announced: int
-    epoch: int
-    life: int
-
-    def thaw(self) -> Machine:
-        """The machine."""
-        machine: Machine = pickle.loads(self.data)  # noqa: S301 - our own
-        machine._complete()
-        return machine
+    machines: tuple[int, ...]
+    messages: frozenset[int]
+    promises: Promises
+    timeouts: int
+    crashes: int
+    proposals: int
 
 
 class World:
-    """A state of the whole quorum. Machines are frozen, but for the one that something happens to."""
+    """What follows from what. Raises AssertionError that names the law where one is broken."""
 
-    def __init__(self, timeouts: int, crashes: int, proposals: int) -> None:
-        self.machines: dict[int, Frozen] = {}
-        self.requests: dict[tuple[int, Any], Token] = {}
-        """In flight, by receiver and content."""
-        self.replies: dict[tuple[Any, Any], tuple[Token, Any]] = {}
-        self.leaders: dict[int, int] = {}
-        self.votes: dict[tuple[int, int], int] = {}
-        self.committed: tuple[tuple[int, int], ...] = ()
-        self.crashes = crashes
-        self.proposals = proposals
-        self.timeouts = timeouts
-        for node_id in IDS:
-            machine = Machine(node_id)
-            machine.boot()
-            self.step(machine, events.Started())
+    def __init__(self) -> None:
+        self.machines = Machines()
 
-    def copy(self) -> World:
-        """Everything in it never changes, so that a shallow copy will do."""
-        twin = World.__new__(World)
-        twin.__dict__.update(self.__dict__)
-        twin.machines = dict(self.machines)
-        twin.requests, twin.replies = dict(self.requests), dict(self.replies)
-        twin.leaders, twin.votes = dict(self.leaders), dict(self.votes)
-        return twin
+    def first(self, timeouts: int, crashes: int, proposals: int) -> State:
+        started = [self.machines.first(node_id) for node_id in IDS]
+        sent = frozenset(number for outcome in started for number in outcome.sent)
+        return State(tuple(one.after for one in started), sent, Promises(), timeouts, crashes, proposals)
 
-    def step(self, machine: Machine, event: events.Event, wait_ms: int = 0) -> None:
-        for effect in machine.node.step(event, machine.node.now_ms + wait_ms):
-            getattr(self, "_" + type(effect).__name__, _nothing)(machine, effect)
-        self.machines[machine.id] = machine.freeze()
-
-    # What may happen next.
-
-    def choices(self) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = [("deliver", key) for key in self.requests]
-        found += [("answer", key) for key in self.replies]
-        for node_id, machine in self.machines.items():
-            if machine.writes:
-                found.append(("write", node_id))
-            if machine.flushing:
-                found.append(("flush", node_id))
-            if self.timeouts and machine.may_time_out:
-                found.append(("timeout", node_id))
-            if self.crashes:
-                found.append(("crash", node_id))
-            if self.proposals and machine.announced >= 0:
-                found.append(("propose", node_id))
+    def choices(self, state: State) -> list[Choice]:
+        found: list[Choice] = []
+        for number in sorted(state.messages):
+            message = self.machines.messages[number]
+            receiver = message.receiver if isinstance(message, Asked) else message.asked.asker
+            found.append((receiver - 1, number))
+        left = {"timeout": state.timeouts, "crash": state.crashes, "propose": state.proposals}
+        for index, machine in enumerate(state.machines):
+            found += [(index, what) for what in self.machines.kept[machine].choices if left.get(what, 1)]
         return found
 
-    def happen(self, choice: tuple[Any, ...]) -> None:
-        kind, what = choice
-        if kind == "deliver":
-            token = self.requests.pop(what)
-            self.step(self.machines[what[0]].thaw(), events.Asked(token, token.request))
-            return
-        if kind == "answer":
-            token, reply = self.replies.pop(what)
-            asker = self.machines[token.asker]
-            if asker.life == token.life:
-                self.step(asker.thaw(), events.Answered(token.number, reply))
-            return
-        machine = self.machines[what].thaw()
-        if kind == "write":
-            machine.state = machine.writes.pop(0)
-            self.step(machine, events.QuorumStateWritten(machine.state))
-        elif kind == "flush":
-            assert machine.flushing is not None
-            offset, machine.durable = machine.flushing
-            machine.flushing = None
-            self.step(machine, events.Flushed(offset))
-        elif kind == "timeout":
-            self.timeouts -= 1
-            self.step(machine, events.Tick(), LONG_MS)
-        elif kind == "crash":
-            self.crashes -= 1
-            machine.life += 1
-            machine.boot()
-            self.step(machine, events.Started())
-        else:
-            self.proposals -= 1
-            self.step(machine, events.Propose(machine.announced, [b"1"]))
+    def after(self, state: State, choice: Choice) -> State | None:
+        """The state that follows; None where that is beyond the bound of epochs."""
+        index, what = choice
+        outcome = self.machines.outcome(state.machines[index], what)
+        machines = (*state.machines[:index], outcome.after, *state.machines[index + 1 :])
+        if self.machines.kept[outcome.after].epoch > EPOCHS:
+            self._judge(state.promises, index, machines, outcome)
+            return None
+        messages = state.messages - {what} if isinstance(what, int) else state.messages
+        if outcome.sent:
+            messages = messages.union(number for number in outcome.sent if self._is_awaited(number, machines))
+        promises = self._judge(state.promises, index, machines, outcome) if outcome.judged else state.promises
+        timeouts, crashes, proposals = state[3:]
+        if what == "timeout":
+            timeouts -= 1
+        elif what == "crash":
+            crashes -= 1
+            messages = frozenset(number for number in messages if self._is_awaited(number, machines))
+        elif what == "propose":
+            proposals -= 1
+        return State(machines, messages, promises, timeouts, crashes, proposals)
 
-    # Effects.
+    def _is_awaited(self, number: int, machines: tuple[int, ...]) -> bool:
+        """Nobody waits for an answer to what was asked before a crash."""
+        message = self.machines.messages[number]
+        if isinstance(message, Asked):
+            return True
+        return self.machines.kept[machines[message.asked.asker - 1]].life == message.asked.life
 
-    def _WriteQuorumState(self, machine: Machine, effect: do.WriteQuorumState) -> None:  # noqa: N802
-        machine.writes.append(effect.state)
+    def _judge(self, promises: Promises, index: int, machines: tuple[int, ...], outcome: Outcome) -> Promises:
+        for what in outcome.judged:
+            if isinstance(what, Led):
+                promises = _judge_leader(promises, IDS[index], what)
+            elif isinstance(what, Voted):
+                promises = _judge_vote(promises, IDS[index], what)
+            else:
+                promises = self._judge_commit(promises, IDS[index], machines, what)
+        return promises
 
-    def _AppendLeaderChange(self, machine: Machine, effect: do.AppendLeaderChange) -> None:  # noqa: N802
-        known = self.leaders.setdefault(effect.epoch, machine.id)
-        require(known == machine.id, "one leader per epoch", f"{known} and {machine.id} in {effect.epoch}")
+    def _judge_commit(self, promises: Promises, node_id: int, machines: tuple[int, ...], made: Committed) -> Promises:
+        known, ours = promises.committed, made.log
+        shorter = min(len(known), len(ours))
         require(
-            machine.log[: len(self.committed)] == self.committed,
-            "leader completeness: a leader has all that was committed",
-            f"{machine.id} in {effect.epoch}",
-        )
-        machine.log += ((effect.epoch, 0),)
-
-    def _Append(self, machine: Machine, effect: do.Append) -> None:  # noqa: N802
-        machine.log += tuple((effect.epoch, int(value)) for value in effect.records)
-
-    def _AppendFetched(self, machine: Machine, effect: do.AppendFetched) -> None:  # noqa: N802
-        machine.log += tuple(effect.records)
-
-    def _Truncate(self, machine: Machine, effect: do.Truncate) -> None:  # noqa: N802
-        require(
-            effect.offset >= machine.high_watermark, "nothing below the high watermark is truncated", f"{machine.id}"
-        )
-        machine.log = machine.log[: effect.offset]
-
-    def _Flush(self, machine: Machine, effect: do.Flush) -> None:  # noqa: N802
-        machine.flushing = (effect.offset, machine.log)
-
-    def _Send(self, machine: Machine, effect: do.Send) -> None:  # noqa: N802
-        token = Token(machine.id, machine.life, effect.number, effect.request)
-        self.requests[effect.node_id, (machine.id, machine.life, effect.request)] = token
-
-    def _Respond(self, machine: Machine, effect: do.Respond) -> None:  # noqa: N802
-        token: Any = effect.token
-        reply, request = effect.reply, token.request
-        if isinstance(reply, VoteReply) and reply.granted and isinstance(request, VoteRequest) and not request.pre_vote:
-            known = self.votes.setdefault((request.epoch, machine.id), request.candidate.id)
-            require(
-                known == request.candidate.id and machine.state.epoch >= request.epoch,
-                "votes are on disk before anybody hears of them, and never forgotten",
-                f"{machine.id} in {request.epoch}: {known}, {request.candidate.id}",
-            )
-        self.replies[(*token[:2], request), (machine.id, reply)] = (token, reply)
-
-    def _ReadLog(self, machine: Machine, effect: do.ReadLog) -> None:  # noqa: N802
-        records = machine.log[effect.offset :]
-        batches = tuple(Batch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, effect.offset))
-        reply: Any = effect.reply
-        self._Respond(machine, do.Respond(effect.token, reply._replace(records=records, batches=batches)))
-
-    def _Committed(self, machine: Machine, effect: do.Committed) -> None:  # noqa: N802
-        offset = effect.high_watermark
-        require(offset > machine.high_watermark, "the high watermark is monotonic", f"{machine.id}")
-        machine.high_watermark = offset
-        ours = machine.log[:offset]
-        require(
-            ours[: len(self.committed)] == self.committed[:offset],
+            ours[:shorter] == known[:shorter],
             "what is committed is the same everywhere, and never lost",
-            f"{machine.id} at {offset}",
+            f"{node_id} at {len(ours)}",
         )
-        if offset > len(self.committed):
-            having = sum(
-                (machine.durable if node_id == machine.id else other.durable)[:offset] == ours
-                for node_id, other in self.machines.items()
-            )
-            require(having * 2 > VOTERS, "the high watermark was reached by a majority, on disk", f"{machine.id}")
-            self.committed = ours
+        if len(ours) <= len(known):
+            return promises
+        having = sum(self.machines.kept[machine].durable[: len(ours)] == ours for machine in machines)
+        require(having * 2 > VOTERS, "the high watermark was reached by a majority, on disk", f"{node_id}")
+        return promises._replace(committed=ours)
 
-    def _BecameLeader(self, machine: Machine, effect: do.BecameLeader) -> None:  # noqa: N802
-        machine.announced = effect.epoch
-
-    def _LostLeadership(self, machine: Machine, effect: do.LostLeadership) -> None:  # noqa: ARG002, N802
-        machine.announced = -1
-
-    # Telling states apart.
-
-    def fingerprint(self) -> int:
-        """Equal for states that behave alike."""
-        machines = tuple(machine.mark for machine in self.machines.values())
-        return hash(
-            (
-                machines,
-                frozenset(self.requests),
-                frozenset(self.replies),
-                self.crashes,
-                self.proposals,
-                self.timeouts,
-            )
-        )
+    def tell(self, choice: Choice) -> str:
+        """For people."""
+        index, what = choice
+        if isinstance(what, str):
+            return f"{IDS[index]}: {what}"
+        message = self.machines.messages[what]
+        if isinstance(message, Replied):
+            return f"{IDS[index]} is answered by {message.asked.receiver}: {message.reply}"
+        return f"{IDS[index]} is asked by {message.asker}: {message.request}"
 
 
-ALL: Final = VoterSet(Voter(ReplicaKey(node_id)) for node_id in IDS)
-CHANCE: Final = Fixed()
-SETS: Final = VoterSets(ALL, None, 0)
-
-
-def _nothing(machine: Machine, effect: do.Effect) -> None:
-    """Of no interest here."""
-
-
-def _may_time_out(node: RaftNode) -> bool:
-    """Whether another time-out stays within the bound of epochs."""
-    return node.epoch < EPOCHS or node.role.role in (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)
-
-
-def _fingerprint(node: RaftNode) -> Any:
-    role: Any = node.role
-    tally = getattr(role, "tally", None)
-    progress = getattr(role, "progress", None)
-    return (
-        role.role.value,
-        node.epoch,
-        node.leader_id,
-        node.state,
-        node._durable_state,
-        node.log.end_offset,
-        node.log.flushed_offset,
-        node.high_watermark,
-        node.flushing,
-        node.flush_needed,
-        getattr(role, "has_fetched", None),
-        None if tally is None else tuple(tally._answers.items()),
-        None if progress is None else tuple((v.end_offset, v.told_epoch) for v in progress.voters.values()),
-        frozenset(getattr(role, "_heard", ())),
-        tuple(sorted((key[0], key[1].__name__) for key, line in node.requests._lines.items() if line.number)),
-        tuple(sorted(str(waiting.request) for waiting in node.waiting.values())),
-        len(node._held),
+def _judge_leader(promises: Promises, node_id: int, led: Led) -> Promises:
+    known = dict(promises.leaders).get(led.epoch, node_id)
+    require(known == node_id, "one leader per epoch", f"{known} and {node_id} in {led.epoch}")
+    committed = promises.committed
+    require(
+        led.log[: len(committed)] == committed,
+        "leader completeness: a leader has all that was committed",
+        f"{node_id} in {led.epoch}",
     )
+    return promises._replace(leaders=tuple(sorted({*promises.leaders, (led.epoch, node_id)})))
+
+
+def _judge_vote(promises: Promises, node_id: int, voted: Voted) -> Promises:
+    for epoch, voter, candidate in promises.votes:
+        if (epoch, voter) == (voted.epoch, node_id):
+            require(candidate == voted.candidate, "votes are never forgotten", f"{node_id} in {epoch}: {candidate}")
+    return promises._replace(votes=tuple(sorted({*promises.votes, (voted.epoch, node_id, voted.candidate)})))
 
 
 class Result(NamedTuple):
@@ -369,6 +186,100 @@ class Result(NamedTuple):
     complete: bool
     committed: int
     """States in which something was committed, so that a search that never gets anywhere is noticed."""
+    depth: int
+    core_steps: int
+    """Different steps of a machine."""
+
+
+class Node:
+    """A state whose successors have not all been looked at."""
+
+    __slots__ = ("before", "choice", "choices", "depth", "state")
+
+    def __init__(self, state: State, choices: list[Choice], choice: Choice | None, before: Node | None) -> None:
+        self.state = state
+        self.choices = choices
+        self.choice = choice
+        """What led to it from the one before."""
+        self.before = before
+        self.depth: int = 0 if before is None else before.depth + 1
+
+
+class Search:
+    """No state twice; depth first, so that memory goes into what has been seen rather than into what is to come.
+
+    Not from one beginning but from many by turns, and whichever choice comes by chance: a search that is cut off has
+    been everywhere rather than in one corner.
+    """
+
+    def __init__(self, world: World, first: State) -> None:
+        self.world = world
+        self.seen = {hash(first)}
+        self.steps = self.committed = self.depth = 0
+        self._random = Random(1).random
+        self._stacks: deque[list[Node]] = deque([[Node(first, world.choices(first), None, None)]])
+
+    def run(self, states_max: int) -> bool:
+        """Go on until so many states have been seen; whether that is all there are."""
+        while self._stacks:
+            if not self._dig(self._stacks[0], min(states_max, len(self.seen) + SLICE)):
+                self._split(self._stacks[0])
+                self._stacks.rotate(-1)
+            else:
+                self._stacks.popleft()
+            if len(self.seen) >= states_max:
+                return not self._stacks
+        return True
+
+    def _dig(self, stack: list[Node], states_max: int) -> bool:
+        """Whether there is nothing left to be found from this beginning."""
+        world, seen = self.world, self.seen
+        while stack:
+            node = stack[-1]
+            choices = node.choices
+            if not choices:
+                stack.pop()
+                continue
+            chosen = int(self._random() * len(choices))
+            choice, choices[chosen] = choices[chosen], choices[-1]
+            choices.pop()
+            self.steps += 1
+            after = world.after(node.state, choice)
+            if after is None:
+                continue
+            mark = hash(after)
+            if mark in seen:
+                continue
+            seen.add(mark)
+            self.committed += bool(after.promises.committed)
+            found = Node(after, world.choices(after), choice, node)
+            stack.append(found)
+            self.depth = max(self.depth, found.depth)
+            if len(seen) >= states_max:
+                return False
+        return True
+
+    def _split(self, stack: list[Node]) -> None:
+        """Look at what else follows from the earliest state of that stack beside it."""
+        if len(self._stacks) < STACKS_MAX:
+            earliest = next((node for node in stack[:-1] if node.choices), None)
+            if earliest is not None:
+                beside = Node(earliest.state, earliest.choices, earliest.choice, earliest.before)
+                earliest.choices = []
+                self._stacks.append([beside])
+
+    def story(self) -> str:
+        """How the state came about that was looked at last."""
+        node: Node | None = self._stacks[0][-1]
+        told = []
+        while node is not None and node.choice is not None:
+            told.append(self.world.tell(node.choice))
+            node = node.before
+        return "\n".join(reversed(told))
+
+    def result(self, *, complete: bool) -> Result:
+        core_steps = self.world.machines.core_steps
+        return Result(len(self.seen), self.steps, complete, self.committed, self.depth, core_steps)
 
 
 def search(
@@ -377,55 +288,43 @@ def search(
     timeouts: int = TIMEOUTS,
     crashes: int = CRASHES,
     proposals: int = PROPOSALS,
-    every_s: float = 10.0,
+    every: int = 100_000,
     say: Any = print,
 ) -> Result:
-    """Visit every state within the bounds, depth first; 0: all of them. Raises AssertionError that names the law."""
-    world = World(timeouts, crashes, proposals)
-    seen = {world.fingerprint()}
-    stack: list[tuple[World, list[tuple[Any, ...]], tuple[Any, ...] | None]] = [(world, world.choices(), None)]
-    steps = committed = 0
-    told = begun = time.monotonic()
-    while stack:
-        parent, choices, _ = stack[-1]
-        if not choices:
-            stack.pop()
-            continue
-        choice = choices.pop()
-        world = parent.copy()
-        steps += 1
-        try:
-            world.happen(choice)
-        except AssertionError:
-            say("\n".join(f"{made}" for _, _, made in stack if made) + f"\n{choice}")
-            raise
-        if any(machine.epoch > EPOCHS for machine in world.machines.values()):
-            continue
-        mark = world.fingerprint()
-        if mark in seen:
-            continue
-        seen.add(mark)
-        committed += bool(world.committed)
-        if states_max and len(seen) >= states_max:
-            return Result(len(seen), steps, False, committed)
-        stack.append((world, world.choices(), choice))
-        if time.monotonic() >= told + every_s:
-            told = time.monotonic()
-            rate = len(seen) / (told - begun)
-            say(f"{len(seen):,} states, {steps:,} steps, depth {len(stack)}, {rate:,.0f} states/s")
-    return Result(len(seen), steps, True, committed)
+    """Visit every state within the bounds; `states_max` 0: all of them. Raises AssertionError that names the law."""
+    world = World()
+    searching = Search(world, world.first(timeouts, crashes, proposals))
+    begun = time.monotonic()
+    complete = False
+    try:
+        while not complete and not 0 < states_max <= len(searching.seen):
+            target = len(searching.seen) + every
+            complete = searching.run(min(target, states_max) if states_max else target)
+            seconds = time.monotonic() - begun
+            say(
+                f"{len(searching.seen):,} states, {searching.steps:,} steps ({world.machines.core_steps:,} different "
+                f"ones of {len(world.machines.kept):,} states of a machine), depth {searching.depth}, {seconds:.0f} s, "
+                f"{searching.steps / seconds:,.0f} steps/s"
+            )
+    except AssertionError:
+        say(searching.story())
+        raise
+    return searching.result(complete=complete)
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m kraft_node.testing.raft.exhaustive")
-    parser.add_argument("--states", type=int, default=1_000_000, help="stop after so many; 0: visit all")
+    parser.add_argument("--states", type=int, default=2_000_000, help="stop after so many; 0: visit all")
     parser.add_argument("--timeouts", type=int, default=TIMEOUTS)
     parser.add_argument("--crashes", type=int, default=CRASHES)
     parser.add_argument("--proposals", type=int, default=PROPOSALS)
     options = parser.parse_args()
     result = search(options.states, timeouts=options.timeouts, crashes=options.crashes, proposals=options.proposals)
-    print(f"{result.states:,} states, {result.steps:,} steps, complete: {result.complete}, every law held")
+    print(
+        f"{result.states:,} states, {result.steps:,} steps, depth {result.depth}, "
+        f"complete: {result.complete}, every law held"
+    )
     return 0
 
 

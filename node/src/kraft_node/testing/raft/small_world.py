@@ -1,0 +1,382 @@
+"""What one machine of `exhaustive` does, and what it looks like to the others; the core is asked for each answer once.
+
+A machine's state is a number. What an event makes of a machine does not depend on the others, so that it is computed
+once for each pair of a state and an event, with the real core, and remembered: visiting a state of the whole quorum
+then costs a look into a dictionary. States that differ in nothing but clocks and the numbers of requests count as one.
+
+Time is a choice, not a clock: a time-out lets so much time pass that everything is due. Configuration sees to it that
+nothing else depends on clocks. An answer is taken for one to the request that is in flight with the same content.
+"""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kraft_node.raft import effects as do
+from kraft_node.raft import events
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.log_view import LogView
+from kraft_node.raft.messages import Batch, FetchRequest, VoteReply, VoteRequest
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.states import Role
+from kraft_node.raft.voter_changes import VoterSets
+from kraft_node.testing.raft.laws import require
+
+VOTERS: Final = 3
+EPOCHS: Final = 2
+LONG_MS: Final = 1_000_000
+CONFIG: Final = RaftConfig(request_timeout_ms=1, retry_backoff_ms=0, fetch_max_wait_ms=500)
+IDS: Final = tuple(range(1, VOTERS + 1))
+ALL: Final = VoterSet(Voter(ReplicaKey(node_id)) for node_id in IDS)
+SETS: Final = VoterSets(ALL, None, 0)
+
+Log = tuple[tuple[int, int], ...]
+"""(epoch, value) of each record; a LeaderChange has the value 0."""
+
+
+class Fixed:
+    """Chance has no say here: the order of events is what varies."""
+
+    def randrange(self, stop: int) -> int:  # noqa: ARG002
+        return 0
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+
+CHANCE: Final = Fixed()
+
+
+class Asked(NamedTuple):
+    """A request on its way to `receiver`."""
+
+    receiver: int
+    asker: int
+    life: int
+    """Of the asker: one that was started again waits for no answer."""
+    request: Any
+
+
+class Replied(NamedTuple):
+    """An answer on its way to whoever asked."""
+
+    asked: Asked
+    reply: Any
+
+
+Message = Asked | Replied
+
+
+class Led(NamedTuple):
+    """To be judged by all: a leader has opened an epoch on this log."""
+
+    epoch: int
+    log: Log
+
+
+class Voted(NamedTuple):
+    """To be judged by all: a vote was promised."""
+
+    epoch: int
+    candidate: int
+
+
+class Committed(NamedTuple):
+    """To be judged by all: this much is taken for committed."""
+
+    log: Log
+
+
+class Machine:
+    """One replica: core, log as written, and what is durable."""
+
+    def __init__(self, node_id: int) -> None:
+        self.id = node_id
+        self.life = 0
+        self.log: Log = ()
+        self.durable: Log = ()
+        self.state = QuorumState()
+        self.writes: list[QuorumState] = []
+        self.flushing: tuple[int, Log] | None = None
+        self.announced = -1
+        self.node: Any = None
+        self.high_watermark = -1
+        self.done: list[Any] = []
+        """What the last event has made it do, as far as others have to do with it."""
+
+    def boot(self) -> None:
+        self.log = self.durable
+        self.writes = []
+        self.flushing = None
+        self.announced = self.high_watermark = -1
+        epochs: dict[int, int] = {}
+        for offset, (epoch, _) in enumerate(self.log):
+            epochs.setdefault(epoch, offset)
+        self.node = RaftNode(
+            local=ReplicaKey(self.id),
+            voters=ALL,
+            log=LogView(0, len(self.log), epochs.items()),
+            state=self.state,
+            rng=CHANCE,
+            cluster_id="c",
+            config=CONFIG,
+        )
+        self.step(events.Started())
+
+    def step(self, event: events.Event, wait_ms: int = 0) -> None:
+        for effect in self.node.step(event, self.node.now_ms + wait_ms):
+            getattr(self, "_" + type(effect).__name__, self._nothing)(effect)
+
+    # What can happen to it.
+
+    def asked(self, message: Asked) -> None:
+        self.step(events.Asked(message, message.request))
+
+    def replied(self, message: Replied) -> None:
+        asked = message.asked
+        line = self.node.requests._lines.get((asked.receiver, type(asked.request)))
+        if asked.life == self.life and line is not None and line.number and line.request == asked.request:
+            self.step(events.Answered(line.number, message.reply))
+
+    def write(self) -> None:
+        self.state = self.writes.pop(0)
+        self.step(events.QuorumStateWritten(self.state))
+
+    def flush(self) -> None:
+        assert self.flushing is not None
+        offset, self.durable = self.flushing
+        self.flushing = None
+        self.step(events.Flushed(offset))
+
+    def timeout(self) -> None:
+        self.step(events.Tick(), LONG_MS)
+
+    def crash(self) -> None:
+        self.life += 1
+        self.boot()
+
+    def propose(self) -> None:
+        self.step(events.Propose(self.announced, [b"1"]))
+
+    # Effects.
+
+    def _nothing(self, effect: do.Effect) -> None:
+        """Of no interest here."""
+
+    def _WriteQuorumState(self, effect: do.WriteQuorumState) -> None:  # noqa: N802
+        self.writes.append(effect.state)
+
+    def _AppendLeaderChange(self, effect: do.AppendLeaderChange) -> None:  # noqa: N802
+        self.done.append(Led(effect.epoch, self.log))
+        self.log += ((effect.epoch, 0),)
+
+    def _Append(self, effect: do.Append) -> None:  # noqa: N802
+        self.log += tuple((effect.epoch, int(value)) for value in effect.records)
+
+    def _AppendFetched(self, effect: do.AppendFetched) -> None:  # noqa: N802
+        self.log += tuple(effect.records)
+
+    def _Truncate(self, effect: do.Truncate) -> None:  # noqa: N802
+        require(effect.offset >= self.high_watermark, "nothing below the high watermark is truncated", f"{self.id}")
+        self.log = self.log[: effect.offset]
+
+    def _Flush(self, effect: do.Flush) -> None:  # noqa: N802
+        self.flushing = (effect.offset, self.log)
+
+    def _check_words(self) -> None:
+        require(not self.writes, "vote and epoch are on disk before words leave (contract 2)", f"{self.id}")
+
+    def _Send(self, effect: do.Send) -> None:  # noqa: N802
+        self._check_words()
+        request = effect.request
+        if isinstance(request, FetchRequest):
+            require(
+                self.durable[: request.offset] == self.log[: request.offset],
+                "a voter fetches from where its log is on disk (contract 5 and 8)",
+                f"{self.id} from {request.offset}",
+            )
+        self.done.append(Asked(effect.node_id, self.id, self.life, request))
+
+    def _Respond(self, effect: do.Respond) -> None:  # noqa: N802
+        self._check_words()
+        token: Any = effect.token
+        reply, request = effect.reply, token.request
+        if isinstance(reply, VoteReply) and reply.granted and isinstance(request, VoteRequest) and not request.pre_vote:
+            require(self.state.epoch >= request.epoch, "a vote is on disk before anybody hears of it", f"{self.id}")
+            self.done.append(Voted(request.epoch, request.candidate.id))
+        self.done.append(Replied(token, reply))
+
+    def _ReadLog(self, effect: do.ReadLog) -> None:  # noqa: N802
+        records = self.log[effect.offset :]
+        batches = tuple(Batch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, effect.offset))
+        reply: Any = effect.reply
+        self._Respond(do.Respond(effect.token, reply._replace(records=records, batches=batches)))
+
+    def _Committed(self, effect: do.Committed) -> None:  # noqa: N802
+        offset = effect.high_watermark
+        require(offset > self.high_watermark, "the high watermark is monotonic", f"{self.id}")
+        self.high_watermark = offset
+        self.done.append(Committed(self.log[:offset]))
+
+    def _BecameLeader(self, effect: do.BecameLeader) -> None:  # noqa: N802
+        self.announced = effect.epoch
+
+    def _LostLeadership(self, effect: do.LostLeadership) -> None:  # noqa: ARG002, N802
+        self.announced = -1
+
+    # Telling states apart.
+
+    def mark(self) -> int:
+        """Equal for states that behave alike."""
+        own = (self.id, self.life, self.log, self.durable, self.state, tuple(self.writes), self.flushing)
+        return hash((own, self.announced, self.high_watermark, _mark_of_core(self.node)))
+
+    def freeze(self) -> Kept:
+        """All of it, apart from what is the same for all machines at all times."""
+        node = self.node
+        tally = getattr(node.role, "tally", None)
+        node.voters = node.config = node.rng = node.voter_sets = node.requests._config = node._amnesia = None
+        if tally is not None:
+            tally._voters = None
+        return Kept(
+            pickle.dumps(self, pickle.HIGHEST_PROTOCOL),
+            self.durable,
+            self.life,
+            node.epoch,
+            self._choices(),
+        )
+
+    def _choices(self) -> tuple[str, ...]:
+        node = self.node
+        # Another time-out stays within the bound of epochs.
+        may_time_out = node.epoch < EPOCHS or node.role.role in (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)
+        possible = (
+            ("write", self.writes),
+            ("flush", self.flushing),
+            ("timeout", may_time_out),
+            ("crash", True),
+            ("propose", self.announced >= 0),
+        )
+        return tuple(what for what, is_possible in possible if is_possible)
+
+
+class Kept(NamedTuple):
+    """A machine that nothing happens to just now, and what others need to know of it."""
+
+    data: bytes
+    durable: Log
+    life: int
+    epoch: int
+    choices: tuple[str, ...]
+    """What can happen to it beside messages."""
+
+    def thaw(self) -> Machine:
+        """The machine."""
+        machine: Machine = pickle.loads(self.data)  # noqa: S301 - our own
+        node = machine.node
+        node.voters, node.config, node.rng, node.voter_sets = ALL, CONFIG, CHANCE, SETS
+        node.requests._config = CONFIG
+        tally = getattr(node.role, "tally", None)
+        if tally is not None:
+            tally._voters = ALL
+        return machine
+
+
+def _mark_of_core(node: RaftNode) -> Any:
+    role: Any = node.role
+    tally = getattr(role, "tally", None)
+    progress = getattr(role, "progress", None)
+    return (
+        role.role.value,
+        node.epoch,
+        node.leader_id,
+        node.state,
+        node._durable_state,
+        node.log.end_offset,
+        node.log.flushed_offset,
+        node.high_watermark,
+        node.flushing,
+        node.flush_needed,
+        node._settling,
+        getattr(role, "has_fetched", None),
+        getattr(role, "announced", None),
+        tuple(sorted(getattr(role, "unacknowledged", ()))),
+        None if tally is None else tuple(tally._answers.items()),
+        None if progress is None else tuple((v.end_offset, v.told_epoch) for v in progress.voters.values()),
+        tuple(sorted(getattr(role, "_heard", ()))),
+        tuple(
+            sorted((key[0], key[1].__name__, line.request) for key, line in node.requests._lines.items() if line.number)
+        ),
+        frozenset(node.waiting),
+        tuple(node._held),
+    )
+
+
+class Outcome(NamedTuple):
+    """What an event makes of a machine."""
+
+    after: int
+    sent: tuple[int, ...]
+    """Messages, by number."""
+    judged: tuple[Any, ...]
+    """`Led`, `Voted` and `Committed`, in their order."""
+
+
+class Machines:
+    """All states of machines seen so far, and what events make of them."""
+
+    def __init__(self) -> None:
+        self.kept: list[Kept] = []
+        self.messages: dict[int, Message] = {}
+        self.core_steps = 0
+        self._states: dict[int, int] = {}
+        self._numbers: dict[Message, int] = {}
+        self._outcomes: dict[tuple[int, int | str], Outcome] = {}
+        self._rng = Random(1)
+
+    def first(self, node_id: int) -> Outcome:
+        """A machine that starts for the first time."""
+        machine = Machine(node_id)
+        machine.boot()
+        return self._keep(machine)
+
+    def outcome(self, state: int, what: int | str) -> Outcome:
+        """`what` is the number of a message, or one of the machine's choices."""
+        found = self._outcomes.get((state, what))
+        if found is None:
+            found = self._outcomes[state, what] = self._compute(state, what)
+        return found
+
+    def _compute(self, state: int, what: int | str) -> Outcome:
+        self.core_steps += 1
+        machine = self.kept[state].thaw()
+        if isinstance(what, str):
+            getattr(machine, what)()
+        else:
+            message = self.messages[what]
+            if isinstance(message, Asked):
+                machine.asked(message)
+            else:
+                machine.replied(message)
+        return self._keep(machine)
+
+    def _keep(self, machine: Machine) -> Outcome:
+        done, machine.done = machine.done, []
+        mark = machine.mark()
+        state = self._states.get(mark)
+        if state is None:
+            state = self._states[mark] = len(self.kept)
+            self.kept.append(machine.freeze())
+        sent = tuple(self._number(what) for what in done if isinstance(what, Message))
+        return Outcome(state, sent, tuple(what for what in done if not isinstance(what, Message)))
+
+    def _number(self, message: Message) -> int:
+        number = self._numbers.get(message)
+        if number is None:
+            # At random, so that sets of them have hashes that tell them apart.
+            number = self._numbers[message] = self._rng.getrandbits(60)
+            self.messages[number] = message
+        return number
