@@ -133,3 +133,18 @@ def visible(data: Buffer, batches: Iterable[Batch], aborted: Iterable[Aborted] |
                 continue
         if not batch.attributes & CONTROL:
             yield batch
+
+
+def next_offset(data: Buffer) -> int:
+    """The offset after the last whole batch in `data`, -1 when there is none; nothing is checked."""
+    view = memoryview(data)
+    at, end, last = 0, len(view), -1
+    while end - at >= HEADER_SIZE:
+        length = _PREFIX.unpack_from(view, at)[1] + LOG_OVERHEAD
+        if length < HEADER_SIZE or at + length > end:
+            break
+        last, at = at, at + length
+    if last < 0:
+        return -1
+    fields = HEADER.unpack_from(view, last)
+    return int(fields[0] + fields[6] + 1)

@@ -1,0 +1,216 @@
+"""The cluster: its brokers, the leaders of partitions, their offsets; every retry is here or in `fetch`.
+
+An answer that another leader or a little patience may change, and a broken connection, lead to new metadata and
+another try, with growing pauses, until `Settings.retry_s` have passed; the error then says what the last try brought.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, TypeVar
+
+from kraft_pipeline.client import messages as m
+from kraft_pipeline.client.connection import Connection
+from kraft_pipeline.client.errors import RETRIABLE, BrokerError, ClientError
+
+T = TypeVar("T")
+PAUSE_S_MIN: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to reach a cluster, and for how long to try."""
+
+    bootstrap: str
+    """host:port, several separated by commas."""
+    client_id: str = "kraft-pipeline"
+    connect_s: float = 10.0
+    request_s: float = 30.0
+    retry_s: float = 120.0
+
+    def servers(self) -> list[tuple[str, int]]:
+        """The addresses. Raises ValueError naming the one that is none."""
+        found = []
+        for server in self.bootstrap.split(","):
+            host, colon, port = server.strip().rpartition(":")
+            if not colon or not host or not port.isdigit():
+                raise ValueError(f"kafka.bootstrap.servers: {server.strip()!r} is not host:port")
+            found.append((host.strip("[]"), int(port)))
+        return found
+
+
+class Patience:
+    """Pauses between tries of one thing until its time is over; `failed` raises then."""
+
+    __slots__ = ("_deadline", "_pause_s", "_what", "seconds")
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self._what, self.seconds = what, seconds
+        self._deadline = time.monotonic() + seconds
+        self._pause_s = PAUSE_S_MIN
+
+    def failed(self, error: Exception) -> None:
+        """Wait a little for the next try, or raise `error` with what was tried for how long."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            message = f"{self._what}: {error} (tried for {self.seconds:g} s)"
+            raise ClientError(message) from error
+        time.sleep(min(self._pause_s, left))
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+
+class Cluster:
+    """Connections to a cluster, opened as they are needed. One thread only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.cluster_id = ""
+        self._bootstrap = settings.servers()
+        self._brokers: dict[int, m.Broker] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._topics: dict[str, m.TopicInfo] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, m.TopicInfo]:
+        """The topics of these names (all topics for None), asked anew. Missing ones are missing in the answer.
+
+        Raises BrokerError where a topic may not be read.
+        """
+        answer = self.retried("metadata", lambda: self._metadata(names))
+        found = {}
+        for topic in answer.topics:
+            if topic.error and topic.error not in RETRIABLE:
+                raise BrokerError(topic.error, f"topic {topic.name}")
+            if topic.partitions and topic.error == 0:
+                found[topic.name] = self._topics[topic.name] = topic
+        return found
+
+    def topic(self, name: str) -> m.TopicInfo:
+        """A topic as it was told last. Raises BrokerError (3) when there is none of that name."""
+        known = self._topics.get(name) or self.topics([name]).get(name)
+        if known is None:
+            raise BrokerError(3, f"topic {name}")
+        return known
+
+    def offsets(self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False) -> dict[tuple[str, int], int]:
+        """The first offsets at or after times (ms), or m.EARLIEST or m.LATEST, by topic and partition.
+
+        -1 where no record is as late. `committed`: LATEST means the last stable offset.
+        """
+        found: dict[tuple[str, int], int] = {}
+
+        def ask() -> dict[tuple[str, int], int]:
+            left = {key: when for key, when in wanted.items() if key not in found}
+            for leader, keys in self._by_leader(left).items():
+                body = m.list_offsets({key: left[key] for key in keys}, committed=committed)
+                with self._dropping(self.connection(leader)) as connection:
+                    answers = m.read_list_offsets(connection.ask(m.LIST_OFFSETS, body))
+                for (topic, partition), answer in answers.items():
+                    if answer.error:
+                        raise BrokerError(answer.error, f"offsets of {topic}-{partition}")
+                    found[topic, partition] = answer.offset
+            return found
+
+        return self.retried("offsets", ask, lambda: self.topics({topic for topic, _ in wanted}))
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition, as it was told last. Raises BrokerError where there is none."""
+        info = self.topic(topic).partitions.get(partition)
+        if info is None:
+            raise BrokerError(3, f"partition {topic}-{partition}")
+        if info.leader < 0:
+            raise BrokerError(info.error or 5, f"partition {topic}-{partition}")
+        return info.leader
+
+    def connection(self, node: int) -> Connection:
+        """A connection to a broker, the one that is open if there is one. Raises OSError."""
+        broker = self._brokers.get(node)
+        if broker is None:
+            raise BrokerError(5, f"node {node}")
+        return self._connect(broker.host, broker.port)
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection that failed, or whose answers nobody waits for."""
+        connection.close()
+        self._connections = {at: c for at, c in self._connections.items() if c is not connection}
+
+    def retried(self, what: str, ask: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
+        """What `ask` returns, tried again after errors that may pass, `mend` having been called before."""
+        patience = Patience(what, self.settings.retry_s)
+        mending = False
+        while True:
+            try:
+                if mending:
+                    mend()
+                return ask()
+            except OSError as e:
+                patience.failed(e)
+            except BrokerError as e:
+                if e.code not in RETRIABLE:
+                    raise
+                patience.failed(e)
+            mending = True
+
+    def _by_leader(self, keys: Collection[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
+        grouped: dict[int, list[tuple[str, int]]] = {}
+        for topic, partition in keys:
+            grouped.setdefault(self.leader(topic, partition), []).append((topic, partition))
+        return grouped
+
+    def _metadata(self, names: Collection[str] | None) -> m.MetadataAnswer:
+        """From whichever broker answers."""
+        error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
+        for host, port in dict.fromkeys([*((b.host, b.port) for b in self._brokers.values()), *self._bootstrap]):
+            try:
+                with self._dropping(self._connect(host, port)) as connection:
+                    body = m.metadata(None if names is None else sorted(names))
+                    answer = m.read_metadata(connection.ask(m.METADATA, body))
+            except OSError as e:
+                error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
+                continue
+            if answer.brokers:
+                self._brokers = {broker.node: broker for broker in answer.brokers}
+                self.cluster_id = answer.cluster_id
+                return answer
+        raise error
+
+    def _connect(self, host: str, port: int) -> Connection:
+        connection = self._connections.get((host, port))
+        if connection is not None and connection.waiting:
+            self.drop(connection)
+            connection = None
+        if connection is None:
+            connection = Connection(
+                host,
+                port,
+                client_id=self.settings.client_id,
+                connect_s=self.settings.connect_s,
+                request_s=self.settings.request_s,
+            )
+            self._connections[host, port] = connection
+        return connection
+
+    @contextmanager
+    def _dropping(self, connection: Connection) -> Iterator[Connection]:
+        """Drop the connection on any error: an answer may still be on its way."""
+        try:
+            yield connection
+        except BaseException:
+            self.drop(connection)
+            raise

@@ -1,0 +1,151 @@
+"""The records of a range of offsets of one partition, as whole Fetch responses.
+
+The next request is on its way before the caller gets a response, so that the broker reads and the network carries
+while the caller decodes. There is never more than one under way: memory is two responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kraft_pipeline.client import messages as m
+from kraft_pipeline.client.cluster import Cluster, Patience
+from kraft_pipeline.client.connection import Connection
+from kraft_pipeline.client.errors import OFFSET_OUT_OF_RANGE, RETRIABLE, BrokerError, DataLossError
+from kraft_pipeline.codec.batches import Aborted, next_offset
+
+FETCH_BYTES: Final = 8 * 1024 * 1024
+MAX_WAIT_MS: Final = 500
+
+
+class Chunk(NamedTuple):
+    """Whole batches, the last perhaps cut off, of which records before `offset` are not meant (they came before, or
+    were deleted from the middle of a batch); `aborted` is None when reading uncommitted."""
+
+    records: memoryview
+    offset: int
+    aborted: list[Aborted] | None
+
+
+class Range(NamedTuple):
+    """The offsets [start, end) of a partition; `topic_id` as it was when the range was planned, or m.NO_ID."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, offsets {self.start} to {self.end}"
+
+
+def fetch_range(
+    cluster: Cluster,
+    wanted: Range,
+    *,
+    committed: bool = False,
+    max_bytes: int = FETCH_BYTES,
+    fail_on_data_loss: bool = True,
+) -> Iterator[Chunk]:
+    """The chunks of `wanted` in order; each may hold more than the range.
+
+    Raises DataLossError when records of the range are gone (retention, an unclean election, a topic of the same name
+    that is another one); without `fail_on_data_loss` what is left is brought. Raises ClientError when no leader brings
+    anything for `Settings.retry_s`.
+    """
+    fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes)
+    try:
+        yield from fetcher.chunks(fail_on_data_loss=fail_on_data_loss)
+    finally:
+        fetcher.abandon()
+
+
+class _Fetcher:
+    def __init__(self, cluster: Cluster, wanted: Range, *, committed: bool, max_bytes: int) -> None:
+        self._cluster, self._range = cluster, wanted
+        self._committed, self._max_bytes = committed, max_bytes
+        self._at = wanted.start
+        self._connection: Connection | None = None
+        self._mended = False
+
+    def chunks(self, *, fail_on_data_loss: bool) -> Iterator[Chunk]:
+        patience = self._patience()
+        while self._at < self._range.end:
+            try:
+                answer = self._answer()
+                if answer.error == OFFSET_OUT_OF_RANGE:
+                    self._lost(fail_on_data_loss=fail_on_data_loss)
+                    continue
+                if answer.error:
+                    raise BrokerError(answer.error, str(self._range))
+            except (OSError, BrokerError) as e:
+                if isinstance(e, BrokerError) and e.code not in RETRIABLE:
+                    raise
+                self.abandon()
+                patience.failed(e)
+                self._mended = False
+                continue
+            begun, self._at = self._at, max(self._at, next_offset(answer.records))
+            if self._at == begun:
+                patience.failed(TimeoutError(f"nothing comes from offset {begun} on: {self._end_of_log(answer)}"))
+                continue
+            patience = self._patience()
+            if self._at < self._range.end:
+                self._send()
+            yield Chunk(answer.records, begun, answer.aborted if self._committed else None)
+
+    def abandon(self) -> None:
+        """Close the connection if an answer is still on its way there."""
+        if self._connection is not None and self._connection.waiting:
+            self._cluster.drop(self._connection)
+        self._connection = None
+
+    def _patience(self) -> Patience:
+        return Patience(str(self._range), self._cluster.settings.retry_s)
+
+    def _answer(self) -> m.FetchAnswer:
+        if self._connection is None or not self._connection.waiting:
+            self._send()
+        assert self._connection is not None
+        return m.read_fetch(self._connection.receive())
+
+    def _send(self) -> None:
+        if self._connection is None:
+            if not self._mended:
+                self._find_leader()
+            self._connection = self._cluster.connection(self._cluster.leader(self._range.topic, self._range.partition))
+        body = m.fetch(
+            self._cluster.topic(self._range.topic).id,
+            self._range.partition,
+            self._at,
+            self._max_bytes,
+            max_wait_ms=MAX_WAIT_MS,
+            committed=self._committed,
+        )
+        self._connection.send(m.FETCH, body)
+
+    def _find_leader(self) -> None:
+        """Ask for metadata anew; the topic must still be the one that the range was planned for."""
+        self._cluster.topics([self._range.topic])
+        known = self._cluster.topic(self._range.topic).id
+        if self._range.topic_id not in {m.NO_ID, known}:
+            raise DataLossError(f"{self._range}: the topic has been deleted and another one has its name now")
+        self._mended = True
+
+    def _lost(self, *, fail_on_data_loss: bool) -> None:
+        key = (self._range.topic, self._range.partition)
+        start = self._cluster.offsets({key: m.EARLIEST})[key]
+        end = self._cluster.offsets({key: m.LATEST})[key]
+        if fail_on_data_loss:
+            raise DataLossError(
+                f"{self._range}: offset {self._at} is gone, the log has {start} to {end} now "
+                "(failOnDataLoss=false goes on with what is left)"
+            )
+        self._connection = None
+        self._at = start if start > self._at else self._range.end
+
+    def _end_of_log(self, answer: m.FetchAnswer) -> str:
+        name = "last stable offset" if self._committed else "high watermark"
+        return f"the {name} is {answer.last_stable_offset if self._committed else answer.high_watermark}"

@@ -1,0 +1,237 @@
+"""The requests and responses that are used, each in one version; facts from Apache Kafka's message definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kraft_pipeline.client.buffers import Reader, Writer
+from kraft_pipeline.codec.batches import Aborted
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+METADATA: Final = 3
+API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
+VERSIONS: Final = {PRODUCE: 9, FETCH: 13, LIST_OFFSETS: 7, METADATA: 12, API_VERSIONS: 3, INIT_PRODUCER_ID: 4}
+API_NAMES: Final = {
+    PRODUCE: "Produce",
+    FETCH: "Fetch",
+    LIST_OFFSETS: "ListOffsets",
+    METADATA: "Metadata",
+    API_VERSIONS: "ApiVersions",
+    INIT_PRODUCER_ID: "InitProducerId",
+}
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+NO_ID: Final = bytes(16)
+SOFTWARE: Final = ("kraft-pipeline", "0.1.0")
+
+
+class Broker(NamedTuple):
+    """Where a broker listens."""
+
+    node: int
+    host: str
+    port: int
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as Metadata tells it; `leader` -1 for none."""
+
+    error: int
+    leader: int
+    leader_epoch: int
+
+
+class TopicInfo(NamedTuple):
+    """A topic as Metadata tells it."""
+
+    error: int
+    name: str
+    id: bytes
+    is_internal: bool
+    partitions: dict[int, PartitionInfo]
+
+
+class MetadataAnswer(NamedTuple):
+    brokers: list[Broker]
+    cluster_id: str
+    topics: list[TopicInfo]
+
+
+class OffsetAnswer(NamedTuple):
+    """`offset` -1 when no record is as late as the time asked for."""
+
+    error: int
+    offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """Of one partition; `records` lies in the response, uncopied."""
+
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[Aborted]
+    records: memoryview
+
+
+class ProduceAnswer(NamedTuple):
+    error: int
+    base_offset: int
+    message: str
+
+
+def api_versions() -> Writer:
+    return Writer().string(SOFTWARE[0]).string(SOFTWARE[1]).no_tags()
+
+
+def read_api_versions(reader: Reader) -> tuple[int, dict[int, tuple[int, int]]]:
+    """The error and the versions served of each request. The body may also be of version 0, if 3 is not known."""
+    error = reader.i16()
+    if error:
+        return error, {}
+    served = {}
+    for _ in range(reader.length()):
+        key, least, most = reader.i16(), reader.i16(), reader.i16()
+        reader.tags()
+        served[key] = (least, most)
+    return error, served
+
+
+def metadata(topics: Sequence[str] | None) -> Writer:
+    """Of the topics named, or of all."""
+    writer = Writer().length(-1 if topics is None else len(topics))
+    for topic in topics or ():
+        writer.uuid(NO_ID).string(topic).no_tags()
+    return writer.i8(0).i8(0).no_tags()
+
+
+def read_metadata(reader: Reader) -> MetadataAnswer:
+    reader.i32()
+    brokers = []
+    for _ in range(reader.length()):
+        brokers.append(Broker(reader.i32(), reader.string(), reader.i32()))
+        reader.string()
+        reader.tags()
+    cluster_id = reader.string()
+    reader.i32()
+    topics = [_topic(reader) for _ in range(reader.length())]
+    return MetadataAnswer(brokers, cluster_id, topics)
+
+
+def _topic(reader: Reader) -> TopicInfo:
+    error, name, topic_id, internal = reader.i16(), reader.string(), reader.uuid(), reader.i8()
+    partitions = {}
+    for _ in range(reader.length()):
+        partition_error, index = reader.i16(), reader.i32()
+        partitions[index] = PartitionInfo(partition_error, reader.i32(), reader.i32())
+        for _ in range(3):
+            reader.view(4 * reader.length())
+        reader.tags()
+    reader.i32()
+    reader.tags()
+    return TopicInfo(error, name, topic_id, bool(internal), partitions)
+
+
+def list_offsets(wanted: Mapping[tuple[str, int], int], *, committed: bool) -> Writer:
+    """The offsets of times in ms, or EARLIEST or LATEST, by topic and partition."""
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), when in wanted.items():
+        by_topic.setdefault(topic, []).append((partition, when))
+    writer = Writer().i32(-1).i8(int(committed)).length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        writer.string(topic).length(len(partitions))
+        for partition, when in partitions:
+            writer.i32(partition).i32(-1).i64(when).no_tags()
+        writer.no_tags()
+    return writer.no_tags()
+
+
+def read_list_offsets(reader: Reader) -> dict[tuple[str, int], OffsetAnswer]:
+    reader.i32()
+    found = {}
+    for _ in range(reader.length()):
+        topic = reader.string()
+        for _ in range(reader.length()):
+            partition, error = reader.i32(), reader.i16()
+            reader.i64()
+            found[topic, partition] = OffsetAnswer(error, reader.i64())
+            reader.i32()
+            reader.tags()
+        reader.tags()
+    return found
+
+
+def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int, *, max_wait_ms: int, committed: bool) -> Writer:
+    """One partition, without a fetch session."""
+    writer = Writer().i32(-1).i32(max_wait_ms).i32(1).i32(max_bytes).i8(int(committed)).i32(0).i32(-1)
+    writer.length(1).uuid(topic_id).length(1)
+    writer.i32(partition).i32(-1).i64(offset).i32(-1).i64(-1).i32(max_bytes).no_tags()
+    return writer.no_tags().length(0).string("").no_tags()
+
+
+def read_fetch(reader: Reader) -> FetchAnswer:
+    reader.i32()
+    error = reader.i16()
+    reader.i32()
+    if error or not reader.length():
+        return FetchAnswer(error or -1, -1, -1, -1, [], memoryview(b""))
+    reader.uuid()
+    reader.length()
+    reader.i32()
+    error, high, stable, start = reader.i16(), reader.i64(), reader.i64(), reader.i64()
+    aborted = []
+    for _ in range(reader.length()):
+        aborted.append(Aborted(reader.i64(), reader.i64()))
+        reader.tags()
+    reader.i32()
+    return FetchAnswer(error, high, stable, start, aborted, reader.view(reader.length()))
+
+
+def init_producer_id() -> Writer:
+    """Of an idempotent producer without transactions."""
+    return Writer().string(None).i32(0x7FFFFFFF).i64(-1).i16(-1).no_tags()
+
+
+def read_init_producer_id(reader: Reader) -> tuple[int, int, int]:
+    """Error, producer id, epoch."""
+    reader.i32()
+    return reader.i16(), reader.i64(), reader.i16()
+
+
+def produce(parts: Mapping[tuple[str, int], bytes | bytearray], *, acks: int, timeout_ms: int) -> Writer:
+    """Batches by topic and partition."""
+    by_topic: dict[str, list[tuple[int, bytes | bytearray]]] = {}
+    for (topic, partition), batch in parts.items():
+        by_topic.setdefault(topic, []).append((partition, batch))
+    writer = Writer().string(None).i16(acks).i32(timeout_ms).length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        writer.string(topic).length(len(partitions))
+        for partition, batch in partitions:
+            writer.i32(partition).length(len(batch)).out.extend(batch)
+            writer.no_tags()
+        writer.no_tags()
+    return writer.no_tags()
+
+
+def read_produce(reader: Reader) -> dict[tuple[str, int], ProduceAnswer]:
+    found = {}
+    for _ in range(reader.length()):
+        topic = reader.string()
+        for _ in range(reader.length()):
+            partition, error, base = reader.i32(), reader.i16(), reader.i64()
+            reader.i64()
+            reader.i64()
+            for _ in range(reader.length()):
+                reader.i32()
+                reader.string()
+                reader.tags()
+            found[topic, partition] = ProduceAnswer(error, base, reader.string())
+            reader.tags()
+        reader.tags()
+    return found

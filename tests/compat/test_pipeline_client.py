@@ -1,0 +1,180 @@
+"""The pipeline's own client: whole Fetch responses of both servers, decoded into columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, Settings, fetch_range
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.codec import Decoder
+from tests.compat.targets import Target
+
+CLIENT = "pipeline"
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+NOW = 1_700_000_000_000
+
+
+def create(target: Target, topic: str, partitions: int = 1, **config: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
+
+
+def produced(target: Target, topic: str, count: int, codec: str = "none", first: int = 0) -> list[bytes]:
+    """Records of all sizes in partition 0, timestamps a second apart; their values."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {"bootstrap.servers": target.bootstrap, "compression.type": codec, "linger.ms": 20, "batch.size": 50_000}
+    )
+    values = [b"%d-" % i + b"x" * (i * 37 % 400) for i in range(first, first + count)]
+    failed: list[Any] = []
+    for i, value in enumerate(values, first):
+        producer.produce(
+            topic,
+            value,
+            key=b"k%d" % i if i % 3 else None,
+            partition=0,
+            timestamp=NOW + 1000 * i,
+            headers=[("n", b"%d" % i)] if i % 2 else None,
+            callback=lambda e, _: e and failed.append(e),
+        )
+    assert producer.flush(60) == 0
+    assert failed == []
+    return values
+
+
+def whole(cluster: Cluster, topic: str) -> Range:
+    key = (topic, 0)
+    start, end = cluster.offsets({key: EARLIEST})[key], cluster.offsets({key: LATEST})[key]
+    return Range(topic, cluster.topic(topic).id, 0, start, end)
+
+
+def read(cluster: Cluster, wanted: Range, columns: tuple[str, ...] = ("value",), **options: Any) -> list[Any]:
+    decoder = Decoder(wanted.topic, 0, columns)
+    rows = []
+    for chunk in fetch_range(cluster, wanted, **options):
+        for part in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
+            rows += [tuple(row.values()) for row in part.to_pylist()]
+    return [row[0] for row in rows] if len(columns) == 1 else rows
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_in_many_responses(cluster: Target, name: str, codec: str) -> None:
+    create(cluster, name)
+    values = produced(cluster, name, 3000, codec)
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        wanted = whole(client, name)
+        assert (wanted.start, wanted.end) == (0, 3000)
+        rows = read(client, wanted, ("key", "value", "offset", "headers"), max_bytes=60_000)
+        assert [row[1] for row in rows] == values
+        assert [row[2] for row in rows] == list(range(3000))
+        assert [row[0] for row in rows[:4]] == [None, b"k1", b"k2", None]
+        assert [row[3] for row in rows[:2]] == [None, [{"key": "n", "value": b"1"}]]
+        assert read(client, wanted._replace(start=1003, end=1010)) == values[1003:1010]
+
+
+def test_offsets_by_time(cluster: Target, name: str) -> None:
+    create(cluster, name)
+    produced(cluster, name, 100)
+    key = (name, 0)
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        found = [client.offsets({key: NOW + when})[key] for when in (-5, 41_500, 99_000, 99_001)]
+    assert found == [0, 42, 99, -1]
+
+
+def test_read_committed(cluster: Target, server_name: str, name: str) -> None:
+    from confluent_kafka import Producer
+
+    if server_name == "kraftcluster":
+        pytest.xfail("transactions are not served yet")
+    create(cluster, name)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    for batch, commit in enumerate([True, False, True, False]):
+        producer.begin_transaction()
+        for i in range(10):
+            producer.produce(name, f"{batch}.{i}", partition=0)
+        producer.flush(60)
+        if commit:
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+    producer.begin_transaction()
+    producer.produce(name, "open", partition=0)
+    producer.flush(60)
+    key = (name, 0)
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        assert client.offsets({key: LATEST})[key] == 45
+        stable = client.offsets({key: LATEST}, committed=True)[key]
+        assert stable == 44
+        wanted = whole(client, name)
+        everything = [f"{b}.{i}".encode() for b in range(4) for i in range(10)] + [b"open"]
+        assert read(client, wanted) == everything
+        committed = read(client, wanted._replace(end=stable), committed=True)
+        assert committed == [v for v in everything if v[:1] in b"02"]
+    producer.abort_transaction(60)
+
+
+def test_a_server_that_restarts_is_waited_for(make_target: Callable[..., Target], server_name: str) -> None:
+    target = make_target(server_name).start()
+    create(target, "t")
+    values = produced(target, "t", 2000)
+    with Cluster(Settings(target.bootstrap)) as client:
+        wanted = whole(client, "t")
+        chunks = fetch_range(client, wanted, max_bytes=30_000)
+        first = next(chunks)
+        target.stop()
+        target.start()
+        decoder = Decoder("t", 0, ["value"])
+        rows = [
+            row["value"]
+            for c in [first, *chunks]
+            for part in decoder.decode(c.records, c.offset)
+            for row in part.to_pylist()
+        ]
+    assert rows == values
+
+
+def test_records_that_are_gone(cluster: Target, name: str) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    create(cluster, name)
+    values = produced(cluster, name, 200)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(name, 0, 150)]).values()
+    deleted.result(60)
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        wanted = whole(client, name)
+        assert (wanted.start, wanted.end) == (150, 200)
+        with pytest.raises(DataLossError, match=r"offset 5 is gone, the log has 150 to 200 now"):
+            read(client, wanted._replace(start=5))
+        assert read(client, wanted._replace(start=5), fail_on_data_loss=False) == values[150:]
+        with pytest.raises(DataLossError, match="another one has its name now"):
+            read(client, wanted._replace(topic_id=b"another topic id"))
+
+
+def test_what_cannot_be_had_is_said(cluster: Target, name: str) -> None:
+    create(cluster, name)
+    produced(cluster, name, 3)
+    with Cluster(Settings(cluster.bootstrap, retry_s=0.5)) as client:
+        assert client.topics([name, f"{name}-none"]).keys() == {name}
+        with pytest.raises(BrokerError, match=rf"topic {name}-none: UNKNOWN_TOPIC_OR_PARTITION \(3\)"):
+            client.topic(f"{name}-none")
+        beyond = whole(client, name)._replace(end=4)
+        begun = time.monotonic()
+        with pytest.raises(ClientError, match=r"nothing comes from offset 3 on: the high watermark is 3 \(tried for"):
+            read(client, beyond)
+        assert time.monotonic() > begun + 0.5
+    with Cluster(Settings("127.0.0.1:1", retry_s=0.2)) as client:
+        with pytest.raises(ClientError, match=r"metadata: no broker of 127.0.0.1:1 can be reached: .*refused"):
+            client.topics()
+    with pytest.raises(ValueError, match="'nowhere' is not host:port"):
+        Cluster(Settings("nowhere"))
