@@ -88,7 +88,6 @@ EXCLUDED = {
 """What does not pass against Apache Kafka under these conditions; `test_what_is_excluded_…` measures it."""
 
 NOT_YET = {
-    "test_alter_replica_log_dirs": "replicas do not move between log directories (docs/roadmap.md)",
     "test_transactional_producer_messages": "there is no transaction coordinator (docs/roadmap.md)",
     "test_transactional_producer_offsets": "there is no transaction coordinator (docs/roadmap.md)",
 }
