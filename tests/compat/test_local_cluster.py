@@ -3,68 +3,199 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraft_node.cli.client import Client
+from kraft_node.cli.common import ToolError
 from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, MetadataRequest
+from kraft_node.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from tests.compat.members import wait_for
-from tests.compat.targets import free_ports
+from tests.peer import require_program
 
 pytestmark = pytest.mark.xdist_group("quorum")
 
 ROOT = Path(__file__).parents[2]
+CONTROLLERS, BROKERS = (1, 2, 3), (101, 102, 103)
+PATIENCE_S = 90.0
+NEARLY = 20
+"""Records that a voter may lack and be called caught up: some are always on their way."""
 
 
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, dict[int, int], Path]]:
-    """The program, its first port, the process of each node, the data."""
-    port = _room()
-    command = [sys.executable, "-m", "kraft_node.cli.local_cluster", "--data", str(tmp_path / "data")]
-    process = subprocess.Popen(
-        [*command, "--first-port", str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    said = ""
-    while "Ctrl-C stops all" not in said:
-        line = process.stdout.readline()
-        assert line, f"ended with {process.wait()}: {said}"
-        said += line
-    processes = {int(i): int(pid) for i, pid in re.findall(r"(?:controller|broker) +(\d+) .*process (\d+)", said)}
+class Started:
+    """The program, what it says, the process of each of its nodes."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.port = _room()
+        self.processes: dict[int, int] = {}
+        command = [sys.executable, "-m", "kraft_node.cli.local_cluster", "--data", str(data)]
+        self.process = subprocess.Popen(
+            [*command, "--first-port", str(self.port)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._said: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._said.append(line)
+            shown = re.search(r"(?:controller|broker) +(\d+) .*process (\d+)", line)
+            if shown:
+                self.processes[int(shown[1])] = int(shown[2])
+
+    @property
+    def said(self) -> str:
+        return "".join(self._said)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"localhost:{self.port + 100 * n}" for n in range(3))
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, self.said
+        return "Ctrl-C stops all" in self.said
+
+    def stop(self) -> int:
+        """Ctrl-C, and once more when that does not help."""
+        for _ in range(2):
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(PATIENCE_S)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self._reader.join(PATIENCE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.returncode
+
+    def ask(self, key: ApiKey, request: Any) -> Any:
+        """The answer of whichever broker gives one first; None without any."""
+        for number in range(3):
+            try:
+                with Client("localhost", self.port + 100 * number, 10) as client:
+                    return client.ask(key, request)
+            except ToolError:
+                continue
+        return None
+
+    def create(self, topic: str, partitions: int) -> None:
+        wanted = CreateTopicsRequest.CreatableTopic(topic, partitions, -1)
+        answer = self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([wanted], timeout_ms=30_000))
+        assert answer.topics[0].error_code == 0, answer
+        assert answer.topics[0].replication_factor == 3
+
+    def is_whole(self, topic: str) -> bool:
+        """Whether every broker is in sync and every voter has caught up."""
+        named = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        metadata = self.ask(ApiKey.METADATA, MetadataRequest(topics=named))
+        asked = DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])
+        quorum = self.ask(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest([asked]))
+        if metadata is None or quorum is None or quorum.error_code or quorum.topics[0].partitions[0].error_code:
+            return False
+        (partition,) = quorum.topics[0].partitions
+        behind = partition.high_watermark - NEARLY
+        voters = {voter.replica_id for voter in partition.current_voters if voter.log_end_offset >= behind}
+        partitions = metadata.topics[0].partitions
+        return voters == set(CONTROLLERS) and all(sorted(row.isr_nodes) == list(BROKERS) for row in partitions)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    cluster = Started(tmp_path_factory.mktemp("local") / "data")
     try:
-        yield process, port, processes, tmp_path / "data"
+        wait_for("the cluster is ready", cluster.is_ready, PATIENCE_S)
+        yield cluster
     finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        cluster.stop()
 
 
 def _room() -> int:
-    """A first port such that the five others are likely to be free as well."""
-    return next(port for port in free_ports(50) if 20_000 < port < 60_000)
+    """A first port such that all six are free, below those that the system gives to connections."""
+    while True:
+        first = random.randrange(12_000, 32_000)
+        with ExitStack() as stack:
+            try:
+                for port in (first + 100 * number + other for number in range(3) for other in (0, 1)):
+                    stack.enter_context(socket.create_server(("localhost", port)))
+            except OSError:
+                continue
+        return first
 
 
-def test_one_command_starts_the_cluster_and_brings_back_what_is_killed(
-    started: tuple[subprocess.Popen[str], int, dict[int, int], Path],
-) -> None:
-    process, port, processes, data = started
-    assert sorted(processes) == [1, 2, 3, 101, 102, 103]
-    os.kill(processes[1], signal.SIGKILL)
-    with Client("localhost", port) as client:
-        topic = CreateTopicsRequest.CreatableTopic("t", 3, -1)
-        answer = client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=30_000))
-        assert answer.topics[0].error_code == 0
-        assert answer.topics[0].replication_factor == 3
-        brokers = client.ask(ApiKey.METADATA, MetadataRequest(topics=[])).brokers
-        assert sorted(broker.port for broker in brokers) == [port, port + 100, port + 200]
-    wait_for("the controller is back", lambda: (data / "1.log").read_text().count("node starts") == 2)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-    for node_id in processes:
-        assert "stopped code=0" in (data / f"{node_id}.log").read_text()
+def test_one_command_starts_three_controllers_and_three_brokers(started: Started) -> None:
+    assert sorted(started.processes) == [*CONTROLLERS, *BROKERS]
+    brokers = started.ask(ApiKey.METADATA, MetadataRequest(topics=[])).brokers
+    assert sorted(broker.port for broker in brokers) == [started.port, started.port + 100, started.port + 200]
+
+
+@pytest.mark.kcat
+def test_kills_of_any_one_process_go_unnoticed_by_kcats_producer_and_consumer(started: Started, tmp_path: Path) -> None:
+    started.create("t", 1)
+    kcat = [require_program("kcat"), "-b", started.bootstrap, "-t", "t"]
+    safe = ["-X", "acks=all", "-X", "enable.idempotence=true"]
+    with (tmp_path / "said").open("wb") as said, (tmp_path / "seen").open("wb") as seen:
+        producer = subprocess.Popen([*kcat, "-P", *safe], stdin=subprocess.PIPE, stdout=said, stderr=said)
+        consumer = subprocess.Popen([*kcat, "-C", "-u", "-o", "beginning"], stdout=seen, stderr=said)
+    over = threading.Event()
+    lines: list[bytes] = []
+
+    def type_lines() -> None:
+        assert producer.stdin is not None
+        while not over.is_set():
+            lines.append(b"line %d" % len(lines))
+            producer.stdin.write(lines[-1] + b"\n")
+            producer.stdin.flush()
+            time.sleep(0.01)
+        producer.stdin.close()
+
+    typing = threading.Thread(target=type_lines)
+    typing.start()
+    try:
+        for node_id in (*CONTROLLERS, *BROKERS):
+            wait_for("everybody is well", lambda: started.is_whole("t"), PATIENCE_S)
+            before, count = started.processes[node_id], len(lines)
+            os.kill(before, signal.SIGKILL)
+            wait_for(f"{node_id} is back", lambda n=node_id, p=before: started.processes[n] != p, PATIENCE_S)
+            wait_for("lines go on", lambda c=count: (tmp_path / "seen").read_bytes().count(b"\n") > c, PATIENCE_S)
+        over.set()
+        typing.join(PATIENCE_S)
+        assert producer.wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
+        wait_for(
+            "all lines are consumed", lambda: (tmp_path / "seen").read_bytes().count(b"\n") >= len(lines), PATIENCE_S
+        )
+        assert consumer.poll() is None, (tmp_path / "said").read_text()
+    finally:
+        over.set()
+        for process in (producer, consumer):
+            process.kill()
+            process.wait()
+        typing.join()
+    assert (tmp_path / "seen").read_bytes().splitlines() == lines
+    assert "elivery failed" not in (tmp_path / "said").read_text()
+
+
+def test_ctrl_c_stops_all_of_them_cleanly(started: Started) -> None:
+    assert started.stop() == 0
+    for node_id in (*CONTROLLERS, *BROKERS):
+        assert "stopped code=0" in (started.data / f"{node_id}.log").read_text()

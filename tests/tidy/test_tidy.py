@@ -151,3 +151,10 @@ def test_every_test_that_the_page_of_the_drafts_names_exists() -> None:
     there = set().union(*(_tests_in(path) for path in (ROOT / "tests").rglob("test_*.py")))
     files = {path.stem for path in (ROOT / "tests" / "kip").glob("test_*.py")}
     assert set(re.findall(r"\b(test_\w+)", page)) - there - files == set()
+
+
+@pytest.mark.xdist_group("tidy")
+def test_groups_of_tests_reach_the_workers(request: pytest.FixtureRequest) -> None:
+    """Some combinations of pytest and xdist lose them without a word: each worker then starts every group's servers."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@tidy")

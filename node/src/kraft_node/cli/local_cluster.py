@@ -19,8 +19,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from kraft_node.cli.common import Parser, read_config, run
+from kraft_node.cli.client import Client
+from kraft_node.cli.common import Parser, ToolError, read_config, run
 from kraft_node.cli.local import format_once
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import MetadataRequest
 
 CONFIG: Final = "deploy/local"
 CONTROLLERS: Final = (1, 2, 3)
@@ -30,6 +33,7 @@ PORTS_APART: Final = 100
 """Broker and controller number n listen on the first port and the one after it, plus n times this."""
 
 LOOK_S: Final = 0.1
+LOOK_MAX_S: Final = 2.0
 RESTART_S: Final = 2.0
 """A node that has ended is started again so much later: long enough to see that it is missing."""
 READY_MAX_S: Final = 60.0
@@ -118,10 +122,10 @@ class Cluster:
         return 0 if ready and stopped else 1
 
     def wait_ready(self) -> bool:
-        """Wait until every node listens; whether they do."""
+        """Wait until every node listens and every broker shows all of them to clients; whether they do."""
         deadline = time.monotonic() + READY_MAX_S
         for member in self.members:
-            while not _listens(member.port):
+            while not (_listens(member.port) if member.is_controller else _shows_all(member.port)):
                 if member.process is not None and member.process.poll() is not None:
                     print(f"{member.kind} {member.node_id} has ended: see {member.log}", file=sys.stderr)
                     return False
@@ -152,6 +156,14 @@ def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1.0):
         return True
     return False
+
+
+def _shows_all(port: int) -> bool:
+    try:
+        with Client("localhost", port, LOOK_MAX_S) as client:
+            return len(client.ask(ApiKey.METADATA, MetadataRequest(topics=[])).brokers) == len(BROKERS)
+    except ToolError:
+        return False
 
 
 def _say_nothing(text: str) -> None:
