@@ -37,7 +37,7 @@ def _counts(image: MetadataImage) -> list[dict[Any, int]]:
     """How often each list is in use, zero's own aside."""
     lists = image.topics.lists
     return [
-        {value: kept._counts[number] for value, number in kept._numbers.items() if number}
+        {value: kept.counts[number] for value, number in kept._numbers.items() if number}
         for kept in (lists.brokers, lists.directories, lists.extras)
     ]
 

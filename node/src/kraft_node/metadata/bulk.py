@@ -9,7 +9,6 @@ Called by `loader` and `snapshot`. It must not know files or batches.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from struct import Struct, pack, unpack
 from typing import Final, TypeVar
@@ -18,7 +17,7 @@ from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import record_version
 from kraft_node.metadata.partitions import WIDTH, Interner, Topic
 from kraft_node.metadata.records import FRAME_VERSION, RECORD_TYPES
-from kraft_node.metadata.topics import TopicChange, Topics
+from kraft_node.metadata.topics import Topics
 from kraft_node.wire.runtime import put_uvarint
 
 T = TypeVar("T")
@@ -39,78 +38,109 @@ _ONE_BYTE: Final = 0x80
 """Counts from here on take more bytes than one."""
 _NUMBER: Final = Struct(">i")
 _EPOCHS: Final = Struct(">iii")
+_ROW: Final = Struct(f"={WIDTH}i")
+_FIXED: Final = _LISTS + len(_NOTHING_MOVES) + _EPOCHS.size + len(_NO_TAGS)
+"""Bytes of a value beside its three lists."""
+
+
+class _Shape:
+    """All values of one length and number of replicas, which have everything in the same places."""
+
+    __slots__ = ("isr_count", "unpack")
+
+    def __init__(self, length: int, count: int) -> None:
+        """`count` is the replicas' as encoded, one more than there are. Raises ValueError where nothing fits."""
+        replicas, directories = 1 + 4 * (count - 1), 1 + 16 * (count - 1)
+        isr = length - _FIXED - replicas - directories
+        if not 0 < count < _ONE_BYTE or isr < 1 or (isr - 1) % 4 or isr // 4 >= _ONE_BYTE - 1:
+            raise ValueError(f"no partition has {length} bytes and {count - 1} replicas")
+        self.isr_count = isr // 4 + 1
+        self.unpack = Struct(f">{_HEAD}si16s{replicas}s{isr}s2siii{directories}sc").unpack
 
 
 class RowReader:
     """Takes values of PartitionRecords into the rows of `topics`. Make one for one snapshot; `close` it."""
 
-    __slots__ = ("_brokers", "_change", "_directories", "_topic", "_topic_id", "_topics")
+    __slots__ = ("_brokers", "_directories", "_first", "_next", "_shapes", "_topic", "_topic_id", "_topics")
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._topic_id: bytes = b""
         self._topic: Topic | None = None
-        self._change: TopicChange | None = None
+        self._first = 0
+        self._next = 0
+        """The partitions of the topic from `_first` up to this one have been taken and are not yet told of."""
         self._brokers: dict[bytes, int] = {}
         """Encoded list -> its interned number, of which one count is held until `close`."""
         self._directories: dict[bytes, int] = {}
+        self._shapes: dict[tuple[int, int], _Shape] = {}
 
     def take(self, value: bytes) -> bool:
         """Add the partition that `value` describes. False: it is something else, or unusual, and nothing was done."""
-        if value[:_HEAD] not in _HEADS:
-            self._topic_id = b""  # it may be about the topic
+        if value[:_HEAD] not in _HEADS or len(value) <= _LISTS:
+            self._leave_topic()  # it may be about the topic
             return False
-        try:
-            count = value[_LISTS]
-            isr_at = _LISTS - 3 + 4 * count
-            in_sync = value[isr_at]
-            rest_at = isr_at - 3 + 4 * in_sync
-            leader, leader_epoch, epoch = _EPOCHS.unpack_from(value, rest_at + 2)
-            directories_at = rest_at + 14
-            end = directories_at + 1 + 16 * (count - 1)
-            usual = (
-                0 < count < _ONE_BYTE
-                and 0 < in_sync < _ONE_BYTE
-                and value[directories_at] == count
-                and value[rest_at : rest_at + 2] == _NOTHING_MOVES
-                and value[end:] == _NO_TAGS
-            )
-        except (IndexError, struct.error):
-            return False
-        if not usual:
-            return False
-        topic, number = self._topic_of(value[_TOPIC_ID:_LISTS]), _NUMBER.unpack_from(value, _HEAD)[0]
-        if topic is None or self._change is None or number != len(topic.rows) // WIDTH:
-            return False  # not the next partition of a topic that has been created
+        count = value[_LISTS]
+        shape = self._shapes.get((len(value), count))
+        if shape is None:
+            try:
+                shape = self._shapes[len(value), count] = _Shape(len(value), count)
+            except ValueError:
+                self._leave_topic()
+                return False
+        (_, number, topic_id, replicas, isr, moves, leader, leader_epoch, epoch, directories, tags) = shape.unpack(
+            value
+        )
+        if topic_id != self._topic_id:
+            self._enter_topic(topic_id)
+        topic = self._topic
+        if (
+            topic is None
+            or number != self._next
+            or isr[0] != shape.isr_count
+            or directories[0] != count
+            or moves != _NOTHING_MOVES
+            or tags != _NO_TAGS
+        ):
+            self._leave_topic()
+            return False  # not the next partition of a topic that has been created, or not a usual one
         lists = topic.lists
-        brokers = lists.brokers
-        replicas, isr = value[_LISTS:isr_at], value[isr_at:rest_at]
-        directories = value[directories_at:end]
         known = self._brokers
         replicas_number = known.get(replicas)
         if replicas_number is None:
-            replicas_number = self._meet(known, replicas, brokers, _broker_ids(replicas))
+            replicas_number = self._meet(known, replicas, lists.brokers, _broker_ids(replicas))
         isr_number = known.get(isr)
         if isr_number is None:
-            isr_number = self._meet(known, isr, brokers, _broker_ids(isr))
+            isr_number = self._meet(known, isr, lists.brokers, _broker_ids(isr))
         places = self._directories.get(directories)
         if places is None:
             places = self._meet(self._directories, directories, lists.directories, _directory_ids(directories))
-        brokers.again(replicas_number)
-        brokers.again(isr_number)
-        lists.directories.again(places)
-        lists.extras.again(0)
-        topic.rows.extend((replicas_number, isr_number, leader, leader_epoch, epoch, places, 0))
-        self._change.partitions.add(number)
-        self._topics.partition_count += 1
+        counts = lists.brokers.counts
+        counts[replicas_number] += 1
+        counts[isr_number] += 1
+        lists.directories.counts[places] += 1
+        topic.rows.frombytes(_ROW.pack(replicas_number, isr_number, leader, leader_epoch, epoch, places, 0))
+        self._next = number + 1
         return True
 
-    def _topic_of(self, topic_id: bytes) -> Topic | None:
-        if topic_id != self._topic_id:
+    def _enter_topic(self, topic_id: bytes) -> None:
+        self._leave_topic()
+        key = Uuid(topic_id)
+        topic = self._topics.by_id(key)
+        if topic is not None and key in self._topics.changes:
             self._topic_id = topic_id
-            self._topic = self._topics.by_id(Uuid(topic_id))
-            self._change = self._topics.changes.get(Uuid(topic_id))
-        return self._topic
+            self._topic = topic
+            self._first = self._next = len(topic)
+
+    def _leave_topic(self) -> None:
+        """Note what was taken, before anybody else changes or reads the topic."""
+        topic = self._topic
+        if topic is not None and self._next > self._first:
+            self._topics.changes[topic.id].partitions.update(range(self._first, self._next))
+            self._topics.partition_count += self._next - self._first
+            topic.lists.extras.counts[0] += self._next - self._first
+        self._topic = None
+        self._topic_id = b""
 
     def _meet(self, known: dict[bytes, int], encoded: bytes, lists: Interner[T], value: T) -> int:
         number = known[encoded] = lists.acquire(value)
@@ -118,6 +148,7 @@ class RowReader:
 
     def close(self) -> None:
         """Give back what was held for the look-ups."""
+        self._leave_topic()
         for number in self._brokers.values():
             self._topics.lists.brokers.release(number)
         for number in self._directories.values():

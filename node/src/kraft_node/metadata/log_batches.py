@@ -28,10 +28,10 @@ from kraft_node.wire import stored
 from kraft_node.wire.codec import encode
 from kraft_node.wire.errors import DecodeError
 
-SNAPSHOT_BATCH_BYTES: Final = 1024 * 1024
-"""About how large a batch in a snapshot gets; the format allows 8 MiB, readers hold one batch at a time."""
+SNAPSHOT_BATCH_BYTES: Final = 16 * 1024
+"""About how large a batch in a snapshot gets. The format allows 8 MiB, but commits wait while a batch is made."""
 
-VARINTS_KEPT: Final = 20_000
+VARINTS_KEPT: Final = 4_000
 """Offsets within a batch and lengths that are not encoded anew: more than the records of a snapshot's batch."""
 
 

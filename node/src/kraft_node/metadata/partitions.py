@@ -160,12 +160,13 @@ class PartitionState:
 class Interner(Generic[T]):
     """Numbers for values, the same number for equal values, counted; number 0 is the value given at the start."""
 
-    __slots__ = ("_counts", "_free", "_numbers", "_pins", "_released", "values")
+    __slots__ = ("_free", "_numbers", "_pins", "_released", "counts", "values")
 
     def __init__(self, zero: T) -> None:
         self.values: list[T] = [zero]
         self._numbers: dict[T, int] = {zero: 0}
-        self._counts = array("i", [1])
+        self.counts = array("i", [1])
+        """How often each number is in use: for whoever adds many uses at a time."""
         self._free: list[int] = []
         self._pins = 0
         self._released: list[int] = []
@@ -176,26 +177,22 @@ class Interner(Generic[T]):
     def acquire(self, value: T) -> int:
         number = self._numbers.get(value)
         if number is not None:
-            self._counts[number] += 1
+            self.counts[number] += 1
             return number
         if self._free:
             number = self._free.pop()
             self.values[number] = value
-            self._counts[number] = 1
+            self.counts[number] = 1
         else:
             number = len(self.values)
             self.values.append(value)
-            self._counts.append(1)
+            self.counts.append(1)
         self._numbers[value] = number
         return number
 
-    def again(self, number: int) -> None:
-        """One more use of a number that is in use."""
-        self._counts[number] += 1
-
     def release(self, number: int) -> None:
-        self._counts[number] -= 1
-        if self._counts[number] == 0:
+        self.counts[number] -= 1
+        if self.counts[number] == 0:
             if self._pins:
                 self._released.append(number)
             else:
@@ -209,7 +206,7 @@ class Interner(Generic[T]):
         self._pins -= 1
         if self._pins == 0:
             for number in self._released:
-                if self._counts[number] == 0 and self._numbers.get(self.values[number]) == number:
+                if self.counts[number] == 0 and self._numbers.get(self.values[number]) == number:
                     self._drop(number)
             self._released.clear()
 

@@ -22,9 +22,9 @@ from kraft_node.metadata.records import encode_record
 from kraft_node.wire import stored
 
 SLICE_RECORDS: Final = 1000
-"""Records a slice: about 10 ms of work together with their encoding, less than a commit takes."""
+"""Records a slice, where nobody says otherwise."""
 
-BLOCK_PARTITIONS: Final = 256
+BLOCK_PARTITIONS: Final = 64
 """Partitions encoded at a time."""
 
 _PARTITION: Final = "PartitionRecord"

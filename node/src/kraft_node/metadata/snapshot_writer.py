@@ -19,11 +19,11 @@ from kraft_node.raft.storage import MetadataStorage
 
 LANE: Final = "metadata-snapshot"
 
-PAUSE_MS: Final = 5
-"""Between slices: commits that wait meanwhile go first."""
+PAUSE_MS: Final = 1
+"""Between slices: commits that come meanwhile go first, and other processes have the processor in between."""
 
-SLICE_RECORDS: Final = 500
-"""Encoded and written in a slice: some 5 ms."""
+SLICE_RECORDS: Final = 250
+"""Encoded and written in a slice: some 0.3 ms. A million partitions take some 6 s, four fifths of it pauses."""
 
 
 class SnapshotWriting:
