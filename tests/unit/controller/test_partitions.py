@@ -342,6 +342,18 @@ def test_a_reassignment_can_be_cancelled(quorum: Quorum) -> None:
     assert (sorted(state.replicas), state.is_reassigning) == ([1, 2, 3], False)
 
 
+def test_a_reassignment_that_takes_the_place_of_another_forgets_what_that_one_wanted(quorum: Quorum) -> None:
+    """Found by the simulator (cluster seed 51): what had been added was to be removed as well, for ever."""
+    reassign(quorum, [3, 4])
+    assert reassign(quorum, [1, 2, 3]).error_code == 0
+    state = quorum.partition("foo")
+    assert (state.replicas, state.adding, state.removing) == ((1, 2, 3), (), ())
+    reassign(quorum, [3, 4])
+    assert reassign(quorum, [2, 4]).error_code == 0
+    state = quorum.partition("foo")
+    assert (state.replicas, state.adding, state.removing) == ((2, 4, 1, 3), (4,), (1, 3))
+
+
 def test_wrong_reassignments(quorum: Quorum) -> None:
     assert reassign(quorum, [1], 9).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reassign(quorum, []).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -3,6 +3,10 @@
 From [1,2,3] to [3,4,5] the replicas become [3,4,5,1,2], adding [4,5], removing [1,2]; once what is added is in sync,
 the change that brings it into the ISR also completes the reassignment (`change.completed_reassignment`). Reassignments
 are state in the log: they outlive controllers and brokers.
+
+Deviation from Apache Kafka: one that takes the place of another says anew what is added and removed. Kafka leaves a
+list of the former one where the new one's is empty, so that a replica can be wanted and removed at once, or be added
+and removed at once, which never ends.
 """
 
 from __future__ import annotations
@@ -82,14 +86,12 @@ class Reassignments:
             if factor != len(target):
                 message = f"The replication factor is changed from {factor} to {len(target)}"
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-        removing = sorted(set(state.replicas) - set(target))
-        adding = sorted(set(target) - set(state.replicas))
+        replicas, adding = set(state.replicas), set(state.adding)
+        half_added = adding - set(state.isr)  # by the reassignment that this one takes the place of: dropped at once
         change = self._cluster.change(topic, number, state)
-        change.replicas = [*target, *removing]
-        if removing:
-            change.removing = removing
-        if adding:
-            change.adding = adding
+        change.removing = sorted(replicas - half_added - set(target))
+        change.replicas = [*target, *change.removing]
+        change.adding = sorted(set(target) - (replicas - adding))
         return change.record()
 
     def _cancel(self, topic: TopicView, number: int, state: PartitionState) -> Any:

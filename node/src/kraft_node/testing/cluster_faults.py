@@ -1,14 +1,16 @@
 """What goes wrong in a cluster, and when. Everything that is permitted must cost no record acknowledged with acks=all.
 
-Permitted at any time, to any number of nodes at once: SIGKILL (the page cache stays), a clean stop, a node that hangs,
-slow disks and networks, a node that is cut off from some or all others, in both directions or in one, connections that
-break, clocks that run up to 20 % fast or slow, calendars that jump by up to an hour; likewise a loss of power on a
-machine that is a controller only, for metadata is fsynced before it counts.
+Permitted at any time, to any number of nodes at once, or all: SIGKILL (the page cache stays), a clean stop, a node that
+hangs, slow disks and networks, a node that is cut off from some or all others, in both directions or in one,
+connections that break, clocks that run up to 20 % fast or slow, calendars that jump by up to an hour; likewise a loss
+of power on a machine that is a controller only, for metadata is fsynced before it counts.
 
 Permitted to one broker at a time: a loss of power, an empty disk. Records are not fsynced before they are acknowledged
 (as Kafka's are not), so what one machine may lose must be on another one: that fault waits until every partition's ISR
-is whole again, in the incarnations that run now, and is a SIGKILL where it would have to wait for too long. Not
-permitted, therefore: to lose power on all members of an ISR before one of them has fsynced.
+is whole again, in the incarnations that run now, and is a SIGKILL where it would have to wait for too long. Until the
+cluster has noticed that the broker is gone, no other one is killed: who comes back from a kill leaves the ISR (KIP-966
+takes it for one that has lost records), and so the one that has lost some would be the last one in it. Not permitted,
+therefore: to lose power on all members of an ISR before one of them has fsynced.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ class ClusterFaults:
         self.done: list[str] = []
         self.over = False
         """No more faults: who ends now, of a stop that takes long, is started again."""
+        self._frail: tuple[SimMachine, int] | None = None
+        """Who has lost records last, and the broker epoch in which it had them."""
         for machine in cluster.machines:
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
 
@@ -55,10 +59,12 @@ class ClusterFaults:
                 return
             machine = rng.choice(self.cluster.machines)
             fault = rng.choice(
-                (self._kill, self._kill, self._kill, self._power, self._power, self._wipe, self._stop, self._hang,
-                 self._hang, self._isolate, self._isolate, self._cut_pair, self._deafen, self._slow_disk,
-                 self._slow_network, self._break, self._jump)
+                (self._kill, self._kill, self._kill, self._kill_several, self._kill_several, self._power, self._power,
+                 self._wipe, self._stop, self._hang, self._hang, self._isolate, self._isolate, self._cut_pair,
+                 self._deafen, self._slow_disk, self._slow_network, self._break, self._jump)
             )  # fmt: skip
+            if fault in (self._kill, self._kill_several, self._stop) and not self._noticed():
+                continue
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")
             fault(machine)
@@ -112,20 +118,40 @@ class ClusterFaults:
         )
 
     def _may_lose(self, machine: SimMachine) -> bool:
-        return self.world.run(lambda: self.whole() or self._broken(), WHOLE_MAX_MS) and machine.running
+        whole = self.world.run(lambda: self.whole() or self._broken(), WHOLE_MAX_MS)
+        if not whole or self._broken() or not machine.running:
+            return False
+        assert machine.node is not None
+        assert machine.node.broker is not None
+        assert machine.node.broker.lifecycle is not None
+        self._frail = machine, machine.node.broker.lifecycle.broker_epoch
+        return True
+
+    def _noticed(self) -> bool:
+        """Wait for it, but not for long, that nobody counts on what a broker had before it lost records."""
+        return self._frail is None or self.world.run(self._out_of_isrs, WHOLE_MAX_MS)
+
+    def _out_of_isrs(self) -> bool:
+        assert self._frail is not None
+        machine, epoch = self._frail
+        images = [m.node.raft.image for m in self.cluster.machines if m.node is not None and m.node.raft is not None]
+        if not images:
+            return False
+        registered = max(images, key=lambda image: image.offset).brokers.get(machine.config.node_id)
+        return registered is not None and registered.epoch > epoch
 
     def _power(self, machine: SimMachine) -> None:
         if machine not in self.cluster.brokers or self._may_lose(machine):
             machine.lose_power()
-        else:
+        elif self._noticed():
             machine.kill()
         self._again(machine)
 
     def _wipe(self, machine: SimMachine) -> None:
-        if machine in self.cluster.controllers or not self._may_lose(machine):
-            machine.kill()
-        else:
+        if machine not in self.cluster.controllers and self._may_lose(machine):
             machine.replace_disk(self.cluster.cluster_id)
+        elif self._noticed():
+            machine.kill()
         self._again(machine)
 
     # -- what everyone may suffer at any time
@@ -133,6 +159,21 @@ class ClusterFaults:
     def _kill(self, machine: SimMachine) -> None:
         machine.kill()
         self._again(machine)
+
+    def _kill_several(self, _machine: SimMachine) -> None:
+        """At one moment; machines that are controllers only may lose power instead. They come back one by one."""
+        rng = self.world.rng
+        victims = rng.sample(self.cluster.machines, rng.randint(2, len(self.cluster.machines)))
+        power = rng.random() < 0.5
+        for victim in victims:
+            if power and victim not in self.cluster.brokers:
+                victim.lose_power()
+            else:
+                victim.kill()
+        for victim in rng.sample(victims, len(victims)):
+            self._rest(rng.choice((10.0, 300.0, 3000.0)))
+            if not victim.running and not self._broken():
+                victim.start()
 
     def _stop(self, machine: SimMachine) -> None:
         """A clean stop; it can be a while until everything that it led is led by others."""

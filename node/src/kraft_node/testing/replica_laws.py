@@ -3,6 +3,7 @@
 - `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
 - `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
 - `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows
+- `reassigned`   a reassignment is complete when all that it added are in sync
 - `epochs`       one broker leads a partition in a leader epoch
 - `unfenced`     a broker is unfenced only when it has replayed its own registration
 - `isr`          every member of the ISR, in the incarnation that joined, has all that was ever below a high watermark
@@ -117,8 +118,14 @@ class ReplicaLaws:
         epochs, earlier = (state.leader_epoch, state.partition_epoch), (before.leader_epoch, before.partition_epoch)
         if epochs[0] < earlier[0] or epochs[1] < earlier[1]:
             self.checker.broken("assignment", name, f"epochs {earlier} became {epochs}")
-        if epochs == (earlier[0], earlier[1] + 1) and not set(state.isr) <= set(before.isr):
+        if epochs[1] != earlier[1] + 1:
+            return  # some changes at once
+        if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(name, key, before, state)
+        lacking = _settled(state) - _settled(before) - set(state.isr)
+        if lacking:
+            text = f"{lacking} are replicas, ISR {state.isr}; it was {before.isr} of {before.replicas}"
+            self.checker.broken("reassigned", name, text)
         if not set(state.isr) <= set(state.replicas):
             self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
         if state.leader != NO_LEADER and state.leader not in state.isr:
@@ -126,7 +133,7 @@ class ReplicaLaws:
         fenced = [member for member in state.isr if (broker := image.brokers.get(member)) is None or broker.fenced]
         if fenced and (state.leader != NO_LEADER or len(state.isr) > 1):
             self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")
-        if state.leader == NO_LEADER and not state.isr and not state.elr:
+        if state.leader == NO_LEADER and not (state.isr or state.elr or state.last_known_elr):
             self.checker.broken("assignment", name, "nobody is left who may lead it")
 
     def _look_at_proposer(self, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
@@ -275,6 +282,11 @@ class ReplicaLaws:
                 state = node.broker.image.topics.partition(partition.topic_id, partition.index)
                 if state is None or machine.config.node_id not in state.replicas:
                     self.checker.broken("orphan", f"{partition.topic}-{partition.index}", f"kept by {machine.name}")
+
+
+def _settled(state: PartitionState) -> set[int]:
+    """The replicas that are not yet being added."""
+    return set(state.replicas) - set(state.adding)
 
 
 def _told(image: Any) -> list[Any]:
