@@ -1,0 +1,86 @@
+"""From what the options say to offsets: which partitions there are, and where each is read from and to."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from kraft_pipeline.client import Cluster
+from kraft_pipeline.client.errors import BrokerError, ClientError
+from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.sources.options import Bound, Options
+
+Offsets: TypeAlias = dict[tuple[str, int], int]
+
+
+def partitions(cluster: Cluster, options: Options) -> list[tuple[str, int]]:
+    """The partitions that are read, in order. Raises BrokerError for a topic or partition that is named and missing."""
+    if options.pattern is not None:
+        topics = cluster.topics()
+        # As a consumer that subscribes to a pattern: the whole name must match, internal topics are not meant.
+        names = [n for n, info in topics.items() if re.fullmatch(options.pattern, n) and not info.is_internal]
+        return sorted((name, p) for name in names for p in topics[name].partitions)
+    wanted = set(options.topics or ()) | {topic for topic, _ in options.assigned or ()}
+    topics = cluster.topics(wanted)
+    for topic in sorted(wanted):
+        if topic not in topics:
+            raise BrokerError(3, f"topic {topic}")
+    if options.assigned is None:
+        return sorted((name, p) for name, info in topics.items() for p in info.partitions)
+    for topic, partition in options.assigned:
+        if partition not in topics[topic].partitions:
+            raise BrokerError(3, f"partition {topic}-{partition}")
+    return list(options.assigned)
+
+
+def starting(cluster: Cluster, options: Options) -> Offsets:
+    """Where each partition is read from. Raises ClientError for times after the last record unless told otherwise."""
+    found = _resolve(cluster, options, options.starting, "startingOffsets")
+    late = [key for key, offset in found.items() if offset < 0]
+    if late and not options.latest_where_no_time:
+        topic, partition = late[0]
+        raise ClientError(
+            f"startingTimestamp: {topic}-{partition} has no record as late "
+            "(startingOffsetsByTimestampStrategy=latest starts at its end)"
+        )
+    return {**found, **_ends(cluster, options, late)}
+
+
+def ending(cluster: Cluster, options: Options) -> Offsets:
+    """Where each partition is read to; a time after the last record means the end."""
+    found = _resolve(cluster, options, options.ending, "endingOffsets")
+    return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
+
+
+def latest(cluster: Cluster, options: Options) -> Offsets:
+    """Where each partition ends for a reader of this isolation level."""
+    return _ends(cluster, options, partitions(cluster, options))
+
+
+def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:
+    """Where each partition begins."""
+    return cluster.offsets(dict.fromkeys(keys, EARLIEST)) if keys else {}
+
+
+def _ends(cluster: Cluster, options: Options, keys: list[tuple[str, int]]) -> Offsets:
+    return cluster.offsets(dict.fromkeys(keys, LATEST), committed=options.committed) if keys else {}
+
+
+def _resolve(cluster: Cluster, options: Options, bound: Bound, name: str) -> Offsets:
+    keys = partitions(cluster, options)
+    if bound.everywhere is not None:
+        questions = dict.fromkeys(keys, bound.everywhere)
+    elif bound.timestamp_ms is not None:
+        questions = dict.fromkeys(keys, bound.timestamp_ms)
+    else:
+        given = bound.offsets or bound.timestamps_ms
+        if set(given) != set(keys):
+            strange = min(set(given) ^ set(keys))
+            what = "is not read" if strange in given else "is missing there"
+            raise ValueError(f"option {name}: {strange[0]}-{strange[1]} {what}")
+        if bound.offsets:
+            known = {key: offset for key, offset in given.items() if offset >= 0}
+            asked = {key: offset for key, offset in given.items() if offset < 0}
+            return {**known, **(cluster.offsets(asked, committed=options.committed) if asked else {})}
+        questions = dict(given)
+    return cluster.offsets(questions, committed=options.committed) if questions else {}

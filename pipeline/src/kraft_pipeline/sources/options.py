@@ -1,0 +1,234 @@
+"""The options of the source, named, defaulted and checked as those of Spark's `kafka` source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraft_pipeline.client import Settings
+from kraft_pipeline.client.fetch import FETCH_BYTES
+from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.codec import COLUMNS
+
+SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+UNSUPPORTED: Final = ("kafka.sasl.", "kafka.ssl.")
+TASK_BYTES_MAX: Final = 64 * 1024 * 1024
+MAX_TRIGGER_DELAY_S: Final = 15 * 60.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading starts or ends: offsets by partition, a time, or one of EARLIEST and LATEST for all of them."""
+
+    everywhere: int | None = None
+    timestamp_ms: int | None = None
+    offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """May be EARLIEST or LATEST too."""
+    timestamps_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def is_by_partition(self) -> bool:
+        return self.everywhere is None and self.timestamp_ms is None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a reader is to do."""
+
+    settings: Settings
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    assigned: tuple[tuple[str, int], ...] | None
+    columns: tuple[str, ...]
+    starting: Bound
+    ending: Bound
+    starting_is_given: bool
+    latest_where_no_time: bool
+    """Whether a partition without a record as late as its starting time is read from its end on; else an error."""
+    fail_on_data_loss: bool
+    committed: bool
+    min_partitions: int
+    max_records_per_partition: int
+    max_offsets_per_trigger: int
+    min_offsets_per_trigger: int
+    max_trigger_delay_s: float
+    fetch_bytes: int
+
+
+class _Options:
+    """Options by name in any case; what is not a value of an option is a ValueError that names it."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in options.items()}
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def names(self) -> list[str]:
+        return list(self._given)
+
+    def number(self, name: str, default: int, least: int = 1) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise ValueError(f"option {name}: {value!r} is no number from {least} on")
+        return number
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = (self.text(name) or str(default)).lower()
+        if value not in {"true", "false"}:
+            raise ValueError(f"option {name}: {value!r} is neither true nor false")
+        return value == "true"
+
+    def seconds(self, name: str, default: float) -> float:
+        value = self.text(name)
+        if value is None:
+            return default
+        found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", value.lower())
+        unit = _UNITS.get(found[2] or "ms") if found else None
+        if found is None or unit is None:
+            raise ValueError(f"option {name}: {value!r} is no duration such as 30s or 15m")
+        return int(found[1]) * unit
+
+    def by_partition(self, name: str, least: int) -> dict[tuple[str, int], int]:
+        """Of {"topic": {"0": 5}}."""
+        text = self.text(name) or ""
+        try:
+            parsed = json.loads(text)
+            found = {(t, int(p)): int(value) for t, values in parsed.items() for p, value in values.items()}
+        except (ValueError, AttributeError, TypeError):
+            raise ValueError(f'option {name}: {text!r} is not of the form {{"topic": {{"0": 5, "1": 7}}}}') from None
+        for (topic, partition), value in found.items():
+            if value < least:
+                raise ValueError(f"option {name}: {value} of {topic}-{partition} is less than {least}")
+        return found
+
+
+def settings_of(options: Mapping[str, str]) -> Settings:
+    """How to reach the cluster. Raises ValueError for what is missing and for security that is not there yet."""
+    read = _Options(options)
+    servers = read.text("kafka.bootstrap.servers")
+    if not servers:
+        raise ValueError("option kafka.bootstrap.servers is missing: host:port, several with commas")
+    protocol = read.text("kafka.security.protocol") or "PLAINTEXT"
+    strange = [name for name in read.names() if name.startswith(UNSUPPORTED)]
+    if protocol.upper() != "PLAINTEXT" or strange:
+        raise ValueError(f"option {strange[0] if strange else 'kafka.security.protocol'}: only PLAINTEXT is supported")
+    settings = Settings(
+        servers,
+        client_id=read.text("kafka.client.id") or "kraft-pipeline",
+        request_s=read.number("kafka.request.timeout.ms", 30_000) / 1000,
+        retry_s=read.number("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+    )
+    settings.servers()
+    return settings
+
+
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of the schema, in their order."""
+    read = _Options(options)
+    wanted = read.text("columns")
+    if wanted is None:
+        return COLUMNS if read.flag("includeHeaders", default=False) else COLUMNS[:-1]
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    for name in names:
+        if name not in COLUMNS:
+            raise ValueError(f"option columns: no column {name!r}, there are {', '.join(COLUMNS)}")
+    if not names:
+        raise ValueError("option columns: no column is named")
+    return tuple(name for name in COLUMNS if name in names)
+
+
+def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
+    """The options of a batch read or of a stream. Raises ValueError naming the option that cannot be."""
+    read = _Options(options)
+    topics, pattern, assigned = _subscription(read)
+    limit_name = "kafka.max.partition.fetch.bytes"
+    isolation = read.text("isolation.level") or read.text("kafka.isolation.level") or "read_uncommitted"
+    if isolation not in {"read_committed", "read_uncommitted"}:
+        raise ValueError(f"option kafka.isolation.level: {isolation!r} is neither read_committed nor read_uncommitted")
+    strategy = read.text("startingOffsetsByTimestampStrategy") or "error"
+    if strategy not in {"error", "latest"}:
+        raise ValueError(f"option startingOffsetsByTimestampStrategy: {strategy!r} is neither error nor latest")
+    starting = _bound(read, "starting", LATEST if streaming else EARLIEST)
+    ending = _bound(read, "ending", LATEST)
+    if not streaming and starting.everywhere == LATEST:
+        raise ValueError("option startingOffsets: latest means nothing for a batch, there would be no record")
+    if ending.everywhere == EARLIEST or EARLIEST in ending.offsets.values():
+        raise ValueError("option endingOffsets: earliest means nothing, there would be no record")
+    if streaming and any(read.text(f"ending{kind}") for kind in ("Offsets", "Timestamp", "OffsetsByTimestamp")):
+        raise ValueError("option endingOffsets: a stream has no end")
+    return Options(
+        settings=settings_of(options),
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        columns=columns_of(options),
+        starting=starting,
+        ending=ending,
+        starting_is_given=any(read.text(f"starting{kind}") for kind in ("Offsets", "Timestamp", "OffsetsByTimestamp")),
+        latest_where_no_time=strategy == "latest",
+        fail_on_data_loss=read.flag("failOnDataLoss", default=True),
+        committed=isolation == "read_committed",
+        min_partitions=read.number("minPartitions", 1),
+        max_records_per_partition=read.number("maxRecordsPerPartition", 0),
+        max_offsets_per_trigger=read.number("maxOffsetsPerTrigger", 0),
+        min_offsets_per_trigger=read.number("minOffsetsPerTrigger", 0),
+        max_trigger_delay_s=read.seconds("maxTriggerDelay", MAX_TRIGGER_DELAY_S),
+        fetch_bytes=min(read.number(limit_name, FETCH_BYTES), TASK_BYTES_MAX),
+    )
+
+
+def _subscription(
+    read: _Options,
+) -> tuple[tuple[str, ...] | None, str | None, tuple[tuple[str, int], ...] | None]:
+    given = [name for name in SUBSCRIPTIONS if read.text(name)]
+    if len(given) != 1:
+        raise ValueError(f"exactly one of the options {', '.join(SUBSCRIPTIONS)} must be given, not {len(given)}")
+    text = read.text(given[0]) or ""
+    if given[0] == "subscribe":
+        topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+        if not topics:
+            raise ValueError("option subscribe: no topic is named")
+        return topics, None, None
+    if given[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as e:
+            raise ValueError(f"option subscribePattern: {text!r} is no regular expression: {e}") from None
+        return None, text, None
+    return None, None, _assigned(text)
+
+
+def _assigned(text: str) -> tuple[tuple[str, int], ...]:
+    try:
+        parsed: dict[str, Any] = json.loads(text)
+        found = sorted({(topic, int(p)) for topic, partitions in parsed.items() for p in partitions})
+    except (ValueError, AttributeError, TypeError):
+        found = []
+    if not found:
+        raise ValueError(f'option assign: {text!r} is not of the form {{"topic": [0, 1]}}')
+    return tuple(found)
+
+
+def _bound(read: _Options, side: str, default: int) -> Bound:
+    """A time for all, then times by partition, then offsets: the first that is given counts."""
+    if read.text(f"{side}Timestamp") is not None:
+        return Bound(timestamp_ms=read.number(f"{side}Timestamp", 0, 0))
+    if read.text(f"{side}OffsetsByTimestamp") is not None:
+        return Bound(timestamps_ms=read.by_partition(f"{side}OffsetsByTimestamp", 0))
+    text = read.text(f"{side}Offsets")
+    if text is None:
+        return Bound(everywhere=default)
+    names = {"earliest": EARLIEST, "latest": LATEST}
+    if text.strip().lower() in names:
+        return Bound(everywhere=names[text.strip().lower()])
+    return Bound(offsets=read.by_partition(f"{side}Offsets", EARLIEST))

@@ -1,0 +1,103 @@
+"""Options as Spark's `kafka` source has them, ranges cut into tasks, and micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.sources import planning
+from kraft_pipeline.sources.options import columns_of, parse
+
+BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
+
+
+def parsed(streaming: bool = False, **options: str) -> Any:
+    return parse({**BASE, **options}, streaming=streaming)
+
+
+def test_defaults_are_those_of_the_kafka_source() -> None:
+    batch, stream = parsed(), parsed(streaming=True)
+    assert (batch.starting.everywhere, batch.ending.everywhere) == (EARLIEST, LATEST)
+    assert stream.starting.everywhere == LATEST
+    assert batch.topics == ("t",)
+    assert batch.fail_on_data_loss
+    assert not batch.committed
+    assert batch.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert batch.settings.servers() == [("a", 1), ("b", 2)]
+
+
+def test_options_have_no_case_and_times_go_before_offsets() -> None:
+    options = parsed(STARTINGOFFSETS='{"t": {"0": 5, "1": -2}}', FailOnDataLoss="FALSE")
+    assert options.starting.offsets == {("t", 0): 5, ("t", 1): EARLIEST}
+    assert not options.fail_on_data_loss
+    assert parsed(startingOffsets="earliest", startingTimestamp="77").starting.timestamp_ms == 77
+    by_partition = parsed(startingOffsetsByTimestamp='{"t": {"0": 9}}', startingOffsets="earliest").starting
+    assert by_partition.timestamps_ms == {("t", 0): 9}
+    assert parsed(streaming=True, maxTriggerDelay="2m").max_trigger_delay_s == 120
+    assert columns_of({"includeHeaders": "true"})[-1] == "headers"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": ""}, "exactly one of the options subscribe, subscribePattern, assign must be given, not 0"),
+        ({"assign": '{"t": [0]}'}, "exactly one of the options .* not 2"),
+        ({"subscribe": "", "assign": "t"}, r"option assign: 't' is not of the form"),
+        ({"subscribe": "", "subscribePattern": "("}, "option subscribePattern: '\\(' is no regular expression"),
+        ({"kafka.bootstrap.servers": "a"}, "kafka.bootstrap.servers: 'a' is not host:port"),
+        ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers is missing"),
+        ({"kafka.ssl.keystore.location": "x"}, "option kafka.ssl.keystore.location: only PLAINTEXT is supported"),
+        ({"kafka.security.protocol": "SSL"}, "option kafka.security.protocol: only PLAINTEXT is supported"),
+        ({"startingOffsets": "latest"}, "option startingOffsets: latest means nothing for a batch"),
+        ({"endingOffsets": "earliest"}, "option endingOffsets: earliest means nothing"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "option startingOffsets: -3 of t-0 is less than -2"),
+        ({"startingOffsets": "5"}, "option startingOffsets: '5' is not of the form"),
+        ({"columns": "key,vale"}, "option columns: no column 'vale'"),
+        ({"minPartitions": "0"}, "option minPartitions: '0' is no number from 1 on"),
+        ({"failOnDataLoss": "maybe"}, "option failOnDataLoss: 'maybe' is neither true nor false"),
+        ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration"),
+        ({"kafka.isolation.level": "x"}, "option kafka.isolation.level: 'x' is neither"),
+    ],
+)
+def test_what_cannot_be_is_named(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parsed(**options)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(ValueError, match="option endingOffsets: a stream has no end"):
+        parsed(streaming=True, endingOffsets="latest")
+
+
+def ranges(*sizes: int) -> list[Range]:
+    return [Range("t", bytes(16), p, 100, 100 + size) for p, size in enumerate(sizes)]
+
+
+def test_ranges_are_cut_by_their_size() -> None:
+    assert planning.split(ranges(10, 0, 5), min_partitions=1) == [ranges(10)[0], ranges(0, 0, 5)[2]]
+    pieces = planning.split(ranges(90, 10), min_partitions=10)
+    assert [p.partition for p in pieces] == [0] * 9 + [1]
+    assert [p.end - p.start for p in pieces] == [10] * 10
+    assert [(p.start, p.end) for p in planning.split(ranges(10), min_partitions=1, max_records=4)] == [
+        (100, 103),
+        (103, 106),
+        (106, 110),
+    ]
+    assert len(planning.split(ranges(2), min_partitions=50)) == 2
+
+
+def test_a_micro_batch_takes_from_each_partition_its_share() -> None:
+    start = {("t", 0): 0, ("t", 1): 0, ("t", 2): 7}
+    end = {("t", 0): 900, ("t", 1): 99, ("t", 2): 8}
+    assert planning.limited(start, end, 100) == {("t", 0): 90, ("t", 1): 9, ("t", 2): 8}
+    assert planning.limited(start, end, 1000) == end
+    assert planning.limited(start, {("t", 0): 0}, 10) == {("t", 0): 0}
+
+
+def test_offsets_are_written_as_in_the_kafka_source() -> None:
+    offsets = {("b", 1): 5, ("a", 10): 1, ("a", 2): 3}
+    assert planning.to_json(offsets) == {"a": {"2": 3, "10": 1}, "b": {"1": 5}}
+    assert planning.from_json(planning.to_json(offsets)) == offsets
