@@ -136,7 +136,7 @@ class RowReader:
         """Note what was taken, before anybody else changes or reads the topic."""
         topic = self._topic
         if topic is not None and self._next > self._first:
-            self._topics.changes[topic.id].partitions.update(range(self._first, self._next))
+            self._topics.changes[topic.id].note_all(self._first, self._next)
             self._topics.partition_count += self._next - self._first
             topic.lists.extras.counts[0] += self._next - self._first
         self._topic = None

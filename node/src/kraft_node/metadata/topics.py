@@ -22,17 +22,38 @@ from kraft_node.metadata.sections import Touched
 class TopicChange:
     """What a delta says of one topic."""
 
-    __slots__ = ("created", "deleted", "id", "name", "partition_count_before", "partitions")
+    __slots__ = ("_below", "_some", "created", "deleted", "id", "name", "partition_count_before")
 
     def __init__(self, name: str, topic_id: Uuid, partition_count_before: int) -> None:
         self.name = name
         self.id = topic_id
         self.created = False
         self.deleted = False
-        self.partitions: set[int] = set()
-        """Created or changed ones; look their state up in the image."""
+        self._below = 0
+        """All partitions below are meant: those of a snapshot, by the million, take no room here."""
+        self._some: set[int] = set()
         self.partition_count_before = partition_count_before
         """0 for a created topic; for a deleted one the number of partitions that it had."""
+
+    @property
+    def partitions(self) -> set[int]:
+        """Created or changed ones; look their state up in the image."""
+        return self._some.union(range(self._below)) if self._below else self._some
+
+    def note(self, number: int) -> None:
+        """That partition was created or changed."""
+        self._some.add(number)
+
+    def note_all(self, first: int, end: int) -> None:
+        """The partitions from `first` up to `end` were created."""
+        if first <= self._below:
+            self._below = max(self._below, end)
+        else:
+            self._some.update(range(first, end))
+
+    def clear(self) -> None:
+        self._below = 0
+        self._some.clear()
 
     def __repr__(self) -> str:
         kind = "deleted" if self.deleted else "created" if self.created else "changed"
@@ -108,7 +129,7 @@ class Topics:
         if topic is None:
             raise MetadataError(f"partition {number} of a topic that does not exist: {uuid_text(topic_id)}")
         self._before(topic)
-        self._change(topic).partitions.add(number)
+        self._change(topic).note(number)
         if topic.put(number, state):
             self.partition_count += 1
 
@@ -120,7 +141,7 @@ class Topics:
         self._before(topic)
         change = self._change(topic)
         change.deleted = True
-        change.partitions.clear()
+        change.clear()
         del self._by_id[topic_id]
         del self._by_name[topic.name]
         self.partition_count -= sum(1 for _ in topic.partitions())
