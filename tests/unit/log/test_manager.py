@@ -338,12 +338,33 @@ def test_damage_kills_the_directory_when_the_log_is_opened() -> None:
     log = node.start().create("t", 0, ID)
     for _ in range(3):
         log.append_as_leader(batch(b"x"), 0, NOW)
+    log.high_watermark = 3
     node.stop()
     node.disk.remove("/d1/.kafka_cleanshutdown")
     node.disk.flip("/d1/t-0/00000000000000000000.log", 16, 1)
     manager = node.start()
     with pytest.raises(KafkaError, match=r"/d1/t-0/0+\.log is damaged at offset 0"):
         manager.get("t", 0)
+
+
+def test_what_a_follower_has_cut_off_since_the_checkpoint_is_no_damage() -> None:
+    """Found by the simulator (cluster seed 91): a follower killed soon after it was truncated never started again."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for number in range(9):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.flush()
+    log.high_watermark = 4
+    manager.checkpoint_all()
+    node.rest(100)
+    log.truncate_to(5)
+    log.append_as_leader(batch(b"other"), 1, NOW)
+    node.kill()
+    found = node.start().get("t", 0)
+    assert found is not None
+    assert values(found) == [b"0", b"1", b"2", b"3", b"4", b"other"]
+    assert not node.failures
 
 
 def test_directories_of_others_are_refused() -> None:
