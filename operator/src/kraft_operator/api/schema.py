@@ -54,6 +54,8 @@ def _shaped(node: dict[str, Any], defs: dict[str, Any], models: dict[str, type[B
         if description:
             node["description"] = description
     shaped = {key: value for key, value in node.items() if key not in _DROPPED}
+    if "default" in shaped:
+        shaped["default"] = _without_nulls(shaped["default"])
     if "properties" in shaped:
         return _object(shaped, name, defs, models)
     if shaped.get("type") == "array":
@@ -67,6 +69,13 @@ def _shaped(node: dict[str, Any], defs: dict[str, Any], models: dict[str, type[B
     return _ordered(shaped)
 
 
+def _without_nulls(value: Any) -> Any:
+    """A default as the API server takes it: what may be left out is left out."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _object(
     shaped: dict[str, Any], name: str, defs: dict[str, Any], models: dict[str, type[BaseModel]]
 ) -> dict[str, Any]:
@@ -76,8 +85,6 @@ def _object(
     if model is not None and issubclass(model, Model):
         for key, value in rules_of(model.RULES).items():
             shaped[key] = [*shaped.get(key, ()), *value]
-    if model is not None and "default" in shaped:
-        shaped["default"] = {}  # its fields have defaults of their own
     return _ordered(shaped)
 
 

@@ -1,0 +1,174 @@
+"""The API server itself refuses what may never change, and says what to do instead.
+
+Needs `kubectl` and a cluster (KUBECONFIG) on which custom resource definitions may be made; no operator has to run.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+NAMESPACE = "kraft-e2e-rules"
+Spec = dict[str, Any]
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("KUBECONFIG") or shutil.which("kubectl") is None, reason="needs kubectl and KUBECONFIG"
+)
+
+
+def kubectl(*words: str, stdin: object = None) -> subprocess.CompletedProcess[str]:
+    text = None if stdin is None else json.dumps(stdin)
+    return subprocess.run(["kubectl", *words], input=text, capture_output=True, text=True, check=False, timeout=60)
+
+
+def sample(kind: str = "KRaftCluster") -> dict[str, Any]:
+    if kind == "KRaftCluster":
+        document: dict[str, Any] = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        document["spec"]["clusterId"] = "MkU3OEVBNTcwNTJENDM2Qk"
+        document["spec"]["replacements"] = [{"name": "first", "node": 2, "by": "EmptyDisk"}]
+        document["spec"]["nodePools"][0]["storage"]["volumes"][0]["storageClass"] = "local"
+    else:
+        document = {"apiVersion": "kraftcluster.io/v1alpha1", "kind": kind, "metadata": {"name": "t"}}
+        document["spec"] = {"cluster": "sample", "partitions": 3}
+    document["metadata"]["namespace"] = NAMESPACE
+    return document
+
+
+@pytest.fixture(scope="module", autouse=True)
+def namespace() -> Iterator[None]:
+    applied = kubectl("apply", "--server-side", "-f", str(ROOT / "deploy/crds"))
+    assert applied.returncode == 0, applied.stderr
+    kubectl("wait", "--for=condition=Established", "crd/kraftclusters.kraftcluster.io", "--timeout=30s")
+    kubectl("wait", "--for=condition=Established", "crd/krafttopics.kraftcluster.io", "--timeout=30s")
+    kubectl("create", "namespace", NAMESPACE)
+    for kind in ("KRaftCluster", "KRaftTopic"):
+        made = kubectl("apply", "-f", "-", stdin=sample(kind))
+        assert made.returncode == 0, made.stderr
+    yield
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def _pool(change: Callable[[Spec], object], number: int = 0) -> Callable[[Spec], object]:
+    return lambda spec: change(spec["nodePools"][number])
+
+
+def _second_volumeless(pool: Spec) -> None:
+    pool["storage"]["volumes"] = [{"name": "other"}]
+
+
+REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
+    "cluster id": (lambda s: s.update(clusterId="AAAAAAAAAAAAAAAAAAAAAA"), "make another KRaftCluster"),
+    "cluster id taken away": (lambda s: s.pop("clusterId"), "make another KRaftCluster"),
+    "node ids": (_pool(lambda p: p.update(firstNodeId=11)), "another firstNodeId"),
+    "storage class": (
+        _pool(lambda p: p["storage"]["volumes"][0].update(storageClass="hostpath")),
+        "storage class of a volume cannot change",
+    ),
+    "storage class taken away": (
+        _pool(lambda p: p["storage"]["volumes"][0].pop("storageClass")),
+        "storage class of a volume cannot change",
+    ),
+    "smaller volume": (_pool(lambda p: p["storage"]["volumes"][0].update(size="512Mi")), "cannot shrink"),
+    "volume taken away": (_pool(_second_volumeless), "cannot be taken from a pool"),
+    "voters": (_pool(lambda p: p.update(replicas=5)), "allowVoterChanges"),
+    "no controllers": (_pool(lambda p: p.update(replicas=0)), "a cluster needs controllers"),
+    "roles exchanged": (_pool(lambda p: p.update(roles=["controller"]), 1), "not exchanged"),
+    "controllers follow scale": (_pool(lambda p: p.pop("replicas")), "must say how many"),
+    "too many controllers": (_pool(lambda p: p.update(replicas=11)), "at most 9"),
+    "ids too close": (
+        lambda s: s["nodePools"].append({"name": "more", "roles": ["broker"], "replicas": 1, "firstNodeId": 150}),
+        "100 apart",
+    ),
+    "two follow scale": (
+        lambda s: s["nodePools"].append({"name": "more", "roles": ["broker"], "firstNodeId": 300}),
+        "only one pool of brokers",
+    ),
+    "no internal listener": (
+        lambda s: s.update(listeners=[{"name": "external", "port": 9094, "type": "NodePort"}]),
+        "keep one of type Internal",
+    ),
+    "own key": (lambda s: s["config"].update({"node.id": "7"}), "follows from the rest"),
+    "own key of a pool": (_pool(lambda p: p.update(config={"log.dirs": "/x"})), "follows from the rest"),
+    "replacement edited": (lambda s: s["replacements"][0].update(node=3), "add another with a new name"),
+    "unknown key": (lambda s: s.update(replicaz=3), "unknown field"),
+    "quantity": (_pool(lambda p: p["storage"]["volumes"][0].update(size="lots")), "should match"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_change_is_refused_with_what_to_do_instead(case: str) -> None:
+    change, said = REFUSED[case]
+    document = copy.deepcopy(sample())
+    change(document["spec"])
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
+    assert answer.returncode != 0
+    assert said in answer.stderr
+
+
+GRANTED: dict[str, Callable[[Spec], object]] = {
+    "nothing": lambda s: s,
+    "more voters, guarded": lambda s: (
+        s["nodePools"][0].update(replicas=5),
+        s.update(quorum={"allowVoterChanges": True}),
+    ),
+    "larger volume": _pool(lambda p: p["storage"]["volumes"][0].update(size="2Gi")),
+    "one more volume": _pool(lambda p: p["storage"]["volumes"].append({"name": "more"})),
+    "dynamic quorum": lambda s: s.update(quorum={"mode": "Dynamic"}),
+    "replacement done with": lambda s: s["replacements"].clear(),
+    "brokers scaled": lambda s: s.update(replicas=7),
+    "a pool added": lambda s: s["nodePools"].append(
+        {"name": "more", "roles": ["broker"], "replicas": 1, "firstNodeId": 300}
+    ),
+    "a pool taken away": lambda s: s["nodePools"].pop(1),
+}
+
+
+@pytest.mark.parametrize("case", GRANTED)
+def test_a_change_is_granted(case: str) -> None:
+    document = copy.deepcopy(sample())
+    GRANTED[case](document["spec"])
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
+    assert answer.returncode == 0, answer.stderr
+
+
+TOPIC_REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
+    "cluster": (lambda s: s.update(cluster="other"), "cannot move to another cluster"),
+    "name": (lambda s: s.update(topicName="other"), "cannot be renamed"),
+    "fewer partitions": (lambda s: s.update(partitions=1), "partitions cannot be taken away"),
+    "dots": (lambda s: s.update(topicName=".."), "choose another"),
+}
+
+
+@pytest.mark.parametrize("case", TOPIC_REFUSED)
+def test_a_change_of_a_topic_is_refused(case: str) -> None:
+    change, said = TOPIC_REFUSED[case]
+    document = sample("KRaftTopic")
+    change(document["spec"])
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
+    assert answer.returncode != 0
+    assert said in answer.stderr
+
+
+def test_kubectl_scale_sets_the_brokers() -> None:
+    answer = kubectl("scale", "kc", "sample", "--replicas=4", "-n", NAMESPACE)
+    assert answer.returncode == 0, answer.stderr
+    there = json.loads(kubectl("get", "kc", "sample", "-n", NAMESPACE, "-o", "json").stdout)
+    assert there["spec"]["replicas"] == 4
+    assert there["spec"]["listeners"][0]["type"] == "Internal", "defaults are in the resource"
+
+
+def test_a_long_name_is_refused() -> None:
+    document = sample()
+    document["metadata"]["name"] = "a" * 41
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
+    assert "at most 40 characters" in answer.stderr

@@ -1,0 +1,69 @@
+"""May nodes go down now? Laws 2, 3 and 5 of the package. The answer is None, or what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import Situation, pod_voters
+from kraft_operator.plan.steps import Blocked
+
+
+def majority(voters: Collection[int]) -> int:
+    return len(voters) // 2 + 1
+
+
+def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
+    """Every voter set that somebody counts with once `without` has gone."""
+    if not s.wanted.static_quorum:
+        return {tuple(sorted(s.quorum.voters))} if s.quorum is not None else set()
+    sets = {s.record.voters} if s.record.voters else set()
+    for node_id, pod in s.kube.pods.items():
+        if node_id != without and pod.running and "controller" in pod.aspects.get("roles", "").split(","):
+            sets.add(tuple(sorted(pod_voters(pod))))
+    return sets
+
+
+def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> Blocked | None:
+    """Law 3: what speaks against taking controller `gone` down."""
+    if s.quorum is None:
+        return Blocked("QuorumUnknown", f"the state of the quorum is unknown: controller {gone} stays up")
+    live = s.live_voters()
+    stopped = {node.id for node in s.record.nodes if node.stopped}
+    for voters in sorted(voter_sets(s, gone)):
+        others = set(voters) - {gone} - stopped
+        down = sorted(others - live)
+        unavoidable = not down and (len(voters) <= 2 or pause_accepted)
+        if len(others & live) < majority(voters) and not unavoidable:
+            named = f"voter {down[0]} is behind or down" if down else "there is no voter to spare"
+            return Blocked("QuorumAtRisk", f"{named}: without {gone}, voters {list(voters)} have no majority")
+    return None
+
+
+def isr_without(s: Situation, gone: Collection[int]) -> Blocked | None:
+    """Law 5: what speaks against taking brokers `gone` down."""
+    if s.metadata is None:
+        return Blocked("PartitionsUnknown", f"the state of partitions is unknown: {_brokers(gone)} up")
+    for partition in s.metadata.partitions:
+        left = partition.isr.difference(gone)
+        need = min(partition.min_isr, len(partition.replicas))
+        if len(left) < len(partition.isr) and len(left) < need and partition.topic not in s.wanted.unavailable_topics:
+            text = f"partition {partition.name} would have {len(left)} in-sync replicas of at least {need}"
+            return Blocked("PartitionAtRisk", f"{text}: {_brokers(gone)} up")
+    return None
+
+
+def _brokers(gone: Collection[int]) -> str:
+    return f"broker {', '.join(map(str, sorted(gone)))} stay{'s' * (len(gone) == 1)}"
+
+
+def node_without(s: Situation, node: Node, *, pause_accepted: bool = False) -> Blocked | None:
+    """Both answers, by what its process is: the pod's roles count, not the wished ones."""
+    pod = s.kube.pods.get(node.id)
+    roles = set(s.roles(node)) if pod is None else {*pod.aspects.get("roles", "").split(","), *s.roles(node)}
+    blocked = None
+    if "controller" in roles:
+        blocked = quorum_without(s, node.id, pause_accepted=pause_accepted)
+    if blocked is None and "broker" in roles:
+        blocked = isr_without(s, (node.id,))
+    return blocked

@@ -1,0 +1,77 @@
+"""The end of a node, and of a role: drained and out of the quorum -> stopped for good -> unregistered -> its volumes as
+the policy says -> forgotten, its id retired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraft_operator.plan.drain import drained
+from kraft_operator.plan.gates import node_without
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import DeleteVolume, Remember, Stop, Unregister
+from kraft_operator.plan.voters import former
+
+
+def leave(s: Situation) -> bool:
+    """Plan the next step of whoever leaves; whether there was one."""
+    return any(_leaves(s, node) if node.leaving else _gives_up_role(s, node) for node in s.record.nodes)
+
+
+def _free(s: Situation, node: Node) -> bool:
+    """Whether nothing depends on it any more."""
+    return (not node.controller or former(s, node)) and (not node.broker or drained(s, node))
+
+
+def _leaves(s: Situation, node: Node) -> bool:
+    if not _free(s, node) or node.id in s.wanted.skip:
+        return False
+    pod = s.kube.pods.get(node.id)
+    if not node.stopped:
+        s.plan.steps.append(Remember(s.record.having(replace(node, stopped=True)), f"{node.kind} is free to go"))
+    elif pod is not None:
+        blocked = None if pod.terminating or not pod.running else node_without(s, node)
+        if pod.terminating:
+            s.plan.waits.append(f"{node.kind} stops")
+        elif blocked is not None:
+            s.plan.block(blocked.reason, blocked.message)
+        else:
+            s.plan.steps.append(Stop(node.id, f"{node.kind} has left"))
+    elif s.metadata is not None and node.id in s.metadata.brokers:
+        s.plan.steps.append(Unregister(node.id))
+    elif node.broker and s.metadata is None:
+        s.plan.block("PartitionsUnknown", f"whether {node.kind} is still registered is unknown")
+    else:
+        _forget(s, node)
+    return True
+
+
+def _forget(s: Situation, node: Node) -> None:
+    pool = s.wanted.pool(node.pool)
+    disks = [disk for owner, disk in s.kube.volumes if owner == node.id]
+    if pool is not None and pool.delete_volumes and disks:
+        s.plan.steps += [DeleteVolume(node.id, disk) for disk in disks]
+        return
+    record = s.record.without(node.id)
+    item = record.open_replacement()
+    if item is not None and item.by == "NewId" and item.node == node.id:
+        record = record.replacing(replace(item, done=True))
+    s.plan.steps.append(Remember(record, f"{node.kind} is forgotten, its id retired"))
+
+
+def _gives_up_role(s: Situation, node: Node) -> bool:
+    """A combined pool that loses a role: the record keeps the role until nothing depends on it; the restart follows."""
+    pool = s.wanted.pool(node.pool)
+    if pool is None:
+        return False
+    controller = node.controller and (pool.controller or not former(s, node))
+    broker = node.broker and (pool.broker or not drained(s, node))
+    if (controller, broker) == (node.controller, node.broker):
+        return False
+    s.plan.steps.append(
+        Remember(
+            s.record.having(replace(node, controller=controller, broker=broker)), f"node {node.id} gives up a role"
+        )
+    )
+    return True

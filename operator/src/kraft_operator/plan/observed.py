@@ -1,0 +1,127 @@
+"""What is seen, each part with its age. None is unknown; the planner never takes unknown for fine.
+
+An age counts from the moment at which the *source* was right: of metadata read from a broker that is itself 2 s
+behind, the age is 2 s more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """A view and its age."""
+
+    value: T | None = None
+    age_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a node."""
+
+    running: bool
+    """Its process runs, or may run: false only where Kubernetes says that no container of it does."""
+    ready: bool
+    aspects: Mapping[str, str]
+    terminating: bool = False
+    rack: str = ""
+    message: str = ""
+    """Why it is not ready, as Kubernetes has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """All volumes of one disk of a node together."""
+
+    formatted_for: str = ""
+    """`CLUSTER-ID/NODE-ID` once it has been formatted."""
+    size_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A format job: `running`, `done` or `failed`."""
+
+    state: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kube:
+    """Objects that belong to the cluster: pods by node id, the rest by node id and disk."""
+
+    pods: Mapping[int, Pod] = field(default_factory=dict)
+    volumes: Mapping[tuple[int, int], Volume] = field(default_factory=dict)
+    jobs: Mapping[tuple[int, int], Job] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica of the metadata log, as the leader sees it (DescribeQuorum)."""
+
+    lag: int
+    behind_ms: int
+    """Since it last had all that the leader had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The leader's own answer."""
+
+    leader: int
+    epoch: int
+    voters: Mapping[int, Replica]
+    observers: Mapping[int, Replica] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A registration."""
+
+    fenced: bool = False
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition's state in the metadata."""
+
+    topic: str
+    number: int
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+    min_isr: int
+    moving: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The cluster's metadata."""
+
+    brokers: Mapping[int, Broker]
+    partitions: tuple[Partition, ...] = ()
+    dynamic_config: Mapping[str, str] = field(default_factory=dict)
+    """The cluster-wide dynamic values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All of it."""
+
+    kube: Seen[Kube]
+    quorum: Seen[Quorum] = Seen()
+    metadata: Seen[Metadata] = Seen()
+    since_write_ms: int = 2**31
+    """Since this operator last changed anything. A view that is older does not show what was done."""
+    since_pod_change_ms: int = 2**31
+    """Since a pod last became ready or went away. A view of quorum or metadata that is older does not show it."""

@@ -1,0 +1,97 @@
+"""The order of things. `plan` is pure; every pass begins from nothing but its arguments.
+
+First who there is (remembered before anything is made of it), then what disturbs nobody, for all nodes at once;
+then at most one thing that disturbs: a replacement, a change of voters, a restart, somebody leaving, in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraft_operator.plan.assign import assigned
+from kraft_operator.plan.drain import drain
+from kraft_operator.plan.leave import leave
+from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.provision import provision
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.replace import replacement
+from kraft_operator.plan.roll import recover, roll
+from kraft_operator.plan.situation import Situation, situation
+from kraft_operator.plan.steps import Blocked, Plan, Remember, SetConfig, Stop
+from kraft_operator.plan.voters import change_voters
+from kraft_operator.plan.wanted import Wanted
+
+
+def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> Plan:
+    """The next steps. `fresh_id` becomes the cluster's id if it has none yet and none is wanted."""
+    s = situation(record, wanted, observed)
+    if s is None:
+        return Plan(blocked=[Blocked("KubernetesUnknown", "pods and volumes are not known well enough to do anything")])
+    if wanted.paused:
+        return Plan(blocked=[Blocked("Paused", "spec.paused is set: the operator only watches")])
+    now = assigned(record, wanted, s.kube, fresh_id)
+    if isinstance(now, Blocked):
+        return Plan(blocked=[now])
+    if now != record:
+        return Plan(steps=[Remember(now, "nodes are assigned")])
+    provision(s)
+    _configure(s)
+    recover(s)
+    if wanted.hibernated:
+        _hibernate(s)
+    elif not any(isinstance(step, Remember) for step in s.plan.steps):
+        # What was decided above is written first: two writes of the record in one plan would lose one.
+        _disturb(s)
+        _supervise(s)
+    return s.plan
+
+
+def _disturb(s: Situation) -> None:
+    """One thing that disturbs, and drains, which do not."""
+    if replacement(s):
+        return
+    if roll(s) and s.plan.disruptive is not None:
+        return
+    if change_voters(s):
+        return
+    drain(s)
+    leave(s)
+
+
+def _configure(s: Situation) -> None:
+    """Dynamic values: those wanted, less those that the operator had set and nobody wants any more."""
+    if s.metadata is None or not any(not broker.fenced for broker in s.metadata.brokers.values()):
+        return
+    there, wanted = s.metadata.dynamic_config, s.wanted.dynamic_config
+    managed = tuple(sorted({*s.record.managed_config, *wanted}))
+    if managed != s.record.managed_config:
+        if not any(isinstance(step, Remember) for step in s.plan.steps):
+            record = replace(s.record, managed_config=managed)
+            s.plan.steps.append(Remember(record, "dynamic values are about to be set"))
+        return
+    put = {key: value for key, value in wanted.items() if there.get(key) != value}
+    remove = tuple(key for key in managed if key in there and key not in wanted)
+    if put or remove:
+        s.plan.steps.append(SetConfig(put, remove))
+
+
+def _hibernate(s: Situation) -> None:
+    """Brokers first, so that they can take their leave of the controllers; then these. Nobody is asked."""
+    if any(pod.terminating for pod in s.kube.pods.values()):
+        s.plan.waits.append("hibernation: a node stops")
+        return
+    running = [node for node in s.record.nodes if node.id in s.kube.pods and node.id not in s.wanted.skip]
+    if running:
+        leader = s.quorum.leader if s.quorum is not None else -1
+        first = min(running, key=lambda node: (not node.broker, node.id == leader, node.id))
+        s.plan.steps.append(Stop(first.id, "hibernation"))
+
+
+def _supervise(s: Situation) -> None:
+    """What disturbs waits for somebody to approve the revision."""
+    step = s.plan.disruptive
+    if step is None or not s.wanted.supervised or s.wanted.approved == s.wanted.revision:
+        return
+    s.plan.steps.remove(step)
+    s.plan.pending = step
+    s.plan.block("ApprovalNeeded", f"revision {s.wanted.revision} waits for approval: kubectl kraft approve")

@@ -1,0 +1,74 @@
+"""Volumes, formats, pods: what nobody is disturbed by. All nodes at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import CreatePod, CreateVolume, Format, GrowVolume, MarkFormatted, Remember
+
+
+def provision(s: Situation) -> None:
+    """Plan what is missing."""
+    formatted: list[Node] = []
+    for node in s.record.nodes:
+        if node.stopped or node.id in s.wanted.skip:
+            continue
+        if not node.formatted:
+            _format(s, node, formatted)
+        elif _own_volume(s, node) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods:
+            s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
+    if formatted:
+        ids = ", ".join(str(node.id) for node in formatted)
+        s.plan.steps.append(Remember(s.record.having(*formatted), f"volumes of {ids} are formatted"))
+
+
+def _own_volume(s: Situation, node: Node) -> bool:
+    """Whether the disk in force is there and its own; also asks for more room on it."""
+    volume = s.kube.volumes.get((node.id, node.disk))
+    if s.held(node):
+        return False
+    if volume is None:
+        s.plan.block(
+            "VolumeLost",
+            f"the volume of {node.kind} (disk {node.disk}) is gone and is not made anew: bring it back, or add"
+            f" to spec.replacements an entry for node {node.id}",
+        )
+        return False
+    if volume.formatted_for != f"{s.record.cluster_id}/{node.id}":
+        whose = volume.formatted_for or "nobody"
+        s.plan.block(
+            "ForeignVolume", f"the volume of {node.kind} (disk {node.disk}) belongs to {whose}: left untouched"
+        )
+        return False
+    pool = s.wanted.pool(node.pool)
+    more = {k: v for k, v in (pool.size_bytes if pool else {}).items() if v > volume.size_bytes.get(k, v)}
+    if more:
+        s.plan.steps.append(GrowVolume(node.id, node.disk, more))
+    return True
+
+
+def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
+    """One step further on the way to a formatted disk; it is collected in `formatted` when it is."""
+    key = (node.id, node.disk)
+    volume = s.kube.volumes.get(key)
+    job = s.kube.jobs.get(key)
+    if volume is None:
+        s.plan.steps.append(CreateVolume(*key))
+    elif volume.formatted_for == f"{s.record.cluster_id}/{node.id}":
+        formatted.append(replace(node, formatted=True))
+    elif volume.formatted_for:
+        s.plan.block(
+            "ForeignVolume",
+            f"the volume of {node.kind} (disk {node.disk}) belongs to {volume.formatted_for}: left untouched",
+        )
+    elif job is None:
+        joins = not s.wanted.static_quorum and node.id not in s.record.voters
+        s.plan.steps.append(Format(*key, joins=joins))
+    elif job.state == "failed":
+        s.plan.block("FormatFailed", f"the volume of {node.kind} was not formatted: {job.message}")
+    elif job.state == "done":
+        s.plan.steps.append(MarkFormatted(*key))
+    else:
+        s.plan.waits.append(f"{node.kind}: its volume is being formatted")

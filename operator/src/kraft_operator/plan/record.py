@@ -1,0 +1,81 @@
+"""What is remembered between passes: `status` of the resource. All else is observed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node for life: its id is given once."""
+
+    id: int
+    pool: str
+    controller: bool
+    broker: bool
+    disk: int = 0
+    """Which of its disks is in force: the volumes' names carry it."""
+    formatted: bool = False
+    leaving: bool = False
+    stopped: bool = False
+    """For good: its pod is never started again."""
+
+    @property
+    def kind(self) -> str:
+        """For messages."""
+        return ("voter" if self.controller else "broker") + f" {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A replacement that has begun."""
+
+    name: str
+    node: int
+    by: str
+    """`EmptyDisk` or `NewId`."""
+    disk: int = 0
+    new_id: int | None = None
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All of it."""
+
+    cluster_id: str | None = None
+    nodes: tuple[Node, ...] = ()
+    retired: tuple[int, ...] = ()
+    voters: tuple[int, ...] = ()
+    """Static quorums: what `controller.quorum.voters` shall be everywhere, one change from what it was."""
+    replacements: tuple[Replacement, ...] = ()
+    managed_config: tuple[str, ...] = ()
+
+    def node(self, node_id: int) -> Node | None:
+        return next((node for node in self.nodes if node.id == node_id), None)
+
+    def having(self, *nodes: Node) -> Record:
+        """With these instead of, or beside, those of the same ids."""
+        by_id = {node.id: node for node in self.nodes} | {node.id: node for node in nodes}
+        return replace(self, nodes=tuple(by_id[key] for key in sorted(by_id)))
+
+    def without(self, node_id: int) -> Record:
+        """A node has left: its id is not given again."""
+        return replace(
+            self,
+            nodes=tuple(node for node in self.nodes if node.id != node_id),
+            retired=tuple(sorted({*self.retired, node_id})),
+        )
+
+    def voting(self, voters: Iterable[int]) -> Record:
+        return replace(self, voters=tuple(sorted(voters)))
+
+    def replacing(self, item: Replacement) -> Record:
+        """With this replacement instead of the one of its name."""
+        others = tuple(other for other in self.replacements if other.name != item.name)
+        return replace(self, replacements=(*others, item))
+
+    def open_replacement(self) -> Replacement | None:
+        """The one under way: there is one at a time."""
+        return next((item for item in self.replacements if not item.done), None)

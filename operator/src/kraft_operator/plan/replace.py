@@ -1,0 +1,193 @@
+"""A node's disk or machine is replaced: `spec.replacements`, one at a time.
+
+EmptyDisk: remember the new disk's number (from here on the node does not start on the old one) -> stop the node ->
+put the new disk in force -> `provision` makes, formats and starts it -> done when it counts again. The Raft core of
+the node lets a voter without its votes neither vote nor stand until that does no harm; what is asserted here is
+that all other voters are live, so that everything committed is on a majority without the lost disk.
+
+NewId: remember the new node and that the old one leaves; `voters` then adds the one and removes the other, each a
+change by one voter. With the old host down that would wait forever, as no voter can be spared for a restart:
+EmptyDisk first, or `MetadataPause` accepted: then the old host is stopped for good and the voters change at once
+(law 4).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kraft_operator.plan import wanted as asked
+from kraft_operator.plan.assign import next_id
+from kraft_operator.plan.gates import isr_without, node_without, quorum_without
+from kraft_operator.plan.record import Node, Replacement
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import Blocked, Remember, Stop
+
+
+def pause_accepted(s: Situation) -> bool:
+    """Whether a pause of metadata changes was accepted for the replacement under way."""
+    item = s.record.open_replacement()
+    request = _request(s, item.name) if item is not None else None
+    return request is not None and "MetadataPause" in request.accept
+
+
+def replacement(s: Situation) -> bool:
+    """Plan the next step of a replacement; whether there is one under way that goes before anything else."""
+    item = s.record.open_replacement()
+    if item is None:
+        known = {done.name for done in s.record.replacements}
+        return any(_begin(s, request) for request in s.wanted.replacements if request.name not in known)
+    node = s.record.node(item.node)
+    if node is None or (item.by == "EmptyDisk" and node.leaving):
+        s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"node {item.node} has left"))
+        return True
+    return _empty_disk(s, item, node) if item.by == "EmptyDisk" else _new_id(s, item, node)
+
+
+def _request(s: Situation, name: str) -> asked.Replacement | None:
+    return next((request for request in s.wanted.replacements if request.name == name), None)
+
+
+def _done(item: Replacement) -> Replacement:
+    return dataclasses.replace(item, done=True)
+
+
+def _begin(s: Situation, request: asked.Replacement) -> bool:
+    node = s.record.node(request.node)
+    if node is None or node.leaving:
+        s.plan.block("ReplacementRefused", f"replacement {request.name}: there is no node {request.node}, or it leaves")
+        return False
+    refused = _refused(s, node, request)
+    if refused is not None:
+        s.plan.block("ReplacementRefused", f"replacement {request.name} of node {node.id}: {refused.message}")
+        return False
+    if request.by == "EmptyDisk":
+        # Never a disk's number that was used: volumes of former disks are kept.
+        used = [disk for owner, disk in s.kube.volumes if owner == node.id]
+        item = Replacement(request.name, node.id, request.by, disk=max([node.disk, *used]) + 1)
+        record = s.record.replacing(item)
+    else:
+        pool = s.wanted.pool(node.pool)
+        new = Node(
+            next_id(s.record, pool.first_id if pool is not None else node.id), node.pool, node.controller, node.broker
+        )
+        item = Replacement(request.name, node.id, request.by, new_id=new.id)
+        record = s.record.having(new, dataclasses.replace(node, leaving=True)).replacing(item)
+    s.plan.steps.append(Remember(record, f"replacement {request.name} of node {node.id} begins"))
+    return True
+
+
+def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | None:
+    """What speaks against beginning."""
+    if node.controller and request.by == "EmptyDisk" and not s.wanted.static_quorum:
+        return Blocked("ReplacementRefused", "a dynamic quorum knows voters by their disks: replace by NewId")
+    if s.votes(node):
+        pause = "MetadataPause" in request.accept
+        blocked = _others_live(s, node)
+        if blocked is None and request.by == "NewId" and node.id not in s.live_voters() and not pause:
+            text = f"voter {node.id} is down: replace it by EmptyDisk first, or accept MetadataPause"
+            blocked = Blocked("QuorumAtRisk", text)
+        if blocked is not None:
+            return blocked
+    if node.broker and request.by == "EmptyDisk":
+        return _last_copies(s, node, accepted="DataLoss" in request.accept)
+    return None
+
+
+def _others_live(s: Situation, node: Node) -> Blocked | None:
+    """All other voters must be up and have everything: what is committed is then there without this one."""
+    if s.quorum is None:
+        return Blocked("QuorumUnknown", "the state of the quorum is unknown")
+    stopped = {other.id for other in s.record.nodes if other.stopped}
+    behind = sorted(set(s.record.voters) - {node.id} - stopped - s.live_voters())
+    return Blocked("QuorumAtRisk", f"voter {behind[0]} is behind or down") if behind else None
+
+
+def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
+    if s.metadata is None:
+        return Blocked("PartitionsUnknown", "the state of partitions is unknown")
+    for partition in s.metadata.partitions:
+        if node.id in partition.replicas and partition.isr <= {node.id} and not accepted:
+            return Blocked("PartitionAtRisk", f"its copy of partition {partition.name} is the last: accept DataLoss")
+    return isr_without(s, (node.id,)) if not accepted else None
+
+
+def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
+    if node.disk < item.disk:
+        if node.id in s.kube.pods:
+            request = _request(s, item.name)
+            accepted = request is not None and "DataLoss" in request.accept
+            blocked = quorum_without(s, node.id) if s.votes(node) else None
+            if blocked is None and node.broker:
+                blocked = _last_copies(s, node, accepted=accepted)
+            if s.kube.pods[node.id].terminating:
+                s.plan.waits.append(f"{node.kind} stops")
+            elif blocked is not None:
+                s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
+            else:
+                s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
+        else:
+            blocked = _others_live(s, node) if s.votes(node) else None
+            if blocked is not None:
+                s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
+            else:
+                new = dataclasses.replace(node, disk=item.disk, formatted=False)
+                s.plan.steps.append(Remember(s.record.having(new), f"{node.kind} goes over to disk {item.disk}"))
+        return True
+    waits = _not_yet(s, node)
+    if waits is None:
+        s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"replacement {item.name} is done"))
+    else:
+        s.plan.waits.append(f"replacement {item.name}: {waits}")
+    return True
+
+
+def _not_yet(s: Situation, node: Node) -> str | None:
+    """Why a node with a new disk does not count yet."""
+    if not node.formatted or not s.up(node.id):
+        return f"{node.kind} is not ready"
+    if s.votes(node) and node.id not in s.live_voters():
+        return f"voter {node.id} catches up"
+    if node.broker:
+        if s.metadata is None:
+            return "the state of partitions is unknown"
+        for partition in s.metadata.partitions:
+            if node.id in partition.replicas and node.id not in partition.isr:
+                return f"partition {partition.name} catches up on broker {node.id}"
+    return None
+
+
+def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
+    """The rest is done by `voters`, `drain` and `leave`, which see that one is new and one leaves."""
+    if not s.votes(node) or not pause_accepted(s) or node.id in s.live_voters():
+        return False
+    if not node.stopped:
+        blocked = _others_live(s, node)
+        if blocked is None and node.broker:
+            blocked = node_without(s, node, pause_accepted=True)
+        if blocked is not None:
+            s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
+        else:
+            gone = dataclasses.replace(node, stopped=True)
+            s.plan.steps.append(Remember(s.record.having(gone), f"{node.kind} is stopped for good"))
+    elif node.id in s.kube.pods:
+        if s.kube.pods[node.id].terminating:
+            s.plan.waits.append(f"{node.kind} stops")
+        else:
+            s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} is stopped for good"))
+    else:
+        return _swap(s, item, node)
+    return True
+
+
+def _swap(s: Situation, item: Replacement, node: Node) -> bool:
+    """The old host is gone for good: one voter takes the place of the other."""
+    blocked = _others_live(s, node)
+    new = s.record.node(item.new_id) if item.new_id is not None else None
+    if blocked is not None:
+        s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
+    elif new is None or not new.formatted:
+        s.plan.waits.append(f"replacement {item.name}: node {item.new_id} is being made")
+    else:
+        voters = {*s.record.voters, new.id} - {node.id}
+        s.plan.steps.append(Remember(s.record.voting(voters), f"voter {new.id} takes the place of {node.id}"))
+    return True

@@ -1,0 +1,94 @@
+"""Restarts: one controller after the other, the active one last; then brokers, one or as many of a rack as every ISR
+allows. A node that does not become ready stops the roll.
+"""
+
+from __future__ import annotations
+
+from kraft_operator.plan.gates import isr_without, node_without
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.replace import pause_accepted
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import Recreate, Restart
+from kraft_operator.plan.voters import former
+
+
+def recover(s: Situation) -> None:
+    """Pods in which nothing runs get what was corrected: they hold up nothing that could break."""
+    idle = []
+    for node in s.record.nodes:
+        pod = s.kube.pods.get(node.id)
+        if (
+            pod is not None
+            and not pod.running
+            and not pod.terminating
+            and node.id not in s.wanted.skip
+            and s.lacks(node)
+        ):
+            idle.append(node)
+    if idle:
+        lacks = sorted({reason for node in idle for reason in s.lacks(node)})
+        s.plan.steps.append(Recreate(tuple(node.id for node in idle), f"they do not run, and lack {', '.join(lacks)}"))
+
+
+def roll(s: Situation) -> bool:
+    """Plan the next restart; whether any pod lacks something."""
+    behind = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and s.lacks(node)]
+    if not behind:
+        return False
+    if s.wanted.rolls_paused:
+        s.plan.block(
+            "RollPaused", f"nodes {[node.id for node in behind]} need a restart, and updateStrategy.paused is set"
+        )
+        return True
+    failing = [node for node in behind if not s.up(node.id)]
+    unsettled = s.unsettled()
+    if unsettled and not failing:
+        s.plan.waits.append(f"the roll waits: {unsettled[0]}")
+        return True
+    controllers = [node for node in failing or behind if _is_controller(s, node)]
+    if controllers:
+        leader = s.quorum.leader if s.quorum is not None else -1
+        first = min(controllers, key=lambda node: (node.id == leader, not s.votes(node), node.id))
+        _restart(s, [first])
+    else:
+        _brokers(s, failing or behind)
+    return True
+
+
+def _may_roll(s: Situation, node: Node) -> bool:
+    """Whether a restart means anything: its pod is there, stays, and a former voter is not counted with any more."""
+    pod = s.kube.pods.get(node.id)
+    if pod is None or pod.terminating or not s.runs(node):
+        return False
+    left_quorum = "controller" in pod.aspects.get("roles", "") and not s.votes(node)
+    return not left_quorum or former(s, node)
+
+
+def _is_controller(s: Situation, node: Node) -> bool:
+    pod = s.kube.pods.get(node.id)
+    return s.votes(node) or (pod is not None and "controller" in pod.aspects.get("roles", ""))
+
+
+def _restart(s: Situation, nodes: list[Node]) -> None:
+    """Restart these, of which the first passes the gates or names what does not let it."""
+    blocked = node_without(s, nodes[0], pause_accepted=pause_accepted(s))
+    if blocked is not None:
+        s.plan.block(blocked.reason, blocked.message)
+        return
+    lacks = sorted({reason for node in nodes for reason in s.lacks(node)})
+    s.plan.steps.append(Restart(tuple(node.id for node in nodes), ", ".join(lacks)))
+
+
+def _brokers(s: Situation, behind: list[Node]) -> None:
+    ready = [node for node in behind if isr_without(s, (node.id,)) is None]
+    if not ready:
+        _restart(s, behind[:1])
+        return
+    together = ready[:1]
+    if s.wanted.parallel_by_rack:
+        rack = s.kube.pods[ready[0].id].rack
+        for node in ready[1:]:
+            beside = {other.id for other in together} | {node.id}
+            if rack and s.kube.pods[node.id].rack == rack and isr_without(s, beside) is None:
+                together.append(node)
+    _restart(s, together)

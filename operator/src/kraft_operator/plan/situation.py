@@ -1,0 +1,144 @@
+"""Record, wishes and views together, and what follows from them. Made once a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraft_operator.plan.observed import Kube, Metadata, Observed, Pod, Quorum, Replica, Seen, T
+from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.wanted import Wanted
+
+AGE_MAX_MS: Final = 15_000
+"""Of a view: observing takes well under a second and is done before every pass; three failed tries in a row."""
+BEHIND_MAX_MS: Final = 3_000
+"""A voter that has not had all of the leader's log for so long does not count: fetches come twice a second at least."""
+
+
+@dataclass(slots=True)
+class Situation:
+    """What a pass knows. `quorum` and `metadata` are None when unknown or too old."""
+
+    record: Record
+    wanted: Wanted
+    kube: Kube
+    quorum: Quorum | None
+    metadata: Metadata | None
+    plan: Plan = field(default_factory=Plan)
+
+    # Who is who
+
+    def voters_wanted(self) -> tuple[int, ...]:
+        """Who shall vote in the end."""
+        return tuple(
+            node.id
+            for node in self.record.nodes
+            if not node.leaving and (pool := self.wanted.pool(node.pool)) is not None and pool.controller
+        )
+
+    def votes(self, node: Node) -> bool:
+        """Whether it runs as a controller: in a static quorum only voters can."""
+        return node.id in self.record.voters if self.wanted.static_quorum else node.controller
+
+    def roles(self, node: Node) -> tuple[str, ...]:
+        """The roles its process has now."""
+        return ("broker",) * node.broker + ("controller",) * self.votes(node)
+
+    def live_voters(self) -> frozenset[int]:
+        """Controllers that the leader has seen with all of its log, and whose pods are ready."""
+        if self.quorum is None:
+            return frozenset()
+        return frozenset(
+            node_id
+            for node_id, replica in {**self.quorum.observers, **self.quorum.voters}.items()
+            if (node_id == self.quorum.leader or _current(replica)) and self.up(node_id)
+        )
+
+    def up(self, node_id: int) -> bool:
+        pod = self.kube.pods.get(node_id)
+        return pod is not None and pod.ready and not pod.terminating
+
+    def held(self, node: Node) -> bool:
+        """Whether its disk is about to be replaced: it must not start on the old one."""
+        item = self.record.open_replacement()
+        return item is not None and item.by == "EmptyDisk" and item.node == node.id and node.disk < item.disk
+
+    def runs(self, node: Node) -> bool:
+        """Whether it shall have a pod."""
+        return not (node.stopped or self.held(node) or not self.roles(node))
+
+    def unsettled(self) -> list[str]:
+        """Nodes on which a change is under way or that fail, each with what it waits for."""
+        found = []
+        for node in self.record.nodes:
+            if node.leaving or node.id in self.wanted.skip or not self.runs(node):
+                continue
+            pod = self.kube.pods.get(node.id)
+            if not self.up(node.id):
+                why = "has no pod yet" if pod is None else "stops" if pod.terminating else pod.message or "is not ready"
+                found.append(f"{node.kind}: {why}")
+            elif self.metadata is not None and node.broker and not self.serves(node.id):
+                found.append(f"{node.kind}: not unfenced yet")
+        return found
+
+    def serves(self, node_id: int) -> bool:
+        """Whether it is a registered broker that is not fenced."""
+        broker = None if self.metadata is None else self.metadata.brokers.get(node_id)
+        return broker is not None and not broker.fenced
+
+    # What pods shall be
+
+    def aspects(self, node: Node) -> dict[str, str]:
+        """What its pod must have."""
+        pool = self.wanted.pool(node.pool)
+        aspects = dict(pool.aspects) if pool is not None else {}
+        aspects["roles"] = ",".join(self.roles(node))
+        if self.wanted.static_quorum:
+            aspects["voters"] = ",".join(map(str, self.record.voters))
+        if node.id in self.wanted.rolls:
+            aspects["roll"] = self.wanted.rolls[node.id]
+        return aspects
+
+    def lacks(self, node: Node) -> list[str]:
+        """Why its pod needs a restart: the aspects that differ.
+
+        Brokers find the leader through any voter: they learn of new voters once, when the voters have settled. A node
+        whose pool is gone only waits to leave.
+        """
+        pod = self.kube.pods.get(node.id)
+        if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):
+            return []
+        target = self.aspects(node)
+        if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
+            target.pop("voters", None)
+        return sorted(key for key, value in target.items() if pod.aspects.get(key) != value)
+
+
+def pod_voters(pod: Pod) -> tuple[int, ...]:
+    """The voters that a pod was started with; none for a dynamic quorum."""
+    return tuple(int(word) for word in pod.aspects.get("voters", "").split(",") if word)
+
+
+def _current(replica: Replica) -> bool:
+    return replica.behind_ms <= BEHIND_MAX_MS
+
+
+def fresh(seen: Seen[T], *, newer_than_ms: int) -> T | None:
+    """The view unless it is too old, or older than something that it should show."""
+    return seen.value if seen.age_ms <= AGE_MAX_MS and seen.age_ms < newer_than_ms else None
+
+
+def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation | None:
+    """None when even the pods are unknown."""
+    kube = fresh(observed.kube, newer_than_ms=observed.since_write_ms)
+    if kube is None:
+        return None
+    newer_than_ms = min(observed.since_write_ms, observed.since_pod_change_ms)
+    return Situation(
+        record,
+        wanted,
+        kube,
+        fresh(observed.quorum, newer_than_ms=newer_than_ms),
+        fresh(observed.metadata, newer_than_ms=newer_than_ms),
+    )

@@ -1,0 +1,176 @@
+"""What can be done. A step can be done again: whoever crashed after it will plan it again or see that it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kraft_operator.plan.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write the record; the steps that rely on it come in a later pass."""
+
+    record: Record
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVolume:
+    """Claims for all volumes of a node's disk."""
+
+    node: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Start the job that formats a disk. `joins`: of a dynamic quorum that is there already."""
+
+    node: int
+    disk: int
+    joins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkFormatted:
+    """Write on the volumes whose they are now."""
+
+    node: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrowVolume:
+    """Ask for larger volumes."""
+
+    node: int
+    disk: int
+    size_bytes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    """Of a node that has left, where the policy says so."""
+
+    node: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Start a node that has no pod, with these aspects."""
+
+    node: int
+    aspects: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recreate:
+    """Delete pods in which nothing runs, so that corrected ones take their place."""
+
+    nodes: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    """Dynamic values of all brokers."""
+
+    put: Mapping[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    """Move replicas: new replica lists by partition."""
+
+    moves: Mapping[tuple[str, int], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """Forget a broker that has left."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    """KIP-853."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """KIP-853; disrupts, as a voter less is a voter less."""
+
+    node: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Stop nodes cleanly; the next pass starts them as they shall be. Leadership is handed over by the clean stop."""
+
+    nodes: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a node cleanly; it is not started again for now, or ever, as the record says."""
+
+    node: int
+    why: str
+
+
+Step: TypeAlias = (
+    Remember
+    | CreateVolume
+    | Format
+    | MarkFormatted
+    | GrowVolume
+    | DeleteVolume
+    | CreatePod
+    | Recreate
+    | SetConfig
+    | Reassign
+    | Unregister
+    | AddVoter
+    | RemoveVoter
+    | Restart
+    | Stop
+)
+
+DISRUPTIVE = (RemoveVoter, Restart, Stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Something that is wanted and not done. `reason` for programs, `message` names the partition, voter or pod."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """The next steps, in their order; what is waited for, and what cannot be done until somebody does something."""
+
+    steps: list[Step] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
+    pending: Step | None = None
+    """The disruptive step that waits for approval."""
+
+    @property
+    def disruptive(self) -> Step | None:
+        """The one that disrupts, if there is one."""
+        return next((step for step in self.steps if isinstance(step, DISRUPTIVE)), None)
+
+    def block(self, reason: str, message: str) -> None:
+        self.blocked.append(Blocked(reason, message))

@@ -1,0 +1,88 @@
+"""Who votes: from the present voters to the wanted ones, one at a time. Law 4.
+
+Static: remember the next set; `provision` starts the new voter (with an empty disk it only reads until it is sure),
+`roll` takes the others over to the set, one by one, the new one counting in every gate; then the next change.
+Voters are added before any is removed, so that the quorum is never smaller than either end.
+"""
+
+from __future__ import annotations
+
+from kraft_operator.plan.gates import quorum_without
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import Situation, pod_voters
+from kraft_operator.plan.steps import AddVoter, Remember, RemoveVoter
+
+
+def change_voters(s: Situation) -> bool:
+    """Plan the next change; whether one is under way."""
+    wanted = set(s.voters_wanted())
+    if not s.wanted.static_quorum:
+        return _dynamic(s, wanted)
+    present = set(s.record.voters)
+    if not wanted or wanted == present:
+        return False
+    if s.quorum is None:
+        s.plan.block("QuorumUnknown", "the state of the quorum is unknown: its voters stay as they are")
+        return True
+    late = [node_id for node_id in sorted(present) if _behind(s, node_id)]
+    if late:
+        s.plan.waits.append(f"voters change to {sorted(wanted)}: voter {late[0]} is not there yet")
+        return True
+    leader = s.quorum.leader
+    added, removed = sorted(wanted - present), sorted(present - wanted, key=lambda i: (i == leader, -i))
+    if added:
+        new = s.record.node(added[0])
+        if new is None or not new.formatted:
+            s.plan.waits.append(f"voters change to {sorted(wanted)}: node {added[0]} is being made")
+            return True
+        s.plan.steps.append(Remember(s.record.voting(present | {new.id}), f"voter {new.id} joins"))
+    else:
+        s.plan.steps.append(Remember(s.record.voting(present - {removed[0]}), f"voter {removed[0]} leaves the quorum"))
+    return True
+
+
+def _behind(s: Situation, node_id: int) -> bool:
+    """Whether a present voter is not live, or runs with other voters than those being put into force."""
+    pod = s.kube.pods.get(node_id)
+    return pod is None or node_id not in s.live_voters() or pod_voters(pod) != s.record.voters
+
+
+def settled(s: Situation) -> bool:
+    """Whether every controller that runs has the voters in force."""
+    return all(
+        pod_voters(pod) == s.record.voters
+        for node_id, pod in s.kube.pods.items()
+        if node_id in s.record.voters and pod.running
+    )
+
+
+def former(s: Situation, node: Node) -> bool:
+    """Whether a controller has left the quorum for certain: nobody counts with it any more."""
+    if not s.wanted.static_quorum:
+        return s.quorum is not None and node.id not in s.quorum.voters
+    return node.id not in s.record.voters and not any(
+        node.id in pod_voters(pod)
+        for node_id, pod in s.kube.pods.items()
+        if node_id != node.id and pod.running and "controller" in pod.aspects.get("roles", "")
+    )
+
+
+def _dynamic(s: Situation, wanted: set[int]) -> bool:
+    if s.quorum is None:
+        return False
+    present, leader = set(s.quorum.voters), s.quorum.leader
+    live = s.live_voters()
+    for node_id in sorted(wanted - present):
+        if node_id in live:
+            s.plan.steps.append(AddVoter(node_id))
+        else:
+            s.plan.waits.append(f"controller {node_id} catches up before it votes")
+        return True
+    for node_id in sorted(present - wanted, key=lambda i: (i == leader, -i)) if wanted else ():
+        blocked = quorum_without(s, node_id)
+        if blocked is not None:
+            s.plan.block(blocked.reason, blocked.message)
+        else:
+            s.plan.steps.append(RemoveVoter(node_id, f"voter {node_id} leaves the quorum"))
+        return True
+    return False

@@ -1,0 +1,60 @@
+"""What the specification asks for, as the planner needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes of one kind."""
+
+    name: str
+    controller: bool
+    broker: bool
+    replicas: int
+    first_id: int
+    aspects: Mapping[str, str]
+    """What a pod of it must have, by digest: `config`, `image`, `resources`, `template`. A difference is a restart."""
+    size_bytes: Mapping[str, int] = field(default_factory=dict)
+    delete_volumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One entry of `spec.replacements`."""
+
+    name: str
+    node: int
+    by: str
+    accept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All of it, annotations included."""
+
+    pools: tuple[Pool, ...]
+    cluster_id: str | None = None
+    static_quorum: bool = True
+    dynamic_config: Mapping[str, str] = field(default_factory=dict)
+    """Keys that brokers take over without a restart."""
+    replacements: tuple[Replacement, ...] = ()
+    parallel_by_rack: bool = False
+    rolls_paused: bool = False
+    paused: bool = False
+    hibernated: bool = False
+    supervised: bool = False
+    approved: str = ""
+    """The revision that somebody has approved."""
+    revision: str = ""
+    skip: frozenset[int] = frozenset()
+    """Nodes that the operator leaves alone."""
+    rolls: Mapping[int, str] = field(default_factory=dict)
+    """Restarts asked for by hand: a new token is a new restart."""
+    unavailable_topics: frozenset[str] = frozenset()
+    drain_at_once: int = 50
+
+    def pool(self, name: str) -> Pool | None:
+        return next((pool for pool in self.pools if pool.name == name), None)
