@@ -294,8 +294,19 @@ class RaftNode:
 
     def become_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
         voted = self._voted_in(epoch)
-        self._become(Unattached(epoch, self.now_ms + self.random_election_timeout_ms(), leader_id))
+        self._become(Unattached(epoch, self._election_deadline_ms(epoch), leader_id))
         self._remember(epoch, leader_id, voted)
+
+    def _election_deadline_ms(self, epoch: int) -> int:
+        """A newer epoch alone lengthens nobody's wait, as in Kafka: a voter with a shorter log that stands again and
+        again (it knows no pre-votes) would keep those from standing who can be elected."""
+        role = self.role
+        if epoch > role.epoch:
+            if isinstance(role, Unattached):
+                return role.election_deadline_ms
+            if isinstance(role, Candidate | Prospective):
+                return role.deadline
+        return self.now_ms + self.random_election_timeout_ms()
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
         assert leader_id != self.local.id, "law: nobody follows itself"

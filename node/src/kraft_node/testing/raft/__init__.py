@@ -10,11 +10,10 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 | `replica` | one process: carries out the core's effects as the driver's contract says |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |
 | `network` | messages lost, late, doubled, cut off; connections that close |
-| `faults` | what goes wrong, and how much may at one time |
+| `faults` `scenes` | what goes wrong, and how much may at one time |
 | `laws` | what must hold; each violation names its law |
 | `sweep` `__main__` | many seeds, progress, figures |
-| `exhaustive` | every order of events of a small quorum, up to bounds |
-| `planted` | wrong lines that the laws must notice |
+| `exhaustive` `small_world` | every order of events of a small quorum, up to bounds |
 
 It is a lean harness around `RaftNode`, not `server.raft_driver`: it keeps the same ten points of `raft/__init__.py`,
 asserts them, and so runs tens of times as many events a second. The driver itself and its files run in

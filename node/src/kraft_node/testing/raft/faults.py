@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.raft import events
 from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kraft_node.raft.node import NotLeader
-from kraft_node.raft.quorum import Voter
+from kraft_node.raft.quorum import ReplicaKey, Voter
 from kraft_node.testing.raft.replica import Token
+from kraft_node.testing.raft.scenes import Scenes
 
 if TYPE_CHECKING:
+    from kraft_node.raft.node import RaftNode
     from kraft_node.testing.raft.replica import Replica
     from kraft_node.testing.raft.simulation import Simulation
 
@@ -23,6 +25,7 @@ class Faults:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self.wall_jumps_ms: dict[int, int] = {}
+        self.scenes = Scenes(sim)
         self._phase = 0
         self._every_us = 1_000_000
         rng = sim.rng
@@ -48,6 +51,7 @@ class Faults:
             (Faults.rot, 0.7),
             (Faults.wipe, 1.5),
             (Faults.leave_behind, 1.0),
+            (Faults.remove_itself, 1.5 if sim.is_dynamic else 0.0),
             (Faults.resign, 1.5),
             (Faults.shut_down, 1.0),
             (Faults.change_voters, 6.0 if sim.is_dynamic else 0.0),
@@ -68,6 +72,7 @@ class Faults:
         """Chaos ends: everything that can be mended is."""
         sim = self._sim
         self._phase += 1
+        self.scenes.stop()
         sim.network.heal()
         for replica in sim.replicas.values():
             replica.slow_disk = replica.full_disk = replica.failing_fsync = False
@@ -81,8 +86,9 @@ class Faults:
         if phase != self._phase:
             return
         sim = self._sim
-        fault = sim.rng.choices(self._kinds, self._weights)[0]
-        fault(self)
+        if not self.scenes.is_playing:
+            fault = sim.rng.choices(self._kinds, self._weights)[0]
+            fault(self)
         sim.at(1 + sim.rng.randrange(2 * self._every_us), None, self._strike, phase)
 
     # Whom it hits.
@@ -112,9 +118,14 @@ class Faults:
         dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
         alive = {other.key for other in sim.replicas.values()} - dead
         for voters in [sim.voters, *(other.last_voters() for other in sim.replicas.values())]:
-            if sum(voter.key in alive for voter in voters) < voters.majority:
+            if len(voters) and sum(voter.key in alive for voter in voters) < voters.majority:
                 return False
         return True
+
+    def dead_voters(self, node: RaftNode) -> list[ReplicaKey]:
+        """Those that count there and have lost their disk."""
+        alive = {other.key for other in self._sim.replicas.values() if not other.disk.bad}
+        return [voter.key for voter in node.voters if voter.key not in alive]
 
     def _is_lost(self, replica: Replica) -> bool:
         return replica.disk.bad or not replica.disk.has_state
@@ -177,11 +188,7 @@ class Faults:
         sim = self._sim
         side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
         sim.tell(f"the network splits: {sorted(side)} and the others")
-        self._split(side)
-
-    def _split(self, side: set[int]) -> None:
-        sim = self._sim
-        sim.network.cut = {(a, b) for a in sim.replicas for b in sim.replicas if (a in side) != (b in side)}
+        sim.network.split(side)
 
     def reconnect(self) -> None:
         self._sim.tell("all links work again")
@@ -256,31 +263,16 @@ class Faults:
             if new:
                 # The only one that it sees has never taken part.
                 self._sim.tell(f"{replica.id} sees only {new[0].id}, which starts for the first time")
-                self._split({replica.id, new[0].id})
+                self._sim.network.split({replica.id, new[0].id})
                 new[0].start_once()
             if new or self._sim.rng.random() < 0.7:
                 replica.start()
 
     def leave_behind(self) -> None:
-        """A leader is cut off; once the others may have another one, a voter of theirs loses its disk and sees nobody
-        but the old leader, which does not yet know."""
-        sim = self._sim
-        if not sim.leaders:
-            return
-        old = sim.rng.choice(sim.leaders)
-        others = [r for r in sim.replicas.values() if r is not old and r.id in sim.voters]
-        if not others:
-            return
-        sim.tell(f"{old.id}, a leader, is cut off")
-        self._split({old.id})
-        sim.at(sim.rng.randint(2_100_000, 3_000_000), None, self._forget, self._phase, old, sim.rng.choice(others))
+        self.scenes.leave_behind()
 
-    def _forget(self, phase: int, old: Replica, replica: Replica) -> None:
-        if phase == self._phase and self.may_lose_disk(replica):
-            self._sim.tell(f"{replica.id} loses its disk, and sees only {old.id}")
-            replica.wipe()
-            replica.start()
-            self._split({old.id, replica.id})
+    def remove_itself(self) -> None:
+        self.scenes.remove_itself()
 
     def resign(self) -> None:
         for replica in self._sim.leaders:
@@ -300,8 +292,7 @@ class Faults:
         leader = sim.rng.choice(leaders)
         node = leader.node
         assert node is not None
-        alive = {other.key for other in sim.replicas.values() if not other.disk.bad}
-        dead = [voter.key for voter in node.voters if voter.key not in alive]
+        dead = self.dead_voters(node)
         others = [replica.key for replica in sim.replicas.values() if replica.id not in node.voters]
         request: AddVoterRequest | RemoveVoterRequest
         if dead:

@@ -24,6 +24,11 @@ class Network:
         self.delay_us = 2_000
         self.tail_us = 0
 
+    def split(self, side: set[int]) -> None:
+        """Nothing passes between these and the others; all other links work."""
+        everybody = self._sim.replicas
+        self.cut = {(one, other) for one in everybody for other in everybody if (one in side) != (other in side)}
+
     def heal(self) -> None:
         self.cut.clear()
         self.loss = self.doubling = 0.0

@@ -102,6 +102,8 @@ class Replica:
         """The offset of the last snapshot begun."""
         self.writing_snapshot = False
         self.announced_epoch = -1
+        self.voters_moved = False
+        """The log states other voters than before, perhaps."""
         self.proposed: list[tuple[int, int]] = []
 
     @property
@@ -141,6 +143,7 @@ class Replica:
         self.in_flight.clear()
         self.tokens.clear()
         self.heard_ms.clear()
+        self.voters_moved = False
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
         self.snapshot_at = disk.snapshots[-1].id.end_offset if disk.snapshots else 0
@@ -192,12 +195,18 @@ class Replica:
         return any(log.chain_at(offset) == chain for log in former)
 
     def last_voters(self) -> VoterSet:
-        """Those that count by the log on disk."""
+        """Those that count by the log on disk, and by its snapshots where it says nothing."""
         stated = self.disk.log.voter_sets()
         if stated:
             return stated[-1][1]
         snapshots = [kept.voters for kept in self.disk.snapshots if kept.voters is not None]
-        return snapshots[-1] if snapshots else self.sim.voters
+        return snapshots[-1] if snapshots else self.first_voters
+
+    @property
+    def first_voters(self) -> VoterSet:
+        """What formatting has left: the first voters of a dynamic quorum know them, everybody else knows none."""
+        voters = self.sim.voters
+        return voters if not self.sim.is_dynamic or voters.has(self.key) else VoterSet(())
 
     # Steps.
 
@@ -228,6 +237,13 @@ class Replica:
         self.epoch = epoch
         if type(event) is events.Tick and isinstance(node.role, Leader):
             self._check_majority(node.role)
+        if self.voters_moved:
+            self.voters_moved = False
+            require(
+                node.voters == self.last_voters(),
+                "the voters that count are those that the log states last",
+                f"{self.id} counts {node.voters.ids}, its log states {self.last_voters().ids}",
+            )
         log = self.disk.log
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
@@ -305,6 +321,7 @@ class Replica:
         log = self.disk.log
         require(offset == log.end, "core and disk agree on the log's end", f"{self.id}: {offset}, {log.end}")
         entry = make_entry(offset, epoch, values, log.last_chain, voters)
+        self.voters_moved |= voters is not None
         self.disk.append(entry)
         self.sim.laws.appended(self, entry)
 
@@ -322,11 +339,13 @@ class Replica:
         for entry in effect.records:
             require(entry.base == self.disk.log.end, "fetched records go on where the log ends", f"{self.id}")
             self.disk.append(entry)
+            self.voters_moved |= entry.voters is not None
             self.sim.laws.appended(self, entry)
 
     def _truncate(self, effect: do.Truncate) -> None:
         self._check_disk()
         self.sim.laws.truncated(self, effect.offset)
+        self.voters_moved = self.sim.is_dynamic
         self.disk.truncate(effect.offset)
 
     def _flush(self, effect: do.Flush) -> None:
@@ -437,6 +456,7 @@ class Replica:
         self.disk.add_snapshot(snapshot._replace(wall_ms=self.sim.wall_ms(self)))
         self.disk.reset(snapshot)
         self.snapshot_at = snapshot.id.end_offset
+        self.voters_moved = self.sim.is_dynamic
         self.step(events.SnapshotStored(snapshot.id, snapshot.voters))
 
     def _begin_snapshot(self, offset: int) -> None:

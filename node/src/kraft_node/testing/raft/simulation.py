@@ -88,8 +88,7 @@ class Simulation:
 
     def _make_dynamic(self, replica: Replica, log: LogView) -> RaftNode:
         disk = replica.disk
-        # The first voters have been formatted with the voters, everybody else without.
-        first = self.voters if self.voters.has(replica.key) else VoterSet(())
+        first = replica.first_voters
         newest = disk.snapshots[-1] if disk.snapshots else None
         stated = disk.log.voter_sets()
         if newest is not None and newest.voters is not None:
@@ -155,7 +154,7 @@ class Simulation:
                 return
 
     def _has_reached(self, events_wanted: int) -> bool:
-        return self.events >= events_wanted
+        return self.events >= events_wanted and not self.faults.scenes.is_playing
 
     def _run_until(self, done: Callable[[], bool]) -> None:
         queue = self._queue

@@ -1,0 +1,132 @@
+"""Misfortunes that take several steps at the right moments, and so hardly ever come about by single strokes.
+
+While a scene is played nothing else strikes. It ends by itself, or after `PATIENCE_US`; what it has broken stays broken
+until chaos mends it, or calm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft import events
+from kraft_node.raft.messages import RemoveVoterRequest
+from kraft_node.testing.raft.replica import Token
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.simulation import Simulation
+
+LOOK_US: Final = 20_000
+"""Between two looks whether the moment has come."""
+
+PATIENCE_US: Final = 6_000_000
+"""Longer than a leader that is cut off takes to resign."""
+
+
+class Scenes:
+    """Played one at a time."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._number = 0
+        self._until_us = 0
+
+    @property
+    def is_playing(self) -> bool:
+        return self._sim.now_us < self._until_us
+
+    def stop(self) -> None:
+        self._number += 1
+        self._until_us = 0
+
+    def _begin(self) -> None:
+        self._number += 1
+        self._until_us = self._sim.now_us + PATIENCE_US
+
+    def _when(self, moment: Callable[[], bool], what: Callable[[], None]) -> None:
+        """Do it once the moment has come, unless the scene is over before."""
+        self._sim.at(LOOK_US, None, self._look, self._number, moment, what)
+
+    def _look(self, number: int, moment: Callable[[], bool], what: Callable[[], None]) -> None:
+        if number == self._number and self.is_playing:
+            if moment():
+                what()
+            else:
+                self._when(moment, what)
+
+    def _a_leader(self) -> Replica | None:
+        leaders = [leader for leader in self._sim.leaders if leader.announced_epoch >= 0 and not leader.is_paused]
+        return self._sim.rng.choice(leaders) if leaders else None
+
+    # The scenes.
+
+    def leave_behind(self) -> None:
+        """A leader is cut off together with as many voters as do not help it. Once the others have committed more under
+        another one, a voter of theirs loses its disk, and sees nobody but those who do not know of all that."""
+        sim = self._sim
+        old = self._a_leader()
+        if old is None or old.node is None:
+            return
+        voters = [voter_id for voter_id in old.node.voters.ids if voter_id != old.id and voter_id in sim.replicas]
+        sim.rng.shuffle(voters)
+        majority = old.node.voters.majority
+        count = majority - 2
+        if count < 0 or len(voters) - count < majority:
+            return
+        with_it = {old.id, *voters[:count]}
+        others = [sim.replicas[voter_id] for voter_id in voters[count:]]
+        sim.tell(f"{old.id}, a leader, is cut off with {sorted(with_it)}")
+        self._begin()
+        sim.network.split(with_it)
+        epoch, end = old.node.epoch, sim.laws.end
+
+        def is_past() -> bool:
+            return sim.laws.end > end and any(leader.epoch > epoch for leader in sim.leaders)
+
+        def forget() -> None:
+            able = [one for one in others if one.node is not None and one.node.high_watermark <= one.disk.durable.end]
+            able = [one for one in able if sim.faults.may_lose_disk(one)]
+            if able:
+                replica = sim.rng.choice(able)
+                sim.tell(f"{replica.id} loses its disk, and sees only {sorted(with_it)}")
+                replica.wipe()
+                replica.start()
+                sim.network.split({*with_it, replica.id})
+
+        self._when(is_past, forget)
+
+    def remove_itself(self) -> None:
+        """A leader is asked to remove itself from the voters. Either it is cut off before, and dies before anybody has
+        heard of it; or its disk is slow, so that it is no leader any more before its log is on disk."""
+        sim = self._sim
+        leader = self._a_leader()
+        if leader is None or leader.node is None or len(leader.node.voters) < 2:
+            return
+        if sim.faults.dead_voters(leader.node):
+            return
+        alone = sim.rng.random() < 0.5
+        self._begin()
+        request = RemoveVoterRequest(leader.key)
+        if alone:
+            sim.tell(f"{leader.id}, a leader, is cut off")
+            sim.network.split({leader.id})
+        else:
+            sim.tell(f"the disk of {leader.id} is slow")
+            leader.slow_disk = True
+        sim.tell(f"a tool asks {leader.id}: {request}")
+        sim.tool_requests += 1
+        node = leader.node
+        leader.step(events.Asked(Token(leader, -sim.tool_requests, request), request))
+
+        def is_stated() -> bool:
+            return leader.node is not node or leader.disk.durable.end == leader.disk.log.end
+
+        def die() -> None:
+            sim.tell(f"{leader.id} is killed")
+            leader.die(loud=False)
+            sim.network.cut.clear()
+            self._until_us = 0
+
+        if alone:
+            self._when(is_stated, die)
