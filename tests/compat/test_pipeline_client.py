@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.codec import Decoder
+from kraft_pipeline.codec.decode import HEADER_TYPE
+from kraft_pipeline.sinks.options import parse_sink
+from kraft_pipeline.sinks.rows import RowWriter
 from tests.compat.targets import Target
 
 CLIENT = "pipeline"
@@ -179,3 +183,109 @@ def test_what_cannot_be_had_is_said(cluster: Target, name: str) -> None:
         client.topics()
     with pytest.raises(ValueError, match="'nowhere' is not host:port"):
         Cluster(Settings("nowhere"))
+
+
+def written(target: Target, rows: pa.Table, **options: str) -> int:
+    given = {"kafka.bootstrap.servers": target.bootstrap, **options}
+    with Cluster(Settings(target.bootstrap)) as client:
+        writer = RowWriter(client, parse_sink(given, rows.schema.names))
+        for batch in rows.to_batches(max_chunksize=700):
+            writer.write(batch)
+        writer.close()
+        return writer.rows
+
+
+def consumed(target: Target, topics: list[str], count: int) -> list[Any]:
+    """What librdkafka reads, its CRCs checked."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": target.bootstrap,
+            "group.id": topics[0],
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+        }
+    )
+    consumer.subscribe(topics)
+    got: list[Any] = []
+    deadline = time.monotonic() + 60
+    while len(got) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            got.append(message)
+    consumer.close()
+    return got
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_sink_with_every_codec(cluster: Target, name: str, codec: str) -> None:
+    from confluent_kafka import Producer
+
+    create(cluster, name, 3)
+    keys = [b"key-%d" % (i % 50) if i % 5 else None for i in range(3000)]
+    values = [b"%d" % i + b"y" * (i % 300) if i % 7 else None for i in range(3000)]
+    headers = [[{"key": "n", "value": b"%d" % i}] if i % 2 else None for i in range(3000)]
+    rows = pa.table({"key": keys, "value": values, "headers": pa.array(headers, HEADER_TYPE)})
+    assert written(cluster, rows, topic=name, **{"kafka.compression.type": codec, "kafka.batch.size": "20000"}) == 3000
+    got = consumed(cluster, [name], 3000)
+    assert sorted((m.key() or b"", m.value() or b"") for m in got) == sorted(
+        (k or b"", v or b"") for k, v in zip(keys, values, strict=True)
+    )
+    assert sum(1 for m in got if m.headers() == [("n", (m.value() or b"y").partition(b"y")[0])]) > 1000
+    # The keys lie where a Java client would look for them, each in the order of the rows.
+    places: dict[bytes, set[int]] = {}
+    for message in got:
+        if message.key():
+            places.setdefault(message.key(), set()).add(message.partition())
+    assert all(len(partitions) == 1 for partitions in places.values())
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2_random"})
+    where: dict[bytes, int] = {}
+    for key in places:
+        producer.produce(name, b"", key=key, callback=lambda _, m: where.__setitem__(m.key(), m.partition()))
+    assert producer.flush(60) == 0
+    assert {key: {partition} for key, partition in where.items()} == places
+
+
+def test_sink_with_topics_and_partitions_of_the_rows(cluster: Target, name: str) -> None:
+    topics = [f"{name}-a", f"{name}-b"]
+    for topic in topics:
+        create(cluster, topic, 2)
+    rows = pa.table(
+        {
+            "value": [str(i) for i in range(2000)],
+            "topic": [topics[i % 2] for i in range(2000)],
+            "partition": pa.array([1 if i % 3 else 0 for i in range(2000)], pa.int32()),
+        }
+    )
+    assert written(cluster, rows) == 2000
+    got = consumed(cluster, topics, 2000)
+    for i in range(4):
+        expected = [str(n).encode() for n in range(2000) if n % 2 == i // 2 and (1 if n % 3 else 0) == i % 2]
+        assert [m.value() for m in got if (m.topic(), m.partition()) == (topics[i // 2], i % 2)] == expected
+    with pytest.raises(ValueError, match=f"a row for partition 2: topic {topics[0]} has 2"):
+        written(cluster, pa.table({"value": ["x"], "partition": pa.array([2], pa.int32())}), topic=topics[0])
+
+
+def test_sink_goes_on_after_a_restart_without_loss_or_doubles(
+    make_target: Callable[..., Target], server_name: str
+) -> None:
+    target = make_target(server_name).start()
+    create(target, "t", 2)
+    with Cluster(Settings(target.bootstrap)) as client:
+        writer = RowWriter(client, parse_sink({"kafka.bootstrap.servers": target.bootstrap, "topic": "t"}, ["value"]))
+        for part in range(4):
+            if part == 2:
+                target.stop()
+                target.start()
+            writer.write(pa.record_batch({"value": [f"{part}.{i}" for i in range(1000)]}))
+            writer.close()
+    got = [m.value().decode() for m in consumed(target, ["t"], 4000)]
+    assert sorted(got) == sorted(f"{part}.{i}" for part in range(4) for i in range(1000))
+
+
+def test_sink_says_what_a_broker_refuses(cluster: Target, name: str) -> None:
+    create(cluster, name, 1, **{"max.message.bytes": "1000"})
+    rows = pa.table({"value": [b"z" * 5000]})
+    with pytest.raises(BrokerError, match=rf"{name}-0.*MESSAGE_TOO_LARGE \(10\)"):
+        written(cluster, rows, topic=name)

@@ -99,6 +99,28 @@ def test_stream_in_bounded_micro_batches(spark: Any, cluster: Target, name: str,
     assert sorted(offsets) == list(range(280))
 
 
+def test_sink_of_batches_and_streams(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    copy = f"{name}-copy"
+    create(cluster, copy, 3)
+    rows = spark.range(2000).selectExpr("cast(id % 20 as string) key", "concat('value ', id) value")
+    target = {"kafka.bootstrap.servers": cluster.bootstrap, "kafka.compression.type": "lz4"}
+    rows.write.format("kraft").options(**target).option("topic", name).mode("append").save()
+    stream = source(spark.readStream, cluster, name, startingOffsets="earliest", columns="key,value")
+    query = (
+        stream.writeStream.format("kraft")
+        .options(**target)
+        .option("topic", copy)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+    found = source(spark.read, cluster, copy, columns="key,value").selectExpr("cast(value as string) v").collect()
+    assert sorted(row["v"] for row in found) == sorted(f"value {i}" for i in range(2000))
+
+
 def test_what_is_wrong_is_said(spark: Any, cluster: Target, name: str) -> None:
     with pytest.raises(Exception, match=rf"topic {name}: UNKNOWN_TOPIC_OR_PARTITION"):
         source(spark.read, cluster, name).collect()

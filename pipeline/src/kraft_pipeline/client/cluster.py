@@ -145,6 +145,16 @@ class Cluster:
             raise BrokerError(5, f"node {node}")
         return self._connect(broker.host, broker.port)
 
+    def any_connection(self) -> Connection:
+        """A connection to whichever broker can be reached. Raises OSError."""
+        error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
+        for host, port in self._addresses():
+            try:
+                return self._connect(host, port)
+            except OSError as e:
+                error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")
+        raise error
+
     def drop(self, connection: Connection) -> None:
         """Close a connection that failed, or whose answers nobody waits for."""
         connection.close()
@@ -176,7 +186,7 @@ class Cluster:
     def _metadata(self, names: Collection[str] | None) -> m.MetadataAnswer:
         """From whichever broker answers."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
-        for host, port in dict.fromkeys([*((b.host, b.port) for b in self._brokers.values()), *self._bootstrap]):
+        for host, port in self._addresses():
             try:
                 with self._dropping(self._connect(host, port)) as connection:
                     body = m.metadata(None if names is None else sorted(names))
@@ -189,6 +199,9 @@ class Cluster:
                 self.cluster_id = answer.cluster_id
                 return answer
         raise error
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        return list(dict.fromkeys([*((b.host, b.port) for b in self._brokers.values()), *self._bootstrap]))
 
     def _connect(self, host: str, port: int) -> Connection:
         connection = self._connections.get((host, port))

@@ -8,7 +8,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -21,6 +28,8 @@ from pyspark.sql.types import StructType
 from kraft_pipeline.client import Cluster, DataLossError, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
+from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
+from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
 
@@ -56,6 +65,12 @@ class KraftDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return KraftStreamReader(parse(self.options, streaming=True), tuple(schema.names))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return KraftWriter(parse_sink(self.options, schema.names), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return KraftStreamWriter(parse_sink(self.options, schema.names), overwrite=overwrite)
 
 
 class RangePartition(InputPartition):

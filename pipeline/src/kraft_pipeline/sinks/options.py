@@ -1,0 +1,59 @@
+"""The options of the sink, named as those of Spark's `kafka` sink and of the producer behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kraft_pipeline.client import Settings
+from kraft_pipeline.codec.compression import NAMES
+from kraft_pipeline.codec.encode import BATCH_BYTES
+from kraft_pipeline.sources.options import settings_of
+
+WRITABLE: Final = ("key", "value", "topic", "partition", "headers")
+BATCH_BYTES_MAX: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a writer is to do."""
+
+    settings: Settings
+    topic: str | None
+    """Of all rows; otherwise each row says."""
+    codec: int
+    batch_bytes: int
+    timeout_ms: int
+
+
+def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
+    """The options of a write of these columns. Raises ValueError naming what is missing or cannot be."""
+    given = {name.lower(): value for name, value in options.items()}
+    topic = given.get("topic") or None
+    if "value" not in columns:
+        raise ValueError(f"there is no column value to write, only {', '.join(columns)}")
+    if topic is None and "topic" not in columns:
+        raise ValueError("neither the option topic nor a column topic says where to write to")
+    strange = [name for name in columns if name not in WRITABLE]
+    if strange:
+        raise ValueError(f"column {strange[0]} cannot be written: there are {', '.join(WRITABLE)}")
+    codec = given.get("kafka.compression.type", "none").lower()
+    if codec not in NAMES:
+        raise ValueError(f"option kafka.compression.type: {codec!r} is none of {', '.join(NAMES)}")
+    if given.get("kafka.acks", "all") not in {"all", "-1"}:
+        raise ValueError("option kafka.acks: an idempotent producer has only all")
+    return SinkOptions(
+        settings=settings_of(options),
+        topic=topic,
+        codec=NAMES[codec],
+        batch_bytes=_number(given, "kafka.batch.size", BATCH_BYTES, BATCH_BYTES_MAX),
+        timeout_ms=_number(given, "kafka.request.timeout.ms", 30_000, 1 << 31),
+    )
+
+
+def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = given.get(name, str(default))
+    if not text.isdigit() or not 0 < int(text) < most:
+        raise ValueError(f"option {name}: {text!r} is no number between 0 and {most}")
+    return int(text)

@@ -1,0 +1,115 @@
+"""Rows as Arrow columns to batches of a producer, by topic and partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kraft_pipeline.client.cluster import Cluster
+from kraft_pipeline.client.produce import Producer
+from kraft_pipeline.codec.decode import HEADER_TYPE
+from kraft_pipeline.codec.encode import Identity, encode
+from kraft_pipeline.codec.partitioning import of_keys
+from kraft_pipeline.codec.varints import Ints
+from kraft_pipeline.sinks.options import SinkOptions
+
+WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Batches of a task that wait for being sent: some windows of requests."""
+
+
+class RowWriter:
+    """Writes Arrow batches; `close` when there are no more. Raises ValueError for rows that are no records."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions) -> None:
+        self._cluster, self._options = cluster, options
+        self._producer = Producer(cluster, timeout_ms=options.timeout_ms)
+        self._identities: dict[tuple[str, int], Identity] = {}
+        self._turn = time.time_ns() >> 10  # tasks begin at different partitions
+        self.rows = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take the rows; they may still be on their way when this returns."""
+        if not rows.num_rows:
+            return
+        self._turn += 1
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        keys, values = _binary(columns.get("key"), rows.num_rows), _binary(columns["value"], rows.num_rows)
+        headers = columns.get("headers")
+        headers = None if headers is None else headers.cast(HEADER_TYPE)
+        for topic, places in self._by_topic(columns.get("topic")):
+            numbers = self._partitions(topic, columns.get("partition"), keys, places)
+            for number, some in _groups(numbers, places):
+                taken = [None if c is None else c if some is None else c.take(some) for c in (keys, values, headers)]
+                self._encode(topic, number, *taken)
+        self.rows += rows.num_rows
+        if self._producer.waiting_bytes > WAITING_BYTES_MAX:
+            self._producer.flush()
+
+    def close(self) -> None:
+        """Return when all that was written has been acknowledged; errors as of `Producer.flush`."""
+        self._producer.flush()
+
+    def _encode(self, topic: str, number: int, keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> None:
+        first = self._identities.get((topic, number)) or Identity(self._producer.id, self._producer.epoch, 0)
+        # Of the one Arrow batch; when Spark made the row is not known, and a sink's records are of now.
+        now = np.full(len(values), time.time_ns() // 1_000_000, np.int64)
+        options = self._options
+        for batch in encode(
+            keys, values, now, headers, codec=options.codec, batch_bytes=options.batch_bytes, identity=first
+        ):
+            self._producer.add(topic, number, batch.data)
+        self._identities[topic, number] = first.after(len(values))
+
+    def _by_topic(self, topics: pa.Array | None) -> Iterator[tuple[str, Ints | None]]:
+        """Each topic with the places of its rows, None for all."""
+        if self._options.topic is not None or topics is None:
+            yield self._options.topic or "", None
+            return
+        if topics.null_count:
+            raise ValueError("a row without a topic: its column is null and there is no option topic")
+        found = topics.dictionary_encode()
+        codes = found.indices.to_numpy()
+        names = found.dictionary.to_pylist()
+        for code, name in enumerate(names):
+            yield name, (np.flatnonzero(codes == code) if len(names) > 1 else None)
+
+    def _partitions(self, topic: str, given: pa.Array | None, keys: pa.Array, places: Ints | None) -> Ints:
+        """The partition of each row of a topic."""
+        there = self._cluster.topic(topic).partitions
+        mine = keys if places is None else keys.take(places)
+        numbers = of_keys(mine, len(there), self._turn % len(there))
+        if given is not None:
+            stated = given if places is None else given.take(places)
+            wanted = stated.cast(pa.int64())
+            numbers = pc.coalesce(wanted, pa.array(numbers)).to_numpy(zero_copy_only=False)
+            if numbers.min() < 0 or numbers.max() >= len(there):
+                wrong = numbers[(numbers < 0) | (numbers >= len(there))][0]
+                raise ValueError(f"a row for partition {wrong}: topic {topic} has {len(there)}")
+        return numbers
+
+
+def _groups(numbers: Ints, places: Ints | None) -> Iterator[tuple[int, Ints | None]]:
+    """Each partition with the places of its rows in their order, None for all rows of the batch."""
+    first = int(numbers[0])
+    if np.all(numbers == first):
+        yield first, places
+        return
+    order = np.argsort(numbers, kind="stable")
+    found, begins = np.unique(numbers[order], return_index=True)
+    for number, some in zip(found.tolist(), np.split(order, begins[1:]), strict=True):
+        yield number, some if places is None else places[some]
+
+
+def _binary(column: pa.Array | None, count: int) -> pa.Array:
+    if column is None:
+        return pa.nulls(count, pa.binary())
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+        return column.cast(pa.large_binary()).cast(pa.binary())
+    raise ValueError(f"keys and values must be string or binary, not {column.type}")
