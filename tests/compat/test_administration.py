@@ -26,12 +26,13 @@ PATIENCE_S = 90.0
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    """Two log directories each; two brokers in rack a, one in rack b."""
+    """Two log directories and two fetchers a leader each; two brokers in rack a, one in rack b."""
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     cluster = Members(tmp_path_factory.mktemp("administration"), overrides={"replica.selector.class": selector})
     for node_id, rack in RACKS.items():
         node = cluster.nodes[node_id]
         node.overrides["broker.rack"] = rack
+        node.overrides["num.replica.fetchers"] = "2"
         node.overrides["log.dirs"] = f"{node.folder / 'data'},{node.folder / 'more'}"
     try:
         yield cluster.start()

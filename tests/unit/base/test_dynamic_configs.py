@@ -24,6 +24,7 @@ CONFIG = {
     "controller.listener.names": "CONTROLLER",
 }
 ELSEWHERE = {
+    "num.replica.fetchers": "tests/compat/test_administration.py",
     "cordoned.log.dirs": "tests/unit/broker/test_broker.py",
     "log.cleaner.backoff.ms": "tests/unit/log/test_manager.py",
     "max.connections": "tests/compat/test_rough_configs.py",

@@ -36,6 +36,9 @@ def test_one_channel_a_node_as_long_as_it_stays_where_it_is() -> None:
     case = Case({ApiKey.HEARTBEAT: lambda _ctx, _message: HeartbeatResponse()})
     first = case.ask()
     assert case.ask() is first
+    other = case.channels.find(2, 1)
+    assert other is not first
+    assert other is case.channels.find(2, 1)
     assert case.channels.find(3) is None
     case.where[2] = ("node2", 9999)
     assert case.ask() is not first

@@ -96,8 +96,8 @@ class Broker:
     """Ties replicas, handlers, coordinators and lifecycle together.
 
     `image` is the node's committed image; `controller` leads to the active controller; `controller_apis` are the APIs
-    that the controller serves: of the forwarded ones only these are offered. `peers(node_id)` leads to another broker
-    over the inter-broker listener, as registered; None when it is not known.
+    that the controller serves: of the forwarded ones only these are offered. `peers(node_id, lane)` leads to another
+    broker over the inter-broker listener, as registered, each lane a connection; None when it is not known.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Broker:
         logs: LogManager,
         controller: ControllerLink,
         controller_apis: frozenset[ApiKey] = frozenset(FORWARDED),
-        peers: Callable[[int], ControllerLink | None] = lambda _node_id: None,
+        peers: Callable[[int, int], ControllerLink | None] = lambda _node_id, _lane: None,
     ) -> None:
         self.env = env
         self.peers = peers

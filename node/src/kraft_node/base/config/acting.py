@@ -89,6 +89,7 @@ ACTING: Final = frozenset(
         "min.insync.replicas",
         "node.id",
         "num.partitions",
+        "num.replica.fetchers",
         "offset.metadata.max.bytes",
         "offsets.commit.timeout.ms",
         "offsets.retention.check.interval.ms",

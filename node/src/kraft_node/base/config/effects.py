@@ -66,7 +66,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("max.connection.creation.rate", _QUOTAS),
     ("log.cleaner.*", _CLEANER),
     ("replica.socket.*", _CHANNELS),
-    ("num.replica.fetchers", "each leader is asked over one connection: one event loop does the work of all"),
     ("controller.socket.timeout.ms", _CHANNELS),
     ("controlled.shutdown.enable", "a broker always hands over its partitions before it stops"),
     ("controller.performance.*", "slow controller operations are not logged one by one"),

@@ -1,6 +1,8 @@
-"""Which leader each followed partition is fetched from: one `Fetcher` a leader (times `num.replica.fetchers`).
+"""Which leader each followed partition is fetched from: `num.replica.fetchers` fetchers a leader, one by default.
 
-Told of every partition whenever its committed state changes; a partition is fetched while another broker leads it.
+Several let one ask while another's answer is on its way; each has a connection of its own, and a partition stays with
+one, chosen by its name and number as Kafka chooses. Told of every partition whenever its committed state changes; a
+partition is fetched while another broker leads it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """All fetchers of a broker. `peers(node_id)` is the way to another broker."""
+    """All fetchers of a broker. `peers(node_id, lane)` is the way to another broker, for the fetcher of that number."""
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class Fetchers:
         node_id: int,
         config: BrokerConfig,
         broker_epoch: Callable[[], int],
-        peers: Callable[[int], ControllerLink | None],
+        peers: Callable[[int, int], ControllerLink | None],
         quota: ReplicationQuota,
     ) -> None:
         self._env = env
@@ -41,7 +43,9 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._peers = peers
         self._quota = quota
-        self._fetchers: dict[int, Fetcher] = {}
+        self._count = 1
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        """By leader and number."""
         self._followed: dict[PartitionKey, tuple[Partition, int, int]] = {}
         """By key: the partition, its leader and leader epoch."""
         self._closed = False
@@ -55,6 +59,17 @@ class Fetchers:
         """Record bytes fetched by the fetchers that there are."""
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
+    def resize(self, count: int) -> None:
+        """So many fetchers a leader from now on; partitions move to those that are theirs then."""
+        if count == self._count:
+            return
+        followed = [partition for partition, _, _ in self._followed.values()]
+        for partition in followed:
+            self.drop(partition)
+        self._count = count
+        for partition in followed:
+            self.follow(partition)
+
     def follow(self, partition: Partition) -> None:
         """The partition's committed state may have changed."""
         key = (partition.topic_id, partition.index)
@@ -63,11 +78,11 @@ class Fetchers:
         if followed == wanted:
             return
         if followed is not None:
-            self._stop(key, followed[1], keep_fetcher=followed[1] == partition.leader_id)
+            self._stop(partition, followed[1], keep_fetcher=followed[1] == partition.leader_id)
         if partition.leader_id < 0 or partition.leader_id == self._node_id or self._closed:
             return
         try:
-            self._fetcher(partition.leader_id).add(partition)
+            self._fetcher(*self._place(partition, partition.leader_id)).add(partition)
         except KafkaError as error:
             log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
             return
@@ -78,26 +93,31 @@ class Fetchers:
         key = (partition.topic_id, partition.index)
         followed = self._followed.get(key)
         if followed is not None and followed[0] is partition:
-            self._stop(key, followed[1])
+            self._stop(partition, followed[1])
 
-    def _stop(self, key: PartitionKey, leader_id: int, *, keep_fetcher: bool = False) -> None:
+    def _place(self, partition: Partition, leader_id: int) -> tuple[int, int]:
+        return leader_id, fetcher_number(partition.topic, partition.index, self._count)
+
+    def _stop(self, partition: Partition, leader_id: int, *, keep_fetcher: bool = False) -> None:
+        key = (partition.topic_id, partition.index)
         del self._followed[key]
-        fetcher = self._fetchers[leader_id]
+        place = self._place(partition, leader_id)
+        fetcher = self._fetchers[place]
         fetcher.remove(key)
         if not len(fetcher) and not keep_fetcher:
             fetcher.close()
-            del self._fetchers[leader_id]
+            del self._fetchers[place]
 
-    def _fetcher(self, leader_id: int) -> Fetcher:
-        fetcher = self._fetchers.get(leader_id)
+    def _fetcher(self, leader_id: int, number: int) -> Fetcher:
+        fetcher = self._fetchers.get((leader_id, number))
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = Fetcher(
+            fetcher = self._fetchers[leader_id, number] = Fetcher(
                 self._env,
                 self._node_id,
                 leader_id,
                 self._settings,
                 self._broker_epoch,
-                lambda: self._peers(leader_id),
+                lambda: self._peers(leader_id, number),
                 self._quota,
             )
         return fetcher
@@ -109,3 +129,15 @@ class Fetchers:
             fetcher.close()
         self._fetchers.clear()
         self._followed.clear()
+
+
+def fetcher_number(topic: str, index: int, count: int) -> int:
+    """Which of `count` fetchers a partition belongs to, as in Kafka's AbstractFetcherManager: by Java's string hash."""
+    if count == 1:
+        return 0
+    number = 0
+    for letter in topic:
+        number = (31 * number + ord(letter)) & 0xFFFFFFFF
+    number = (31 * number + index) & 0xFFFFFFFF
+    signed = number - (1 << 32) if number >> 31 else number
+    return 0 if signed == -(1 << 31) else abs(signed) % count

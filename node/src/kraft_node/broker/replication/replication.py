@@ -34,7 +34,7 @@ class Replication:
         image: MetadataImage,
         broker_epoch: Callable[[], int],
         controller: ControllerLink,
-        peers: Callable[[int], ControllerLink | None],
+        peers: Callable[[int, int], ControllerLink | None],
     ) -> None:
         self._env = env
         self.isr_changes = IsrChanges(node_id, broker_epoch, controller, env.scheduler)
@@ -50,13 +50,14 @@ class Replication:
         self.follower_quota = ReplicationQuota(
             env.clock, node_id, lambda topic: listed(topic, "follower.replication.throttled.replicas")
         )
-        self.config_changed()
         self.fetchers = Fetchers(env, node_id, config, broker_epoch, peers, self.follower_quota)
+        self.config_changed()
         self._replicas: ReplicaManager | None = None
         self._timer: Timer | None = None
 
     def config_changed(self) -> None:
-        """The rates are dynamic."""
+        """The rates are dynamic, and so is the number of fetchers."""
+        self.fetchers.resize(self._config.int("num.replica.fetchers"))
         self.leader_quota.limit = self._config.int("leader.replication.throttled.rate")
         self.follower_quota.limit = self._config.int("follower.replication.throttled.rate")
 
