@@ -369,6 +369,21 @@ def test_a_broker_whose_directory_fails_leaves_the_isrs_of_what_was_in_it() -> N
     assert broker.directories == (good,)
 
 
+def test_a_broker_that_comes_back_with_a_dead_directory_does_not_lead_what_was_in_it() -> None:
+    """It died after the registration: the heartbeat that asks to be unfenced is the first to tell of it."""
+    quorum = Quorum()
+    good, bad = directory(1, 0), directory(1, 1)
+    quorum.start(1, directories=[good, bad])
+    quorum.create("t", [[1], [1]])
+    assign(quorum, 1, good, "t", 0)
+    assign(quorum, 1, bad, "t", 1)
+    quorum.register(1, incarnation=2, directories=[good, bad])
+    quorum.heartbeat(1, offline_log_dirs=[bad])
+    assert not quorum.heartbeat(1, offline_log_dirs=[bad]).is_fenced
+    states = [quorum.partition("t", number) for number in (0, 1)]
+    assert [state.leader for state in states] == [1, -1]
+
+
 def test_a_replica_said_to_be_in_a_directory_that_is_not_online_is_not_in_sync() -> None:
     quorum = Quorum()
     quorum.start(2)

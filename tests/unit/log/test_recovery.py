@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import flushing, segment, trimming
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
 from kraft_node.records.batch import BatchHeader, check_batch, iter_headers
@@ -190,6 +191,28 @@ def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
     world.disk.flip(FIRST + ".log", 1000, 3)
     again = LogWorld(disk=world.disk).open(clean=False, recovery_point=2000)
     assert again.end_offset == 2005
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_killed_log_of_large_batches_is_not_read_below_its_recovery_point_either(
+    idempotent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody helps: index entries and producers are on disk because what was flushed needs them there."""
+    monkeypatch.setattr(segment, "PENDING_LOG_BYTES_MAX", 40_000)
+    monkeypatch.setattr(flushing, "SNAPSHOT_BYTES", 80_000)
+    world = LogWorld()
+    log = world.open()
+    for number in range(60):
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number} if idempotent else {}
+        log.append_as_leader(batch(bytes(10_000), **producer), 0, NOW)
+        if number % 10 == 9:
+            log.flush()
+            trimming.drop_old_snapshots(log, log.recovery_point - 20)
+    assert len(log.producers.snapshots) <= 4
+    world.disk.flip(FIRST + ".log", 16, 3)  # the magic byte of the first batch
+    again = LogWorld(disk=world.disk).open(clean=False, recovery_point=log.recovery_point)
+    assert again.end_offset == 60
+    assert [producer.last_sequence for producer in again.producers.active()] == ([59] if idempotent else [])
 
 
 def test_damage_beyond_the_recovery_point_cuts_all_later_segments() -> None:

@@ -200,11 +200,13 @@ class Brokers:
         before = cluster.sessions.state(broker.id)
         after = self._next_state(before, request)
         records: list[Any] = []
+        if cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED and request.offline_log_dirs:
+            self._directories_offline(broker, request.offline_log_dirs, records)
+        if records and after is ControlState.UNFENCED:
+            after = before  # with the next heartbeat: until then what is lost counts as a place to lead from
         if after is not before:
             self._enter(broker, after, records)
         cluster.sessions.touch(broker.id, after.fenced, request.current_metadata_offset)
-        if cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED and request.offline_log_dirs:
-            self._directories_offline(broker, request.offline_log_dirs, records)
         if cluster.level >= CORDONED_LOG_DIRS_SUPPORTED and request.cordoned_log_dirs is not None:
             self._directories_cordoned(broker, request.cordoned_log_dirs, records)
         response = BrokerHeartbeatResponse(

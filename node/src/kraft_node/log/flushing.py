@@ -7,13 +7,20 @@ on them. Of the indexes only those of closed segments are fsynced.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
+
+
+SNAPSHOT_BYTES: Final = 16 << 20
+"""Bytes of a segment after which a flush is worth a snapshot of the producers: recovery knows them from there on.
+
+Without one it would look through the segment's batches from the first, far below the recovery point.
+"""
 
 
 def write_epochs(log: Log) -> None:
@@ -45,6 +52,10 @@ class Flush:
         """Prepare to make everything below `up_to` durable; `parent`: the log directory's names too. Raises OSError."""
         if log.leader_epochs.dirty:
             write_epochs(log)
+        position = log.active.size
+        if up_to == log.end_offset and position - log.snapshot_position >= SNAPSHOT_BYTES:
+            log.snapshot_position = position
+            log.take_snapshot(up_to)
         self._log = log
         self._disk = log.dir.env.disk
         self._truncations = log.truncations

@@ -88,6 +88,7 @@ class Log:
         "path",
         "producers",
         "recovery_point",
+        "snapshot_position",
         "start_offset",
         "topic",
         "topic_id",
@@ -113,6 +114,8 @@ class Log:
         """Set by the partition; below it records are replicated."""
         self.recovery_point = 0
         """Everything below it is on stable storage."""
+        self.snapshot_position = 0
+        """Up to where in the active segment the latest snapshot of the producers reaches."""
         self.leader_epochs = LeaderEpochs()
         self.producers = Producers(self.name)
         self.created_ms = 0
@@ -481,6 +484,7 @@ class Log:
         old.ends.clear()
         self.take_snapshot(base)
         self.active = Segment(self, base)
+        self.snapshot_position = 0
         self.created_ms = self.dir.env.clock.wall_ms()
         self.jitter_ms = draw_jitter(self)
         flushing.schedule(self)

@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 from kraft_node.base.config.view import ConfigView
 from kraft_node.base.env import Env, Timer
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.log import flushing, names, partition_metadata
+from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
+from kraft_node.log import flushing, names, partition_metadata, trimming
 from kraft_node.log.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX, LogConfig, make_config
 from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
-from kraft_node.log.errors import LogDirDamaged, LogDirError
+from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirInvalid
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
 from kraft_node.log.log import Log
@@ -100,6 +100,7 @@ class LogManager:
                 self._load(directory)
             except OSError as e:
                 directory.fail(e)
+        self._check_ids()
         if not any(directory.online for directory in self.directories):
             failed = self.directories[0].failed
             assert failed is not None, "law: a directory is dead for a reason"
@@ -114,6 +115,16 @@ class LogManager:
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
         if any(directory.unrecovered for directory in self.directories):
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+
+    def _check_ids(self) -> None:
+        """What a copied directory says of itself is true of another one: nobody could tell the two apart."""
+        seen: dict[bytes, str] = {}
+        for directory in self.directories:
+            if directory.online and directory.id in seen:
+                raise LogDirInvalid(
+                    directory.path, f"it has the directory.id of {seen[directory.id]}, {uuid_text(Uuid(directory.id))}"
+                )
+            seen[directory.id] = directory.path
 
     def _load(self, directory: Directory) -> None:
         for topic, partition in directory.load():
@@ -559,10 +570,18 @@ class LogManager:
             if of_topic is None:
                 of_topic = offsets[log.topic] = {}
             if of_topic.get(log.partition) != value:
+                if offsets is directory.recovery_points:
+                    self._drop_old_snapshots(directory, log, of_topic.get(log.partition, 0))
                 of_topic[log.partition] = value
                 changed = True
         if changed:
             directory.offsets_dirty = True
+
+    def _drop_old_snapshots(self, directory: Directory, log: Log, recovery_point: int) -> None:
+        try:
+            trimming.drop_old_snapshots(log, recovery_point)
+        except OSError as e:
+            directory.fail(e)
 
     def _note_all(self) -> None:
         for log in (*self.open_logs(), *self.futures.logs()):

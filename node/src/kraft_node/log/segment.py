@@ -24,7 +24,9 @@ log = logging.getLogger("kraft_node.log")
 ENDS_MAX: Final = 16
 """Ends of the latest batches kept for readers that follow closely; more would cost memory in every log."""
 PENDING_BYTES_MAX: Final = 4096
-"""Index entries gathered before they are written: 512 of them, some 2 MiB of log."""
+"""Index entries gathered before they are written: 512 of them, some 2 MiB of log, more where batches are large."""
+PENDING_LOG_BYTES_MAX: Final = 4 << 20
+"""Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -43,6 +45,7 @@ class Segment:
 
     __slots__ = (
         "_since_index",
+        "_written_to",
         "base",
         "ends",
         "first_timestamp",
@@ -78,6 +81,8 @@ class Segment:
         """Largest timestamp of the first batch, from which the segment's age counts; -1 when unknown."""
         self.ends: dict[int, int] = {}
         self._since_index = 0
+        self._written_to = 0
+        """Where the log ended when index entries were last written for their distance."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
@@ -136,7 +141,8 @@ class Segment:
         self.pending += ENTRY.pack(last_offset - self.base, position)
         self._add_time_entry()
         self._since_index = 0
-        if len(self.pending) >= PENDING_BYTES_MAX:
+        if len(self.pending) >= PENDING_BYTES_MAX or position - self._written_to >= PENDING_LOG_BYTES_MAX:
+            self._written_to = position
             self.write_indexes()
 
     def _add_time_entry(self) -> None:

@@ -72,6 +72,14 @@ def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
         remove_files(disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}"])
 
 
+def drop_old_snapshots(log: Log, recovery_point: int) -> None:
+    """Drop the snapshots within segments that a recovery from `recovery_point` or later does not need."""
+    known = [at for at in log.producers.snapshots if at <= recovery_point][:-1]
+    if known:
+        bases = set(log.segment_bases)
+        _drop_snapshots(log, [at for at in known if at not in bases])
+
+
 def drop_before_start(log: Log) -> int:
     """Drop the segments that end at or before the log's start; bytes freed. Raises OSError."""
     count = 0

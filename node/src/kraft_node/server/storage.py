@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid
+from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
@@ -118,6 +118,9 @@ def _metadata_directory(env: Env, config: NodeConfig, logs: LogManager, locks: l
     assert found.cluster_id is not None, "law: a checked file names its cluster"
     if found.directory_id is None:
         raise LogDirError(path, "meta.properties has no directory.id")
+    for directory in logs.directories:
+        if directory.online and directory.id == found.directory_id:
+            raise LogDirError(path, f"it has the directory.id of {directory.path}, {uuid_text(found.directory_id)}")
     return found.cluster_id, found.directory_id
 
 
