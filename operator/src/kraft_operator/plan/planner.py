@@ -17,7 +17,7 @@ from kraft_operator.plan.record import Record
 from kraft_operator.plan.replace import replacement
 from kraft_operator.plan.roll import recover, roll
 from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.steps import Blocked, Plan, Remember, SetConfig, Stop
+from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, SetConfig, Stop
 from kraft_operator.plan.voters import change_voters
 from kraft_operator.plan.wanted import Wanted
 
@@ -39,8 +39,8 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     recover(s)
     if wanted.hibernated:
         _hibernate(s)
-    elif not any(isinstance(step, Remember) for step in s.plan.steps):
-        # What was decided above is written first: two writes of the record in one plan would lose one.
+    elif not any(isinstance(step, Remember | Recreate) for step in s.plan.steps):
+        # What was decided above is done first: two writes of the record in one plan would lose one.
         _disturb(s)
         _supervise(s)
     return s.plan
@@ -52,10 +52,11 @@ def _disturb(s: Situation) -> None:
         return
     if roll(s) and s.plan.disruptive is not None:
         return
-    if change_voters(s):
+    if change_voters(s) and any(isinstance(step, Remember) for step in s.plan.steps):
         return
     drain(s)
-    leave(s)
+    if s.plan.disruptive is None:
+        leave(s)
 
 
 def _configure(s: Situation) -> None:

@@ -17,7 +17,7 @@ import dataclasses
 
 from kraft_operator.plan import wanted as asked
 from kraft_operator.plan.assign import next_id
-from kraft_operator.plan.gates import isr_without, node_without, quorum_without
+from kraft_operator.plan.gates import isr_without, node_without, quorum_without, voter_sets
 from kraft_operator.plan.record import Node, Replacement
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Blocked, Remember, Stop
@@ -83,6 +83,10 @@ def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | 
     if s.votes(node):
         pause = "MetadataPause" in request.accept
         blocked = _others_live(s, node)
+        if blocked is None and request.by == "EmptyDisk" and len(s.record.voters) <= 2:
+            # The others would be no majority: nothing could be committed, and nobody could be sure of anything again.
+            text = f"of voters {list(s.record.voters)} none can lose its disk: have three first, or replace it by NewId"
+            blocked = Blocked("QuorumAtRisk", text)
         if blocked is None and request.by == "NewId" and node.id not in s.live_voters() and not pause:
             text = f"voter {node.id} is down: replace it by EmptyDisk first, or accept MetadataPause"
             blocked = Blocked("QuorumAtRisk", text)
@@ -97,6 +101,8 @@ def _others_live(s: Situation, node: Node) -> Blocked | None:
     """All other voters must be up and have everything: what is committed is then there without this one."""
     if s.quorum is None:
         return Blocked("QuorumUnknown", "the state of the quorum is unknown")
+    if voter_sets(s, node.id) != {s.record.voters}:
+        return Blocked("QuorumAtRisk", f"the voters change to {list(s.record.voters)} at present")
     stopped = {other.id for other in s.record.nodes if other.stopped}
     behind = sorted(set(s.record.voters) - {node.id} - stopped - s.live_voters())
     return Blocked("QuorumAtRisk", f"voter {behind[0]} is behind or down") if behind else None
@@ -185,7 +191,11 @@ def _swap(s: Situation, item: Replacement, node: Node) -> bool:
     new = s.record.node(item.new_id) if item.new_id is not None else None
     if blocked is not None:
         s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
-    elif new is None or not new.formatted:
+    elif new is None or new.leaving:
+        s.plan.steps.append(
+            Remember(s.record.voting({*s.record.voters} - {node.id}), f"voter {node.id} leaves the quorum")
+        )
+    elif not new.formatted:
         s.plan.waits.append(f"replacement {item.name}: node {item.new_id} is being made")
     else:
         voters = {*s.record.voters, new.id} - {node.id}

@@ -24,9 +24,9 @@ def change_voters(s: Situation) -> bool:
     if s.quorum is None:
         s.plan.block("QuorumUnknown", "the state of the quorum is unknown: its voters stay as they are")
         return True
-    late = [node_id for node_id in sorted(present) if _behind(s, node_id)]
+    late = [node_id for node_id in sorted(present | _controllers(s)) if _behind(s, node_id)]
     if late:
-        s.plan.waits.append(f"voters change to {sorted(wanted)}: voter {late[0]} is not there yet")
+        s.plan.waits.append(f"voters change to {sorted(wanted)}: controller {late[0]} has to follow first")
         return True
     leader = s.quorum.leader
     added, removed = sorted(wanted - present), sorted(present - wanted, key=lambda i: (i == leader, -i))
@@ -41,19 +41,15 @@ def change_voters(s: Situation) -> bool:
     return True
 
 
+def _controllers(s: Situation) -> set[int]:
+    """Whoever runs as a controller, former voters too: they count with the voters that they were started with."""
+    return {i for i, pod in s.kube.pods.items() if pod.running and "controller" in pod.aspects.get("roles", "")}
+
+
 def _behind(s: Situation, node_id: int) -> bool:
-    """Whether a present voter is not live, or runs with other voters than those being put into force."""
+    """Whether a controller is not live, or runs with other voters than those being put into force."""
     pod = s.kube.pods.get(node_id)
     return pod is None or node_id not in s.live_voters() or pod_voters(pod) != s.record.voters
-
-
-def settled(s: Situation) -> bool:
-    """Whether every controller that runs has the voters in force."""
-    return all(
-        pod_voters(pod) == s.record.voters
-        for node_id, pod in s.kube.pods.items()
-        if node_id in s.record.voters and pod.running
-    )
 
 
 def former(s: Situation, node: Node) -> bool:
@@ -61,9 +57,7 @@ def former(s: Situation, node: Node) -> bool:
     if not s.wanted.static_quorum:
         return s.quorum is not None and node.id not in s.quorum.voters
     return node.id not in s.record.voters and not any(
-        node.id in pod_voters(pod)
-        for node_id, pod in s.kube.pods.items()
-        if node_id != node.id and pod.running and "controller" in pod.aspects.get("roles", "")
+        node.id in pod_voters(s.kube.pods[other]) for other in _controllers(s) - {node.id}
     )
 
 

@@ -1,0 +1,148 @@
+"""The planner under random wishes, dying pods, crashes between any two writes and missing views: the world asserts the
+laws at every step, and once things are quiet everything converges and a second pass plans nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.wanted import Replacement
+from tests.unit.operator.world import World, wanted
+
+SEEDS = range(60)
+EVENTS = 120
+
+
+def _wish(world: World, rng: random.Random, number: int) -> None:
+    """Somebody edits the resource."""
+    pools = {pool.name: pool for pool in world.wanted.pools}
+    controllers, brokers = pools["controllers"].replicas, pools["brokers"].replicas
+    choice = rng.randrange(7)
+    if choice == 0:
+        controllers = rng.choice((1, 3, 5))
+    elif choice == 1:
+        brokers = rng.choice((3, 4, 5))
+    elif choice == 2:
+        aspects = {"image": f"v{number}", "config": "c"}
+        changed = tuple(replace(pool, aspects=aspects) for pool in world.wanted.pools)
+        world.wanted = replace(world.wanted, pools=changed)
+    elif choice == 3 and world.record.nodes:
+        node = rng.choice(world.record.nodes)
+        accept = frozenset({"MetadataPause"}) if rng.random() < 0.3 else frozenset()
+        request = Replacement(f"r{number}", node.id, rng.choice(("EmptyDisk", "NewId")), accept)
+        world.wanted = replace(world.wanted, replacements=(*world.wanted.replacements, request))
+    elif choice == 4:
+        world.wanted = replace(world.wanted, rolls={rng.choice((1, 2, 3, 101, 102)): str(number)})
+    elif choice == 5:
+        world.wanted = replace(world.wanted, parallel_by_rack=not world.wanted.parallel_by_rack)
+    else:
+        world.wanted = replace(world.wanted, dynamic_config={"log.retention.ms": str(number)})
+    pools = {pool.name: pool for pool in world.wanted.pools}
+    world.wanted = replace(
+        world.wanted,
+        pools=(replace(pools["controllers"], replicas=controllers), replace(pools["brokers"], replicas=brokers)),
+    )
+
+
+def _run(seed: int, faults: bool) -> World:
+    rng = random.Random(seed)
+    world = World(wanted())
+    topics = False
+    for number in range(EVENTS):
+        dice = rng.random()
+        if dice < 0.06:
+            _wish(world, rng, number)
+        elif faults and dice < 0.09 and world.pods:
+            world.kill(rng.choice(sorted(world.pods)))
+        crash_after = rng.randrange(4) if faults and rng.random() < 0.3 else None
+        world.step(crash_after, rng if faults and rng.random() < 0.3 else None)
+        if not topics and len(world.registered) >= 3:
+            world.make_topics()
+            topics = True
+    return world
+
+
+@pytest.mark.parametrize("faults", [False, True], ids=["calm", "faults"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_law_is_broken_and_everything_converges(seed: int, faults: bool) -> None:
+    world = _run(seed, faults)
+    # What waits for somebody's decision is decided: requests that were refused are taken back.
+    begun = {item.name for item in world.record.replacements}
+    still = tuple(
+        replace(request, accept=frozenset({"MetadataPause", "DataLoss"}))
+        for request in world.wanted.replacements
+        if request.name in begun
+    )
+    world.wanted = replace(world.wanted, replacements=still)
+    world.settle()
+    assert world.step().steps == []
+    assert all(pod.ready for pod in world.pods.values())
+    assert all(node.formatted and not node.leaving for node in world.record.nodes)
+
+
+def _crash_everywhere(prepare: Callable[[World], None]) -> None:
+    """Every write of a story is once the last one before a crash."""
+    whole = World(wanted())
+    whole.settle()
+    whole.make_topics()
+    whole.settle()
+    whole.done.clear()
+    prepare(whole)
+    whole.settle()
+    assert len(whole.done) > 5
+    for last in range(len(whole.done)):
+        world = World(wanted())
+        world.settle()
+        world.make_topics()
+        world.settle()
+        prepare(world)
+        before = len(world.done)
+        while len(world.done) - before <= last:
+            room = last + 1 - (len(world.done) - before)
+            world.step(crash_after=room)
+        for node_id in sorted(world.pods)[:1]:  # whatever the operator saw last is not so any more
+            world.kill(node_id)
+        world.settle()
+        assert world.record == whole.record
+
+
+def test_the_replacement_of_a_voters_disk_survives_a_crash_after_every_write() -> None:
+    def prepare(world: World) -> None:
+        world.lose_host(3)
+        world.wanted = wanted(replacements=(Replacement("r", 3, "EmptyDisk"),))
+
+    _crash_everywhere(prepare)
+
+
+def test_the_replacement_of_a_voter_by_another_survives_a_crash_after_every_write() -> None:
+    def prepare(world: World) -> None:
+        world.wanted = wanted(replacements=(Replacement("r", 3, "NewId"),))
+
+    _crash_everywhere(prepare)
+
+
+def test_the_replacement_of_a_dead_voter_by_another_survives_a_crash_after_every_write() -> None:
+    def prepare(world: World) -> None:
+        world.lose_host(3)
+        world.wanted = wanted(replacements=(Replacement("r", 3, "NewId", frozenset({"MetadataPause"})),))
+
+    _crash_everywhere(prepare)
+
+
+def test_what_is_unknown_permits_nothing_that_disturbs() -> None:
+    world = World(wanted())
+    world.settle()
+    world.make_topics()
+    world.wanted = wanted(image="b")
+    rng = random.Random(1)
+    rng.choice = lambda seq: seq[-1]  # type: ignore[method-assign,assignment]  # every view is a minute old
+    for _ in range(5):
+        plan = world.step(rng=rng)
+        assert not plan.steps
+        assert plan.blocked
+    assert not world.actions(do.Restart)

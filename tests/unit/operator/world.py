@@ -1,0 +1,328 @@
+"""A small world that does what the planner says, slowly, and holds every step against the laws.
+
+Fault model: pods die at any time; the operator crashes between any two writes and forgets everything but the record;
+views of quorum and metadata may be missing or old. What is not modelled: two operators at once (a Lease's job), and
+messages of the Raft core (its own simulator's job): a controller counts once its pod has been ready for some ticks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from kraft_operator.plan import observed as seen
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.planner import plan
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.wanted import Pool, Wanted
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+TICK_MS = 1_000
+START_TICKS = 2
+CATCH_UP_TICKS = 2
+STOP_TICKS = 1
+FORMAT_TICKS = 1
+MOVE_TICKS = 2
+
+
+def wanted(controllers: int = 3, brokers: int = 3, image: str = "a", **changes: object) -> Wanted:
+    """The sample cluster's wishes."""
+    aspects = {"image": image, "config": "c"}
+    pools = (
+        Pool("controllers", True, False, controllers, 1, aspects),
+        Pool("brokers", False, True, brokers, 101, aspects),
+    )
+    return replace(Wanted(pools=pools), **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Pod:
+    aspects: dict[str, str]
+    disk: int
+    age: int = 0
+    stopping: int | None = None
+    broken: bool = False
+    """Its container never starts."""
+
+    @property
+    def ready(self) -> bool:
+        return not self.broken and self.stopping is None and self.age >= START_TICKS
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return tuple(int(word) for word in self.aspects.get("voters", "").split(",") if word)
+
+    def has(self, role: str) -> bool:
+        return role in self.aspects["roles"].split(",")
+
+
+@dataclass
+class Partition:
+    replicas: tuple[int, ...]
+    isr: set[int]
+    min_isr: int = 2
+    target: tuple[int, ...] = ()
+    ticks: int = 0
+
+
+@dataclass
+class World:
+    wanted: Wanted
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    record: Record = field(default_factory=Record)
+    pods: dict[int, Pod] = field(default_factory=dict)
+    volumes: dict[tuple[int, int], str] = field(default_factory=dict)
+    jobs: dict[tuple[int, int], int] = field(default_factory=dict)
+    registered: set[int] = field(default_factory=set)
+    partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
+    dynamic: dict[str, str] = field(default_factory=dict)
+    bad_images: set[str] = field(default_factory=set)
+    given: dict[int, str] = field(default_factory=dict)
+    """Every id ever given, with its pool."""
+    done: list[do.Step] = field(default_factory=list)
+    last: do.Plan = field(default_factory=do.Plan)
+    pods_changed: int = 1000
+
+    # What is true
+
+    def counts(self, node_id: int) -> bool:
+        """Whether a controller is up and has everything."""
+        pod = self.pods.get(node_id)
+        return pod is not None and pod.ready and pod.has("controller") and pod.age >= START_TICKS + CATCH_UP_TICKS
+
+    def leader(self, without: int = -1) -> int | None:
+        """Who could lead: a majority of its own voters counts."""
+        for node_id in sorted(self.pods):
+            if node_id == without or not self.counts(node_id):
+                continue
+            voters = self.pods[node_id].voters
+            if sum(v != without and self.counts(v) for v in voters) > len(voters) // 2:
+                return node_id
+        return None
+
+    def observe(self, rng: random.Random | None = None) -> seen.Observed:
+        """Views; with `rng` some are missing or old."""
+        pods = {
+            i: seen.Pod(
+                running=not pod.broken,
+                ready=pod.ready,
+                aspects=pod.aspects,
+                terminating=pod.stopping is not None,
+                message="ErrImagePull" if pod.broken else "",
+            )
+            for i, pod in self.pods.items()
+        }
+        volumes = {key: seen.Volume(owner) for key, owner in self.volumes.items()}
+        jobs = {key: seen.Job("done" if ticks >= FORMAT_TICKS else "running") for key, ticks in self.jobs.items()}
+        quorum = metadata = None
+        leader = self.leader()
+        if leader is not None:
+            replicas = {i: seen.Replica(0, 0 if self.counts(i) else 60_000) for i, p in self.pods.items()}
+            voters = {i: replicas.get(i, seen.Replica(99, 60_000)) for i in self.pods[leader].voters}
+            others = {i: r for i, r in replicas.items() if i not in voters and self.counts(i)}
+            quorum = seen.Quorum(leader, 1, voters, others)
+        brokers = {i: seen.Broker(not (i in self.pods and self.pods[i].ready)) for i in self.registered}
+        if not all(broker.fenced for broker in brokers.values()):
+            partitions = tuple(
+                seen.Partition(t, n, p.replicas, frozenset(p.isr), p.min_isr, bool(p.target))
+                for (t, n), p in self.partitions.items()
+            )
+            metadata = seen.Metadata(brokers, partitions, dict(self.dynamic))
+        ages = [0, 0, 0]
+        if rng is not None:
+            ages = [rng.choice((0, 0, 0, 60_000)) for _ in range(3)]
+        return seen.Observed(
+            seen.Seen(seen.Kube(pods, volumes, jobs), ages[0]),
+            seen.Seen(quorum, ages[1]),
+            seen.Seen(metadata, ages[2]),
+            since_pod_change_ms=self.pods_changed * TICK_MS + 1,
+        )
+
+    # What is done
+
+    def step(self, crash_after: int | None = None, rng: random.Random | None = None) -> do.Plan:
+        """A pass of the operator, which may die after so many writes; then a tick."""
+        observed = self.observe(rng)
+        self.last = plan(self.record, self.wanted, observed, CLUSTER)
+        disruptive = [step for step in self.last.steps if isinstance(step, do.DISRUPTIVE)]
+        assert len(disruptive) <= 1, disruptive
+        assert sum(isinstance(step, do.Remember) for step in self.last.steps) <= 1, self.last.steps
+        for step in self.last.steps[:crash_after]:
+            self.apply(step)
+        self.tick()
+        return self.last
+
+    def apply(self, step: do.Step) -> None:
+        self.done.append(step)
+        if isinstance(step, do.Remember):
+            self.remember(step.record)
+        elif isinstance(step, do.CreateVolume):
+            self.volumes.setdefault((step.node, step.disk), "")
+        elif isinstance(step, do.Format):
+            assert self.volumes[step.node, step.disk] == "", "formatted twice"
+            self.jobs[step.node, step.disk] = 0
+        elif isinstance(step, do.MarkFormatted):
+            self.volumes[step.node, step.disk] = f"{self.record.cluster_id}/{step.node}"
+        elif isinstance(step, do.DeleteVolume):
+            del self.volumes[step.node, step.disk]
+        elif isinstance(step, do.CreatePod):
+            self.start(step.node, dict(step.aspects))
+        elif isinstance(step, do.Recreate):
+            for node_id in step.nodes:
+                assert self.pods[node_id].broken
+                del self.pods[node_id]
+        elif isinstance(step, do.Restart):
+            self.take_down(step.nodes)
+        elif isinstance(step, do.Stop):
+            self.take_down((step.node,))
+        elif isinstance(step, do.Reassign):
+            for key, replicas in step.moves.items():
+                self.partitions[key].target, self.partitions[key].ticks = replicas, 0
+        elif isinstance(step, do.Unregister):
+            assert not any(step.node in p.replicas for p in self.partitions.values())
+            self.registered.discard(step.node)
+        elif isinstance(step, do.SetConfig):
+            self.dynamic.update(step.put)
+            for key in step.remove:
+                del self.dynamic[key]
+        else:
+            raise AssertionError(step)
+
+    def remember(self, record: Record) -> None:
+        for node in record.nodes:
+            assert self.given.setdefault(node.id, node.pool) == node.pool
+            assert node.id not in self.record.retired, f"id {node.id} was given before"
+        assert set(self.record.retired) <= set(record.retired)
+        assert self.record.cluster_id in (None, record.cluster_id)
+        self.record = record
+
+    def start(self, node_id: int, aspects: dict[str, str]) -> None:
+        node = self.record.node(node_id)
+        assert node is not None
+        assert node_id not in self.pods
+        assert not node.stopped, f"{node_id} was stopped for good"
+        assert self.volumes[node_id, node.disk] == f"{self.record.cluster_id}/{node_id}"
+        pod = Pod(aspects, node.disk, broken=aspects["image"] in self.bad_images)
+        if pod.has("controller"):
+            assert node_id in pod.voters, "Kafka refuses to start"
+        self.pods[node_id] = pod
+        self.pods_changed = 0
+        self.check_voter_sets()
+
+    def take_down(self, nodes: Iterable[int]) -> None:
+        """A clean stop: laws 3 and 5 are asserted, the slow way."""
+        nodes = tuple(nodes)
+        for node_id in nodes:
+            pod = self.pods[node_id]
+            assert pod.stopping is None
+            if pod.ready and not self.wanted.hibernated:
+                self.check_quorum(node_id, pod)
+        before = {key: len(p.isr) for key, p in self.partitions.items()}
+        for node_id in nodes:
+            self.pods[node_id].stopping = 0
+            self.leave_isrs(node_id)
+        self.pods_changed = 0
+        for key, partition in self.partitions.items():
+            need = min(partition.min_isr, len(partition.replicas))
+            assert len(partition.isr) >= need or len(partition.isr) == before[key] or self.excused(key[0]), (
+                f"{key} fell to {partition.isr} by our hand"
+            )
+
+    def excused(self, topic: str) -> bool:
+        return self.wanted.hibernated or topic in self.wanted.unavailable_topics
+
+    def check_quorum(self, node_id: int, pod: Pod) -> None:
+        if not self.counts(node_id) or self.leader() is None:
+            return
+        alive = {i for i in self.pods if i != node_id and self.counts(i)}
+        stays_small = len(self.record.voters) <= 2 or len(pod.voters) <= 2
+        pause = any("MetadataPause" in r.accept for r in self.wanted.replacements)
+        assert self.leader(without=node_id) is not None or stays_small or pause, f"{node_id} breaks the quorum: {alive}"
+
+    def check_voter_sets(self) -> None:
+        """Law 4, by listing all majorities of all voter sets that somebody runs with."""
+        gone = {node.id for node in self.record.nodes if node.stopped and node.id not in self.pods}
+        sets = {p.voters for p in self.pods.values() if p.has("controller")}
+        for a, b in itertools.combinations(sets, 2):
+            for left in itertools.combinations(sorted(a), len(a) // 2 + 1):
+                for right in itertools.combinations(sorted(b), len(b) // 2 + 1):
+                    assert set(left) & set(right) or (set(left) | set(right)) & gone, f"{a} and {b}: two leaders"
+
+    # What happens by itself
+
+    def leave_isrs(self, node_id: int) -> None:
+        for partition in self.partitions.values():
+            if len(partition.isr) > 1:
+                partition.isr.discard(node_id)
+
+    def kill(self, node_id: int) -> None:
+        """A pod is gone at once."""
+        self.pods.pop(node_id, None)
+        self.leave_isrs(node_id)
+        self.pods_changed = 0
+
+    def lose_host(self, node_id: int) -> None:
+        """Pod and volumes are gone for good."""
+        self.kill(node_id)
+        for key in [key for key in self.volumes if key[0] == node_id]:
+            del self.volumes[key]
+
+    def tick(self) -> None:
+        self.pods_changed += 1
+        for key, ticks in list(self.jobs.items()):
+            self.jobs[key] = ticks + 1
+        for node_id, pod in list(self.pods.items()):
+            pod.age += 1
+            if pod.age == START_TICKS:
+                self.pods_changed = 0
+            if pod.stopping is not None:
+                pod.stopping += 1
+                if pod.stopping > STOP_TICKS:
+                    del self.pods[node_id]
+                    self.pods_changed = 0
+            elif pod.ready and pod.has("broker"):
+                self.registered.add(node_id)
+        for partition in self.partitions.values():
+            self._replicate(partition)
+
+    def _replicate(self, partition: Partition) -> None:
+        up = {i for i, pod in self.pods.items() if pod.ready and pod.has("broker")}
+        if partition.target:
+            partition.ticks += 1
+            if partition.ticks >= MOVE_TICKS and set(partition.target) <= up:
+                partition.isr = set(partition.target)
+                partition.replicas, partition.target = partition.target, ()
+        for node_id in partition.replicas:
+            if node_id in up and self.pods[node_id].age >= START_TICKS + CATCH_UP_TICKS and partition.isr & up:
+                partition.isr.add(node_id)
+        alive = partition.isr & up
+        if alive:
+            partition.isr = alive
+
+    def make_topics(self, rf: int = 3, count: int = 6) -> None:
+        brokers = sorted(self.registered)
+        for number in range(count):
+            replicas = tuple(brokers[(number + i) % len(brokers)] for i in range(min(rf, len(brokers))))
+            self.partitions["t", number] = Partition(replicas, set(replicas), min_isr=min(2, rf))
+
+    def settle(self, passes: int = 400) -> None:
+        """Until nothing is left to do, which has to come."""
+        for _ in range(passes):
+            if not (self.step().steps or self.last.waits or self.last.blocked or self.pods_changed < 20):
+                return
+        raise AssertionError(f"does not settle: {self.last}\n{self.record}\n{self.pods}")
+
+    def actions(self, kind: type) -> list[do.Step]:
+        return [step for step in self.done if isinstance(step, kind)]
+
+
+def made(**changes: object) -> World:
+    """A cluster that is there, with a topic."""
+    world = World(wanted(**changes))  # type: ignore[arg-type]
+    world.settle()
+    world.make_topics()
+    world.settle()
+    world.done.clear()
+    return world
