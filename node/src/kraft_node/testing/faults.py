@@ -44,8 +44,9 @@ class Faults:
             machine = rng.choice(self.cluster.machines)
             fault = rng.choice(
                 (self._kill, self._kill, self._kill_inside, self._kill_inside, self._power, self._power,
-                 self._power_inside, self._power_inside, self._stop, self._stop_cut_short, self._hang, self._slow_disk,
-                 self._slow_network, self._cut, self._break)
+                 self._power_inside, self._power_inside, self._stop, self._stop_cut_short, self._stop_cut_short,
+                 self._stop_cut_short, self._hang, self._slow_disk, self._slow_network, self._cut, self._break,
+                 self._break)
             )  # fmt: skip
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", self.done[-1].replace("_", " "))

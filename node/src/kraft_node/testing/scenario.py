@@ -179,6 +179,7 @@ class Scenario:
 
     def _process_ended(self, machine: SimMachine) -> Callable[[str], None]:
         def ended(how: str) -> None:
+            self.checker.ends += 1
             if how == "stopped":
                 self.checker.stopped_cleanly(machine.partitions())
             if machine.broken is not None:

@@ -175,7 +175,7 @@ class Producer:
                     # A producer snapshot knows the last batch only (as Kafka's): after a restart an older one that is
                     # sent again is not recognised.
                     others = [other for other in batches if other is not batch and other.partition == batch.partition]
-                    if not others:
+                    if not others or batch.ends == self.checker.ends:
                         self.checker.session_refused(batch, code.name)
                     self._producer_id = -1
                     return
