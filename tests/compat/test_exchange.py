@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,6 +16,23 @@ pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("exchange")]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 COUNT = 300
 MakeTarget = Callable[..., Target]
+MOVING_S = 60.0
+T = TypeVar("T")
+
+
+def _as_clients_do(ask: Callable[[], T]) -> T:
+    """Ask again while the coordinator is being loaded or found: librdkafka leaves that to whoever commits by hand."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    moving = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+    deadline = time.monotonic() + MOVING_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as e:
+            if e.args[0].code() not in moving or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _topic(codec: str) -> str:
@@ -46,13 +64,13 @@ def _write(target: Target) -> None:
         assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "exchange", "enable.auto.commit": False})
     offsets = [TopicPartition(_topic(c), p, 10 + p) for c in CODECS for p in (0, 1)]
-    consumer.commit(offsets=offsets, asynchronous=False)
+    _as_clients_do(lambda: consumer.commit(offsets=offsets, asynchronous=False))
     consumer.close()
 
 
 def _check(target: Target) -> None:
     """Everything that `_write` wrote is there, and the server takes more."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource
 
     settings: dict[str, Any] = {
@@ -63,7 +81,16 @@ def _check(target: Target) -> None:
         "auto.offset.reset": "error",
     }
     consumer = Consumer(settings)
-    committed = consumer.committed([TopicPartition(_topic(c), p) for c in CODECS for p in (0, 1)], timeout=30)
+    wanted = [TopicPartition(_topic(c), p) for c in CODECS for p in (0, 1)]
+
+    def fetch() -> list[TopicPartition]:
+        found = consumer.committed(wanted, timeout=30)
+        for partition in found:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return found
+
+    committed = _as_clients_do(fetch)
     assert [(t.topic, t.partition, t.offset) for t in committed] == [
         (_topic(c), p, 10 + p) for c in CODECS for p in (0, 1)
     ]
