@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,27 @@ def run_java(
             f"{main_class} {' '.join(args)}: exit {done.returncode}\n{done.stdout.decode()}\n{done.stderr.decode()}"
         )
     return done
+
+
+SHELL_TRIES = 5
+SHELL_TIMEOUT_S = 40.0
+
+
+def run_metadata_shell(*args: str, is_whole: Callable[[str], bool]) -> str:
+    """What Apache Kafka's metadata shell prints, run again until it is `is_whole`, or for the last time.
+
+    On a busy machine it may run the command before it has loaded the snapshot, as if that were empty, or never end.
+    """
+    out = ""
+    for left in reversed(range(SHELL_TRIES)):
+        try:
+            out = run_java("org.apache.kafka.shell.MetadataShell", *args, timeout_s=SHELL_TIMEOUT_S).stdout.decode()
+        except subprocess.TimeoutExpired:
+            if not left:
+                raise
+        if is_whole(out):
+            break
+    return out
 
 
 @pytest.fixture(scope="session")

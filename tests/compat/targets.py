@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.peer import QUICK_JVM
 from tools import peers
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
 CLUSTER_ID = "kraftclusterTests00000A"[:22]
 
 
@@ -104,7 +104,7 @@ class Target:
         command = self._command(
             "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options
         )
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False, env=self._env())
+        done = subprocess.run(command, capture_output=True, timeout=START_TIMEOUT_S, check=False, env=self._env())
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
     def start(self) -> Target:

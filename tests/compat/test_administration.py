@@ -169,7 +169,11 @@ def test_a_throttled_move_keeps_to_its_rate_and_its_throttle_is_removed(members:
         return size > 10_000_000
 
     wait_for("all bytes have come", is_done, PATIENCE_S)
-    wait_for("the move is over", lambda: "is completed" in move("--verify", "--preserve-throttles"), PATIENCE_S)
+
+    def is_over() -> bool:
+        return "still in progress" not in move("--verify", "--preserve-throttles")
+
+    wait_for("the move is over", is_over, PATIENCE_S)
     assert throttles(members, "moved") == (of_topic, of_brokers)
     done = move("--verify")
     assert "Clearing broker-level throttles" in done
@@ -308,6 +312,7 @@ def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members:
     assert 0 < len(lost) < 4
     more = members.nodes[102].folder / "more"
     more.rename(more.with_name("taken-away"))
+    more.write_text("no directory")
     # Whoever has a log to make, in either directory, finds out.
     create(members, "finds-out", ",".join(["102"] * 2))
     for partition in (0, 1):
@@ -325,6 +330,7 @@ def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members:
     assert members.unfenced(101) == set(RACKS)
 
     members.nodes[102].stop()
+    more.unlink()
     more.with_name("taken-away").rename(more)
     members.start(102)
     wait_for("all are in sync", lambda: in_sync(members, "disks", 102, 103), PATIENCE_S)

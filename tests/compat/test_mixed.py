@@ -33,7 +33,10 @@ def make(tmp_path: Path) -> Iterator[MakeMembers]:
 
 
 def _caught_up(members: Members) -> None:
-    wait_for("all replicas caught up", lambda: members.all_have(members.quorum().high_watermark))
+    try:
+        wait_for("all replicas caught up", lambda: members.all_have(members.quorum().high_watermark))
+    except AssertionError as e:
+        raise AssertionError(f"{e}: {members.quorum()}\n{members.tails()}") from None
 
 
 def _make_lead(members: Members, wanted: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -60,11 +59,7 @@ def test_the_next_topic_is_created_after_the_active_controller_was_killed(member
     _whole(members)
     before = members.leader()
     members.nodes[before].kill()
-    begun = time.monotonic()
     members.create("after-a-kill", 3)
-    took = time.monotonic() - begun
-    # Some 0.1 s on a machine with nothing else to do: the bench's row says so. Here only that nothing hung.
-    assert took < 6, f"took {took:.2f} s\n{members.tails()}"
     after = members.leader()
     assert after != before
     wait_for("all brokers have seen it", lambda: all("after-a-kill" in members.topics(n) for n in members.broker_ids))
@@ -92,10 +87,10 @@ def test_a_silent_active_controller_is_replaced_and_follows_when_it_speaks_again
 def test_a_leader_that_is_stopped_hands_over_before_it_goes(members: Members) -> None:
     _whole(members)
     before = members.leader()
-    begun = time.monotonic()
+    epoch = members.quorum().leader_epoch
     assert members.nodes[before].stop() == 0
     assert members.leader() != before
-    assert time.monotonic() - begun < 5
+    assert wait_for("a leader", members.quorum).leader_epoch > epoch
     members.create("after-a-hand-over")
 
 
@@ -103,11 +98,12 @@ def test_a_restarted_broker_takes_the_place_of_its_killed_self_at_once(members: 
     _whole(members)
     for node_id in (102, 103):
         members.nodes[node_id].kill()
-        begun = time.monotonic()
+        said = members.nodes[node_id].log.stat().st_size
         members.start(node_id)
         wait_for("it is unfenced", partial(_is_unfenced, members, node_id))
-        # Its session would have lasted 9 s.
-        assert time.monotonic() - begun < 8, members.tails()
+        lines = members.nodes[node_id].log.read_text()[said:]
+        assert "Registered broker" in lines
+        assert "DUPLICATE_BROKER_REGISTRATION" not in lines, "it waited for the lease of its former self"
         assert "after-a-kill" in members.topics(node_id) or members.topics(node_id) == members.topics(101)
 
 
@@ -141,7 +137,7 @@ def test_a_broker_that_finds_no_controller_says_what_it_tried(tmp_path: Path) ->
     broker.launch()
     assert broker.process is not None
     try:
-        assert broker.process.wait(20) == 1
+        assert broker.process.wait(90) == 1
     finally:
         alone.stop()
     last = broker.tail().strip().splitlines()[-1]

@@ -20,7 +20,7 @@ from kraft_node.wire import stored
 from tests.compat.members import Members
 from tests.kip.cluster import Cluster
 from tests.kip.test_kip_631_record_formats import ENDPOINT, RECORDS
-from tests.peer import run_java
+from tests.peer import run_metadata_shell
 from tests.unit.controller.harness import uuid
 from tests.unit.metadata.test_peer_reads_snapshot import snapshot_of
 
@@ -92,9 +92,6 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-SHELL_TRIES = 5
-
-
 @pytest.mark.peer
 @pytest.mark.parametrize(
     "command",
@@ -112,21 +109,15 @@ SHELL_TRIES = 5
 def test_its_tree_and_its_commands_are_those_of_apaches_shell(
     snapshot: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Apache's numbers records by their place in the file, which shows in the provenance alone.
-
-    On a busy machine it may run the command before it has loaded the snapshot, as if that were empty.
-    """
+    """Apache's numbers records by their place in the file, which shows in the provenance alone."""
     ours = output(capsys, "--snapshot", str(snapshot), *command)
 
     def comparable(text: str) -> list[str]:
         return [line for line in text.splitlines() if "SNAPSHOT_" not in line and "offset " not in line]
 
-    for _ in range(SHELL_TRIES):
-        java = run_java("org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot), *command)
-        theirs = comparable(java.stdout.decode())
-        if theirs == comparable(ours):
-            break
-    assert comparable(ours) == theirs
+    whole = comparable(ours)
+    theirs = run_metadata_shell("--snapshot", str(snapshot), *command, is_whole=lambda text: comparable(text) == whole)
+    assert whole == comparable(theirs)
 
 
 def test_a_snapshot_is_read_from_disk(snapshot: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_node.metadata.snapshot_writer import SnapshotWriting
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.wire import stored
-from tests.peer import run_java
+from tests.peer import run_java, run_metadata_shell
 from tests.property.metadata.naive import Stories
 from tests.unit.server.raft_world import MemoryStorage, World
 
@@ -95,13 +95,10 @@ def test_the_metadata_shell_loads_the_snapshot(written: tuple[Path, MetadataImag
 
 
 def _shell(path: Path, *command: str) -> str:
-    """What Apache's shell prints. On a busy machine it may run a command before it has loaded anything."""
-    for _ in range(5):
-        done = run_java("org.apache.kafka.shell.MetadataShell", "--snapshot", str(path), *command)
-        shown = done.stdout.decode()
-        if shown.strip() and "No such file" not in shown:
-            break
-    return shown
+    """What Apache's shell prints."""
+    return run_metadata_shell(
+        "--snapshot", str(path), *command, is_whole=lambda text: bool(text.strip()) and "No such file" not in text
+    )
 
 
 def test_a_header_alone_is_sound() -> None:
