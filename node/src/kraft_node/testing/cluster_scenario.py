@@ -28,6 +28,8 @@ SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4))
 """(combined, controllers, brokers)."""
 SETTLES_MAX_MS: Final = 60_000.0
 """When all is well, every partition has its leader and all its replicas in sync in that time."""
+SLOW_SHARE, SLOW_MS = 0.3, 60.0
+"""Seeds whose network is slow until all is mended: more things are under way at one time."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -56,7 +58,10 @@ class ClusterScenario(Scenario):
             "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((1000, 20971520))),
             "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
         }
+        slow = rng.random() < SLOW_SHARE
         self.cluster = SimCluster(world, combined, overrides, controllers=controllers, brokers=brokers)
+        if slow:
+            self.cluster.network.delay_ms = SLOW_MS
         self.checker = Checker(world, offsets_are_durable=True, sole=False)
         self.topics: dict[str, tuple[int, dict[str, str]]] = {
             "t": (2, {}),

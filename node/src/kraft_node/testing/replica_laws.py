@@ -2,7 +2,9 @@
 
 - `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
 - `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
-- `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows
+- `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows, and by followers
+                 that have reached the start of its epoch, in the incarnation in which they did
+- `elected`      nobody becomes a leader without having been in sync, except for the last leader when there is no other
 - `reassigned`   a reassignment is complete when all that it added are in sync
 - `epochs`       one broker leads a partition in a leader epoch
 - `unfenced`     a broker is unfenced only when it has replayed its own registration
@@ -121,7 +123,12 @@ class ReplicaLaws:
         if epochs[1] != earlier[1] + 1:
             return  # some changes at once
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
-            self._look_at_proposer(name, key, before, state)
+            self._look_at_proposer(image, name, key, before, state)
+        if state.leader_recovering and not before.leader_recovering:
+            lost = not before.isr and not before.elr and before.last_known_elr == (state.leader,)
+            if not lost:
+                text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
+                self.checker.broken("elected", name, text)
         lacking = _settled(state) - _settled(before) - set(state.isr)
         if lacking:
             text = f"{lacking} are replicas, ISR {state.isr}; it was {before.isr} of {before.replicas}"
@@ -136,19 +143,33 @@ class ReplicaLaws:
         if state.leader == NO_LEADER and not (state.isr or state.elr or state.last_known_elr):
             self.checker.broken("assignment", name, "nobody is left who may lead it")
 
-    def _look_at_proposer(self, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
+    def _look_at_proposer(self, image: Any, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
+        partition = self._led(key, state)
+        if partition is None or partition.lead is None:
+            return
+        if partition.partition_epoch < before.partition_epoch:
+            text = f"ISR {before.isr} of partition epoch {before.partition_epoch} became {state.isr}, the leader knew"
+            self.checker.broken("proposed", name, f"{text} {partition.partition_epoch}")
+        for member in set(state.isr) - set(before.isr):
+            follower, registered = partition.lead.followers.get(member), image.brokers.get(member)
+            if follower is None or registered is None:
+                continue
+            if -1 < follower.broker_epoch < registered.epoch:
+                text = f"{member} joined as of broker epoch {follower.broker_epoch}, it lives in {registered.epoch}"
+                self.checker.broken("proposed", name, text)
+            if -1 < follower.end_offset < partition.leader_start_offset:
+                text = f"{member} joined at {follower.end_offset}, the epoch begins at {partition.leader_start_offset}"
+                self.checker.broken("proposed", name, text)
+
+    def _led(self, key: Key, state: PartitionState) -> Partition | None:
+        """The replica that leads in that state's epoch, if it runs and knows it."""
         for machine in self.cluster.brokers:
             node = machine.node
-            if machine.config.node_id != state.leader or node is None or node.broker is None:
-                continue
-            partition = node.broker.replicas.peek(key)
-            if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
-                continue
-            if partition.partition_epoch < before.partition_epoch:
-                text = (
-                    f"ISR {before.isr} became {state.isr}, its leader knew partition epoch {partition.partition_epoch}"
-                )
-                self.checker.broken("proposed", name, f"{text}, not {before.partition_epoch}")
+            if machine.config.node_id == state.leader and node is not None and node.broker is not None:
+                partition = node.broker.replicas.peek(key)
+                if partition is not None and partition.is_leader and partition.leader_epoch == state.leader_epoch:
+                    return partition
+        return None
 
     def _look_at_leases(self) -> None:
         """What the newest metadata says of a broker holds for the process that runs in that incarnation."""
