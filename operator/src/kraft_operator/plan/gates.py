@@ -18,9 +18,7 @@ def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
     if not s.wanted.static_quorum:
         return {tuple(sorted(s.quorum.voters))} if s.quorum is not None else set()
     sets = {s.record.voters} if s.record.voters else set()
-    for node_id, pod in s.kube.pods.items():
-        if node_id != without and pod.running and "controller" in pod.aspects.get("roles", "").split(","):
-            sets.add(tuple(sorted(pod_voters(pod))))
+    sets.update(tuple(sorted(pod_voters(pod))) for i, pod in s.controller_pods().items() if i != without)
     return sets
 
 

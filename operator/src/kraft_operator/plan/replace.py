@@ -26,8 +26,11 @@ from kraft_operator.plan.steps import Blocked, Remember, Stop
 def pause_accepted(s: Situation) -> bool:
     """Whether a pause of metadata changes was accepted for the replacement under way."""
     item = s.record.open_replacement()
-    request = _request(s, item.name) if item is not None else None
-    return request is not None and "MetadataPause" in request.accept
+    if item is None or item.by != "NewId":
+        return False
+    node, request = s.record.node(item.node), _request(s, item.name)
+    begun = node is not None and node.stopped  # there is no way back
+    return begun or (request is not None and "MetadataPause" in request.accept)
 
 
 def replacement(s: Situation) -> bool:
@@ -80,6 +83,8 @@ def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | 
     """What speaks against beginning."""
     if node.controller and request.by == "EmptyDisk" and not s.wanted.static_quorum:
         return Blocked("ReplacementRefused", "a dynamic quorum knows voters by their disks: replace by NewId")
+    if not s.roles(node):
+        return Blocked("ReplacementRefused", f"controller {node.id} is not among the voters yet")
     if s.votes(node):
         pause = "MetadataPause" in request.accept
         blocked = _others_live(s, node)
@@ -164,9 +169,11 @@ def _not_yet(s: Situation, node: Node) -> str | None:
 
 def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
     """The rest is done by `voters`, `drain` and `leave`, which see that one is new and one leaves."""
-    if not s.votes(node) or not pause_accepted(s) or node.id in s.live_voters():
+    if node.id not in s.record.voters or not pause_accepted(s):
         return False
     if not node.stopped:
+        if node.id in s.live_voters():
+            return False
         blocked = _others_live(s, node)
         if blocked is None and node.broker:
             blocked = node_without(s, node, pause_accepted=True)
@@ -176,8 +183,11 @@ def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
             gone = dataclasses.replace(node, stopped=True)
             s.plan.steps.append(Remember(s.record.having(gone), f"{node.kind} is stopped for good"))
     elif node.id in s.kube.pods:
+        blocked = node_without(s, node, pause_accepted=True)
         if s.kube.pods[node.id].terminating:
             s.plan.waits.append(f"{node.kind} stops")
+        elif blocked is not None:
+            s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
         else:
             s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} is stopped for good"))
     else:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from kraft_operator.plan.gates import isr_without, node_without
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.replace import pause_accepted
-from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.situation import Situation, is_controller
 from kraft_operator.plan.steps import Recreate, Restart
-from kraft_operator.plan.voters import former
 
 
 def recover(s: Situation) -> None:
@@ -45,7 +44,7 @@ def roll(s: Situation) -> bool:
     if unsettled and not failing:
         s.plan.waits.append(f"the roll waits: {unsettled[0]}")
         return True
-    controllers = [node for node in failing or behind if _is_controller(s, node)]
+    controllers = [node for node in failing or behind if _controls(s, node)]
     if controllers:
         leader = s.quorum.leader if s.quorum is not None else -1
         first = min(controllers, key=lambda node: (node.id == leader, not s.votes(node), node.id))
@@ -56,17 +55,14 @@ def roll(s: Situation) -> bool:
 
 
 def _may_roll(s: Situation, node: Node) -> bool:
-    """Whether a restart means anything: its pod is there, stays, and a former voter is not counted with any more."""
+    """Whether a restart means anything: its pod is there and stays."""
     pod = s.kube.pods.get(node.id)
-    if pod is None or pod.terminating or not s.runs(node):
-        return False
-    left_quorum = "controller" in pod.aspects.get("roles", "") and not s.votes(node)
-    return not left_quorum or former(s, node)
+    return pod is not None and not pod.terminating and s.runs(node)
 
 
-def _is_controller(s: Situation, node: Node) -> bool:
-    pod = s.kube.pods.get(node.id)
-    return s.votes(node) or (pod is not None and "controller" in pod.aspects.get("roles", ""))
+def _controls(s: Situation, node: Node) -> bool:
+    """Whether it is a controller, before or after the restart."""
+    return s.votes(node) or is_controller(s.kube.pods[node.id])
 
 
 def _restart(s: Situation, nodes: list[Node]) -> None:

@@ -38,8 +38,18 @@ class Situation:
         )
 
     def votes(self, node: Node) -> bool:
-        """Whether it runs as a controller: in a static quorum only voters can."""
-        return node.id in self.record.voters if self.wanted.static_quorum else node.controller
+        """Whether it runs as a controller: in a static quorum voters, and former ones that are counted with."""
+        if not self.wanted.static_quorum:
+            return node.controller
+        return node.id in self.record.voters or (node.controller and self.counted(node.id))
+
+    def counted(self, node_id: int) -> bool:
+        """Whether some other controller runs with it among its voters."""
+        return any(node_id in pod_voters(pod) for other, pod in self.controller_pods().items() if other != node_id)
+
+    def controller_pods(self) -> dict[int, Pod]:
+        """Whoever runs as a controller, former voters too: they count with the voters that they were started with."""
+        return {i: p for i, p in self.kube.pods.items() if p.running and is_controller(p)}
 
     def roles(self, node: Node) -> tuple[str, ...]:
         """The roles its process has now."""
@@ -95,7 +105,9 @@ class Situation:
         aspects = dict(pool.aspects) if pool is not None else {}
         aspects["roles"] = ",".join(self.roles(node))
         if self.wanted.static_quorum:
-            aspects["voters"] = ",".join(map(str, self.record.voters))
+            # A former voter that is still counted with runs on with the voters before the change.
+            voters = {*self.record.voters, node.id} if self.votes(node) else set(self.record.voters)
+            aspects["voters"] = ",".join(map(str, sorted(voters)))
         if node.id in self.wanted.rolls:
             aspects["roll"] = self.wanted.rolls[node.id]
         return aspects
@@ -113,6 +125,11 @@ class Situation:
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
         return sorted(key for key, value in target.items() if pod.aspects.get(key) != value)
+
+
+def is_controller(pod: Pod) -> bool:
+    """Whether it was started as one."""
+    return "controller" in pod.aspects.get("roles", "").split(",")
 
 
 def pod_voters(pod: Pod) -> tuple[int, ...]:

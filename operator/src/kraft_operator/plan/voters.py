@@ -24,7 +24,7 @@ def change_voters(s: Situation) -> bool:
     if s.quorum is None:
         s.plan.block("QuorumUnknown", "the state of the quorum is unknown: its voters stay as they are")
         return True
-    late = [node_id for node_id in sorted(present | _controllers(s)) if _behind(s, node_id)]
+    late = [node_id for node_id in sorted(present | set(s.controller_pods())) if _behind(s, node_id)]
     if late:
         s.plan.waits.append(f"voters change to {sorted(wanted)}: controller {late[0]} has to follow first")
         return True
@@ -41,11 +41,6 @@ def change_voters(s: Situation) -> bool:
     return True
 
 
-def _controllers(s: Situation) -> set[int]:
-    """Whoever runs as a controller, former voters too: they count with the voters that they were started with."""
-    return {i for i, pod in s.kube.pods.items() if pod.running and "controller" in pod.aspects.get("roles", "")}
-
-
 def _behind(s: Situation, node_id: int) -> bool:
     """Whether a controller is not live, or runs with other voters than those being put into force."""
     pod = s.kube.pods.get(node_id)
@@ -56,9 +51,7 @@ def former(s: Situation, node: Node) -> bool:
     """Whether a controller has left the quorum for certain: nobody counts with it any more."""
     if not s.wanted.static_quorum:
         return s.quorum is not None and node.id not in s.quorum.voters
-    return node.id not in s.record.voters and not any(
-        node.id in pod_voters(s.kube.pods[other]) for other in _controllers(s) - {node.id}
-    )
+    return node.id not in s.record.voters and not s.counted(node.id)
 
 
 def _dynamic(s: Situation, wanted: set[int]) -> bool:

@@ -1,0 +1,89 @@
+"""What people are told: a plan as conditions, pure. The reconciler adds times and writes them.
+
+Ready is of the cluster (everybody serves), QuorumHealthy of the controllers, Progressing of the work, Degraded of
+what cannot go on by itself, Paused of the operator being told to wait.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import Plan
+
+TELLS_MAX: Final = 5
+"""So many reasons are spelled out in one message; more nobody reads, and all are in the log."""
+
+WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded"})
+"""Not done because somebody said so: nothing is wrong."""
+
+
+class Told(NamedTuple):
+    """A condition without its times."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def conditions(s: Situation | None, plan: Plan) -> list[Told]:
+    """All five, in one order."""
+    return [_ready(s), _quorum(s), _progressing(plan), _degraded(plan), _paused(plan)]
+
+
+def _said(texts: list[str]) -> str:
+    more = len(texts) - TELLS_MAX
+    return "; ".join(texts[:TELLS_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _ready(s: Situation | None) -> Told:
+    if s is None:
+        return Told("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
+    if s.wanted.hibernated:
+        return Told("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
+    missing = s.unsettled()
+    if not s.record.nodes:
+        return Told("Ready", "False", "Beginning", "nodes are being assigned")
+    if missing:
+        return Told("Ready", "False", "NodesNotReady", _said(missing))
+    if s.quorum is None:
+        return Told("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
+    return Told("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
+
+
+def _quorum(s: Situation | None) -> Told:
+    if s is None or s.quorum is None:
+        return Told("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has said who leads")
+    behind = sorted(set(s.quorum.voters) - s.live_voters())
+    if behind:
+        names = ", ".join(map(str, behind))
+        return Told(
+            "QuorumHealthy", "False", "VotersBehind", f"voter {names} of {sorted(s.quorum.voters)} behind or down"
+        )
+    return Told("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
+
+
+def _progressing(plan: Plan) -> Told:
+    if plan.steps:
+        names = list(dict.fromkeys(type(step).__name__ for step in plan.steps))
+        return Told("Progressing", "True", names[-1], _said(names))
+    if plan.waits:
+        return Told("Progressing", "True", "Waiting", _said(plan.waits))
+    return Told(
+        "Progressing", "False", "Settled", "nothing is left to do" if not plan.blocked else "see Degraded, Paused"
+    )
+
+
+def _degraded(plan: Plan) -> Told:
+    wrong = [blocked for blocked in plan.blocked if blocked.reason not in WAITING]
+    if not wrong:
+        return Told("Degraded", "False", "NothingBlocked", "")
+    return Told("Degraded", "True", wrong[0].reason, _said([blocked.message for blocked in wrong]))
+
+
+def _paused(plan: Plan) -> Told:
+    told = [blocked for blocked in plan.blocked if blocked.reason in WAITING]
+    if not told:
+        return Told("Paused", "False", "NotPaused", "")
+    return Told("Paused", "True", told[0].reason, _said([blocked.message for blocked in told]))
