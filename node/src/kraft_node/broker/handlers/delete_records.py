@@ -26,27 +26,33 @@ Waiting: TypeAlias = "tuple[Partition, int, Any]"
 
 
 def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a partition, when all are decided or the request's time is up."""
+    """One answer a partition, when all are decided or the request's time is up.
+
+    Of a partition that is named several times the last offset counts, as in Kafka.
+    """
+    wishes: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        wishes.setdefault(topic.name, {}).update((asked.partition_index, asked.offset) for asked in topic.partitions)
     topics = []
     waiting: list[Waiting] = []
-    for topic in request.topics:
+    for name, offsets in wishes.items():
         rows = []
-        for asked in topic.partitions:
-            row = Response.DeleteRecordsPartitionResult(asked.partition_index, INVALID_LOW_WATERMARK)
+        for index, offset in offsets.items():
+            row = Response.DeleteRecordsPartitionResult(index, INVALID_LOW_WATERMARK)
             try:
-                if is_internal(topic.name) and broker.metadata.partition(topic.name, asked.partition_index) is not None:
+                if is_internal(name) and broker.metadata.partition(name, index) is not None:
                     raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic.name}"
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}"
                     )
-                partition = broker.replicas.leader(topic.name, asked.partition_index)
-                wanted = partition.delete_records(asked.offset)
+                partition = broker.replicas.leader(name, index)
+                wanted = partition.delete_records(offset)
                 row.low_watermark = partition.low_watermark
                 if row.low_watermark < wanted:
                     waiting.append((partition, wanted, row))
             except KafkaError as error:
                 row.error_code = error.code
             rows.append(row)
-        topics.append(Response.DeleteRecordsTopicResult(topic.name, rows))
+        topics.append(Response.DeleteRecordsTopicResult(name, rows))
     response = Response(topics=topics)
     if waiting:
         WaitingDeletes(broker, ctx, response, waiting, request.timeout_ms)

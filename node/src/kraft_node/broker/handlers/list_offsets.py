@@ -46,7 +46,7 @@ FIRST_VERSION: Final = {
 
 
 def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One answer a partition; a partition named twice is refused, once."""
+    """One answer a partition, gathered by topic; a partition named twice is refused, once."""
     if request.isolation_level not in ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     asked: dict[tuple[str, int], int] = {}
@@ -56,9 +56,9 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             asked[key] = asked.get(key, 0) + 1
     isolation = request.isolation_level if request.replica_id == CONSUMER else READ_LOG_END
     epochs = ctx.api_version >= LEADER_EPOCH_VERSION
-    topics = []
+    topics: dict[str, list[Any]] = {}
     for topic in request.topics:
-        rows = []
+        rows = topics.setdefault(topic.name, [])
         for row in topic.partitions:
             times = asked[topic.name, row.partition_index]
             if not times:
@@ -80,9 +80,9 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
                     row.partition_index, code, found.timestamp_ms, found.offset, found.leader_epoch if epochs else -1
                 )
             )
-        if rows:
-            topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, rows))
-    return ListOffsetsResponse(topics=topics)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name, rows) for name, rows in topics.items() if rows]
+    )
 
 
 def _offset(broker: Broker, topic: str, row: Any, isolation: int, *, debugging: bool) -> TimestampOffset:

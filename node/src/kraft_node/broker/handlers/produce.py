@@ -81,14 +81,17 @@ class ProduceHandler:
         valid_acks = -1 <= acks <= 1
         now_ms = self.clock.wall_ms()
         topics: list[Any] = []
+        answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Partition, int, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
         failed = False
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
-            rows: list[Any] = []
-            if topic.partition_data:
-                topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
+            rows = answers.get(key)
+            if rows is None:
+                rows = answers[key] = []
+                if topic.partition_data:
+                    topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
             for data in topic.partition_data:
                 index = data.index
                 if not valid_acks:
