@@ -55,7 +55,7 @@ sim: $(VENV)/.dev ## the raft core, a node and a cluster of nodes under SEEDS=n 
 	$(BIN)/python -m kraft_node.testing.sim --seeds $(SEEDS)
 	$(BIN)/python -m kraft_node.testing.sim --scenario cluster --seeds $(SEEDS)
 
-planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which
+planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which, alone and in a cluster
 	$(BIN)/python -m tests.sim.planted_bugs
 
 exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds (some minutes)

@@ -1,4 +1,4 @@
-"""The simulation finds planted bugs; `make planted` prints which law found which."""
+"""The simulation finds planted bugs; `make planted` prints which law found which, and how many were found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def test_the_right_lines_are_where_a_bug_is_to_be_planted(bug: Bug) -> None:
 
 
 def test_there_are_bugs_to_find() -> None:
-    assert len(BUGS) >= 8
+    assert sum(bug.scenario == "node" for bug in BUGS) >= 12
+    assert sum(bug.scenario == "cluster" for bug in BUGS) >= 20
 
 
 @pytest.mark.slow
