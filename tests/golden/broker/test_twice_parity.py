@@ -49,6 +49,12 @@ def produce(second: int) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
 
 
+def test_a_topic_without_partitions_and_then_with_one(pair: Pair) -> None:
+    asked = produce(1)
+    asked.topic_data[0].partition_data = []
+    pair.same(asked, 9, label="produce")
+
+
 def fetch(second: int, **session: Any) -> FetchRequest:
     topic, row = FetchRequest.FetchTopic, FetchRequest.FetchPartition
     topics = [

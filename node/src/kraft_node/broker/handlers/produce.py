@@ -87,11 +87,9 @@ class ProduceHandler:
         failed = False
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
-            rows = answers.get(key)
-            if rows is None:
-                rows = answers[key] = []
-                if topic.partition_data:
-                    topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
+            rows = answers.setdefault(key, [])
+            if topic.partition_data and not rows:
+                topics.append(ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id, rows))
             for data in topic.partition_data:
                 index = data.index
                 if not valid_acks:
