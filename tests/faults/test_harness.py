@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.proxy import CLIENT, Proxy
+from tests.faults.proxy import CLIENT, Proxy, inode_by_netlink, inode_by_table, owner
 
 ASK = """
 import socket, sys
@@ -160,3 +160,16 @@ def _connect_until_refused(port: int, made: list[socket.socket]) -> None:
     with contextlib.suppress(OSError):
         while len(made) < 2000:
             made.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+
+
+def test_the_owner_of_a_connection_is_found_without_reading_all_there_are(echo: int) -> None:
+    """A suite of tests leaves twenty thousand behind: reading the table for each new one stopped the proxy."""
+    with socket.create_connection(("127.0.0.1", echo)) as connection:
+        port = connection.getsockname()[1]
+        inode = os.fstat(connection.fileno()).st_ino
+        assert inode_by_table(port, echo) == inode
+        with contextlib.suppress(OSError):
+            assert inode_by_netlink(port, echo) == inode
+            assert inode_by_netlink(port, 1) is None
+        assert owner(port, echo, {1: "init", os.getpid(): "me"}) == "me"
+        assert owner(port, 1, {os.getpid(): "me"}) == CLIENT
