@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,14 @@ def test_a_million_headers_are_refused_before_they_cost() -> None:
     data[at] = 0x7E
     with pytest.raises(CorruptBatch, match="more headers than their record has room for"):
         list(Decoder("t", 0, ["headers"]).decode(bytes(data), check_crc=False))
+
+
+def test_a_worker_does_not_wait_for_pandas() -> None:
+    """Importing it takes a third of a second in each of Spark's workers, and the codec has no need of it."""
+    data = build_batch([NewRecord(b"k", b"v", 1, [("h", b"x")])])
+    program = (
+        "import sys; from kraft_pipeline.codec import COLUMNS, Decoder\n"
+        f"rows = list(Decoder('t', 0, COLUMNS).decode({data!r}))\n"
+        "assert rows[0].num_rows == 1; assert 'pandas' not in sys.modules, 'pandas was imported'\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

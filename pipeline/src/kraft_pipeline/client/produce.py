@@ -30,6 +30,7 @@ class Producer:
         self._cluster, self._timeout_ms = cluster, timeout_ms
         self.id, self.epoch = cluster.retried("producer id", self._new_id, lambda: cluster.topics(()))
         self._waiting: dict[Key, deque[bytes]] = {}
+        self._known: set[Key] = set()
         self.waiting_bytes = 0
 
     def add(self, topic: str, partition: int, batch: bytes) -> None:
@@ -110,7 +111,12 @@ class Producer:
         return failed
 
     def _requests(self, keys: list[Key]) -> list[dict[Key, bytes | bytearray]]:
-        """The first batches of each partition: one of a partition in a request, requests bounded in bytes."""
+        """The first batches of each partition: one of a partition in a request, requests bounded in bytes.
+
+        Before a partition's first batch has been acknowledged no other one goes out: a leader that refuses the first
+        for a passing reason would take the second, as it takes any number from a producer that it does not know, and
+        then the first one's never more.
+        """
         requests: list[dict[Key, bytes | bytearray]] = []
         for nth in range(IN_FLIGHT_MAX):
             parts: dict[Key, bytes | bytearray] = {}
@@ -124,11 +130,12 @@ class Producer:
                     size += len(batch)
             if not parts:
                 break
-            keys = list(parts)
+            keys = [key for key in parts if key in self._known]
             requests.append(parts)
         return requests
 
     def _acknowledged(self, key: Key) -> None:
+        self._known.add(key)
         self.waiting_bytes -= len(self._waiting[key].popleft())
         if not self._waiting[key]:
             del self._waiting[key]

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kraft_pipeline.codec.arrays import fixed, lists, repeated
 from kraft_pipeline.codec.batches import Aborted, Batch, scan, visible
 from kraft_pipeline.codec.compression import Buffer, decompress
 from kraft_pipeline.codec.errors import CodecError, CorruptBatch
@@ -108,15 +109,15 @@ class Decoder:
         if name in {"key", "value"}:
             return _copied(data, *(fields.keys if name == "key" else fields.values))
         if name == "topic":
-            return pa.repeat(pa.scalar(self._topic, pa.string()), count)
+            return repeated(self._topic, count)
         if name == "partition":
-            return pa.array(np.full(count, self._partition, np.int32))
+            return fixed(TYPES[name], np.full(count, self._partition, np.int32))
         if name == "offset":
-            return pa.array(fields.offsets)
+            return fixed(TYPES[name], fields.offsets)
         if name == "timestamp":
-            return pa.Array.from_buffers(TYPES[name], count, [None, pa.py_buffer(fields.timestamps * 1000)])
+            return fixed(TYPES[name], fields.timestamps * 1000)
         if name == "timestampType":
-            return pa.array(fields.timestamp_types)
+            return fixed(TYPES[name], fields.timestamp_types)
         return _headers(data, fields)
 
 
@@ -163,7 +164,7 @@ def _copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array
     whole = pa.Array.from_buffers(
         kind, 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data[base : base + int(bounds[-1])])]
     )
-    places = pa.array(np.arange(0, 2 * count, 2), mask=nulls if any_null else None)
+    places = fixed(pa.int64(), np.arange(0, 2 * count, 2), nulls if any_null else None)
     return whole.take(places)
 
 
@@ -181,5 +182,4 @@ def _headers(data: Bytes, fields: Fields) -> pa.Array:
     bounds = np.zeros(count + 1, np.int32)
     np.cumsum(fields.header_counts, out=bounds[1:])
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
-    without = pa.array(fields.header_counts == 0)
-    return pa.ListArray.from_arrays(pa.array(bounds), pairs, type=HEADER_TYPE, mask=without)
+    return lists(HEADER_TYPE, bounds, pairs, fields.header_counts == 0)

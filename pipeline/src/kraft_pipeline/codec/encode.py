@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from fastcrc.crc32 import iscsi as crc32c
 from numpy.typing import NDArray
 
+from kraft_pipeline.codec.arrays import lists
 from kraft_pipeline.codec.batches import LOG_OVERHEAD, MAGIC
 from kraft_pipeline.codec.compression import compress
 from kraft_pipeline.codec.varints import Ints, sizes, write
@@ -164,6 +165,6 @@ def _header_bytes(headers: pa.Array | None, count: int) -> tuple[pa.Array, Ints]
         null_replacement=b"",
     )
     bounds = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int32)
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), each), b"")
+    joined = pc.binary_join(lists(pa.list_(pa.binary()), bounds, each, None), b"")
     whole = pc.binary_join_element_wise(_varints([numbers]), joined, b"")
     return whole, _lengths(whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.client.cluster import Cluster
 from kraft_pipeline.client.produce import Producer
+from kraft_pipeline.codec.arrays import fixed
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.codec.encode import Identity, encode
 from kraft_pipeline.codec.partitioning import of_keys
@@ -44,7 +45,7 @@ class RowWriter:
         for topic, places in self._by_topic(columns.get("topic")):
             numbers = self._partitions(topic, columns.get("partition"), keys, places)
             for number, some in _groups(numbers, places):
-                taken = [None if c is None else c if some is None else c.take(some) for c in (keys, values, headers)]
+                taken = [_taken(column, some) for column in (keys, values, headers)]
                 self._encode(topic, number, *taken)
         self.rows += rows.num_rows
         if self._producer.waiting_bytes > WAITING_BYTES_MAX:
@@ -81,12 +82,12 @@ class RowWriter:
     def _partitions(self, topic: str, given: pa.Array | None, keys: pa.Array, places: Ints | None) -> Ints:
         """The partition of each row of a topic."""
         there = self._cluster.topic(topic).partitions
-        mine = keys if places is None else keys.take(places)
+        mine = _taken(keys, places)
         numbers = of_keys(mine, len(there), self._turn % len(there))
         if given is not None:
-            stated = given if places is None else given.take(places)
+            stated = _taken(given, places)
             wanted = stated.cast(pa.int64())
-            numbers = pc.coalesce(wanted, pa.array(numbers)).to_numpy(zero_copy_only=False)
+            numbers = pc.coalesce(wanted, fixed(pa.int64(), numbers)).to_numpy(zero_copy_only=False)
             if numbers.min() < 0 or numbers.max() >= len(there):
                 wrong = numbers[(numbers < 0) | (numbers >= len(there))][0]
                 raise ValueError(f"a row for partition {wrong}: topic {topic} has {len(there)}")
@@ -103,6 +104,10 @@ def _groups(numbers: Ints, places: Ints | None) -> Iterator[tuple[int, Ints | No
     found, begins = np.unique(numbers[order], return_index=True)
     for number, some in zip(found.tolist(), np.split(order, begins[1:]), strict=True):
         yield number, some if places is None else places[some]
+
+
+def _taken(column: Any, places: Ints | None) -> Any:
+    return column if column is None or places is None else column.take(fixed(pa.int64(), places))
 
 
 def _binary(column: pa.Array | None, count: int) -> pa.Array:
