@@ -25,7 +25,7 @@ three (its request, its fsync, its answer)."""
 
 SLICES_A_PAUSE: Final = 8
 PAUSE_MS: Final = 1
-"""So many slices, then a pause: on a busy machine whoever never rests waits long for the processor, and commits with it.
+"""So many slices, then a pause: on a busy machine whoever never rests waits long for the processor, and so do commits.
 A million partitions take some 3 s, a third of it pauses."""
 
 
