@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.testing.raft.simulation import Simulation
 from kraft_node.testing.raft.sweep import run_seed, sweep
 
 SEEDS = 1000
@@ -22,3 +23,9 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     first, second, other = (run_seed(seed, 500).summary() for seed in (5, 5, 6))
     assert first == second
     assert first != other
+
+
+def test_kraft_version_is_raised_in_some_of_them() -> None:
+    """Static voters become those of the log while anything may fail."""
+    seeds = [seed for seed in range(1, 60) if Simulation(seed).is_upgradable]
+    assert sum(run_seed(seed, EVENTS).laws.upgrades for seed in seeds) > 3

@@ -250,6 +250,15 @@ def test_an_upgrade_that_is_truncated_never_was() -> None:
     assert sets.kraft_version == 1
 
 
+def test_a_snapshot_that_names_no_voters_takes_an_upgrade_back() -> None:
+    """It stands for a log in which the upgrade never was: what this node had of it was not committed."""
+    static = VoterSet([Voter(ReplicaKey(1)), Voter(ReplicaKey(2))])
+    sets = VoterSets(static, None, 0)
+    sets.stated(7, VoterSet([ONE, TWO]))
+    sets.replaced(40, None)
+    assert (sets.kraft_version, sets.current) == (0, static)
+
+
 def test_a_static_follower_tells_each_leader_once() -> None:
     node = RaftNode(
         local=ONE.key,

@@ -80,8 +80,10 @@ class VoterSets:
             self._sets.pop()
 
     def replaced(self, snapshot_end: int, voters: VoterSet | None) -> None:
-        """A snapshot stands for the whole log; without voters it says nothing of them."""
-        if voters is not None:
+        """A snapshot stands for the whole log; without voters they are still the static ones, whatever the log said."""
+        if voters is None:
+            del self._sets[1:]
+        else:
             self._sets = [(snapshot_end - 1, voters)]
             self._version_before = 1
 

@@ -438,6 +438,7 @@ class RaftDriver:
                 self.fail(result)
                 return
             self.storage.reset_to(snapshot.end_offset)
+            self.history.truncated(0)
             self._commits.load_snapshot(snapshot)
             self._follow_history()
             self.step(events.SnapshotStored(snapshot, self.history.voters))

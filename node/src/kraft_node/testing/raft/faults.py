@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.raft import events
 from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kraft_node.raft.node import NotLeader
-from kraft_node.raft.quorum import ReplicaKey, Voter
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.testing.raft.replica import Token
 from kraft_node.testing.raft.scenes import Scenes
 
@@ -50,11 +50,12 @@ class Faults:
             (Faults.fail_fsync, 0.7),
             (Faults.rot, 0.7),
             (Faults.wipe, 1.5),
-            (Faults.leave_behind, 1.0),
-            (Faults.remove_itself, 1.5 if sim.is_dynamic else 0.0),
+            (Faults.leave_behind, 5.0),
+            (Faults.remove_itself, 4.0 if sim.is_dynamic else 1.0 if sim.is_upgradable else 0.0),
             (Faults.resign, 1.5),
             (Faults.shut_down, 1.0),
-            (Faults.change_voters, 6.0 if sim.is_dynamic else 0.0),
+            (Faults.change_voters, 6.0 if sim.is_dynamic else 2.0 if sim.is_upgradable else 0.0),
+            (Faults.upgrade, 8.0 if sim.is_upgradable else 0.0),
         ]
         # Every seed likes some faults more than others.
         self._kinds = [kind for kind, _ in kinds]
@@ -104,30 +105,33 @@ class Faults:
         """Whether the quorum survives the loss of that disk beside what is already lost."""
         sim = self._sim
         if sim.is_dynamic:
-            return self._may_lose_directory(replica)
+            return self._may_lose_directory(replica, [sim.voters])
+        if sim.is_upgradable and not self._may_lose_directory(replica, []):
+            return False
         if replica.id not in sim.voters:
             return True
         if replica.id in sim.old_peers:
             return False
-        lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self._is_lost(other))
-        return not self._is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
+        lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self.is_lost(other))
+        return not self.is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
 
-    def _may_lose_directory(self, replica: Replica) -> bool:
+    def _may_lose_directory(self, replica: Replica, first: list[VoterSet]) -> bool:
         """Of all sets of voters that any log states, a majority must stay."""
         sim = self._sim
         dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
         alive = {other.key for other in sim.replicas.values()} - dead
-        for voters in [sim.voters, *(other.last_voters() for other in sim.replicas.values())]:
+        stated = (other.last_voters() for other in sim.replicas.values())
+        for voters in [*first, *(voters for voters in stated if voters is not sim.voters)]:
             if len(voters) and sum(voter.key in alive for voter in voters) < voters.majority:
                 return False
         return True
 
     def dead_voters(self, node: RaftNode) -> list[ReplicaKey]:
         """Those that count there and have lost their disk."""
-        alive = {other.key for other in self._sim.replicas.values() if not other.disk.bad}
-        return [voter.key for voter in node.voters if voter.key not in alive]
+        alive = [other.key for other in self._sim.replicas.values() if not other.disk.bad]
+        return [voter.key for voter in node.voters if not any(voter.key.matches(key) for key in alive)]
 
-    def _is_lost(self, replica: Replica) -> bool:
+    def is_lost(self, replica: Replica) -> bool:
         return replica.disk.bad or not replica.disk.has_state
 
     # What it does.
@@ -293,17 +297,20 @@ class Faults:
         node = leader.node
         assert node is not None
         dead = self.dead_voters(node)
-        others = [replica.key for replica in sim.replicas.values() if replica.id not in node.voters]
+        others = [replica for replica in sim.replicas.values() if replica.id not in node.voters]
         request: AddVoterRequest | RemoveVoterRequest
         if dead:
             request = RemoveVoterRequest(dead[0])
         elif others and (sim.rng.random() < 0.5 or len(node.voters) == 1):
-            request = AddVoterRequest(Voter(sim.rng.choice(others)), 2_000, sim.rng.random() < 0.5)
+            request = AddVoterRequest(sim.rng.choice(others).own, 2_000, sim.rng.random() < 0.5)
         else:
             request = RemoveVoterRequest(sim.rng.choice(list(node.voters)).key)
         sim.tell(f"a tool asks {leader.id}: {request}")
         sim.tool_requests += 1
         leader.step(events.Asked(Token(leader, -sim.tool_requests, request), request))
+
+    def upgrade(self) -> None:
+        self.scenes.upgrade()
 
     def shut_down(self) -> None:
         replica = self._up()

@@ -34,6 +34,7 @@ class Laws:
         """By offset: the chain of everything below it."""
         self.written: dict[tuple[int, int], int] = {}
         self.elections = 0
+        self.upgrades = 0
 
     @property
     def end(self) -> int:

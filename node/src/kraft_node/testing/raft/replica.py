@@ -25,7 +25,7 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader, RaftNode
-from kraft_node.raft.quorum import QuorumState, ReplicaKey, VoterSet
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import ModelDisk, ModelLog, Snapshot, make_entry
@@ -37,7 +37,9 @@ BATCHES_A_FETCH: Final = 4
 SNAPSHOT_CHUNK: Final = bytes(8)
 LEADER_CHANGE: Final = 0
 """The value of a LeaderChange record; proposals count from 1."""
-VOTERS_STATED: Final = -1
+VERSION_STATED: Final = -1
+"""The value of a KRaftVersionRecord."""
+VOTERS_STATED: Final = -10
 """The value of a VotersRecord of none; less for more."""
 
 
@@ -113,7 +115,14 @@ class Replica:
     @property
     def voter_key(self) -> ReplicaKey:
         """Who gives this replica's votes: at kraft.version 0 the id alone."""
+        if self.sim.is_upgradable:
+            return self.key if self.node is not None and self.node.voter_sets.kraft_version else ReplicaKey(self.id)
         return self.key if self.sim.is_dynamic else ReplicaKey(self.id)
+
+    @property
+    def own(self) -> Voter:
+        """What it says of itself."""
+        return Voter(self.key, {"CONTROLLER": ("host", self.id)} if self.sim.is_upgradable else {})
 
     @property
     def is_up(self) -> bool:
@@ -244,6 +253,12 @@ class Replica:
                 "the voters that count are those that the log states last",
                 f"{self.id} counts {node.voters.ids}, its log states {self.last_voters().ids}",
             )
+            version = int(self.last_voters() is not sim.voters)
+            require(
+                sim.is_dynamic or node.voter_sets.kraft_version == version,
+                "kraft.version is what the log states",
+                f"{self.id} believes in {node.voter_sets.kraft_version}, its log states {version}",
+            )
         log = self.disk.log
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
@@ -315,7 +330,16 @@ class Replica:
         self._check_disk()
         self.leading_since_ms = self.local_us() // 1000
         self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
-        self._append_entry(effect.offset, effect.epoch, [VOTERS_STATED - len(effect.voters)], effect.voters)
+        require(
+            all(voter.key.directory != ZERO_UUID for voter in effect.voters),
+            "voters in the log are named with their directories",
+            f"{self.id} at {effect.offset}",
+        )
+        values = [VOTERS_STATED - len(effect.voters)]
+        if effect.kraft_version is not None:
+            self.sim.laws.upgrades += 1
+            values.insert(0, VERSION_STATED)
+        self._append_entry(effect.offset, effect.epoch, values, effect.voters)
 
     def _append_entry(self, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
         log = self.disk.log
@@ -345,7 +369,7 @@ class Replica:
     def _truncate(self, effect: do.Truncate) -> None:
         self._check_disk()
         self.sim.laws.truncated(self, effect.offset)
-        self.voters_moved = self.sim.is_dynamic
+        self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
         self.disk.truncate(effect.offset)
 
     def _flush(self, effect: do.Flush) -> None:
@@ -456,7 +480,7 @@ class Replica:
         self.disk.add_snapshot(snapshot._replace(wall_ms=self.sim.wall_ms(self)))
         self.disk.reset(snapshot)
         self.snapshot_at = snapshot.id.end_offset
-        self.voters_moved = self.sim.is_dynamic
+        self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
         self.step(events.SnapshotStored(snapshot.id, snapshot.voters))
 
     def _begin_snapshot(self, offset: int) -> None:
@@ -471,6 +495,8 @@ class Replica:
         size = self.sim.rng.randint(1, 4 * len(SNAPSHOT_CHUNK))
         assert self.node is not None
         voters = self.node.voter_sets.at(offset) if self.node.voter_sets.kraft_version else None
+        if voters is self.sim.voters and not self.sim.is_dynamic:
+            voters = None  # kraft.version was raised behind the snapshot's end
         snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, self.sim.wall_ms(self), voters)
         self.sim.laws.snapshot_taken(self, offset, chain)
         self.later(self._io_us() * 3, self._snapshot_taken, snapshot)

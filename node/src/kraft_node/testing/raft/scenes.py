@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
 from kraft_node.raft.messages import RemoveVoterRequest
+from kraft_node.raft.voter_changes import why_not_upgrade
 from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Scenes:
 
     def leave_behind(self) -> None:
         """A leader is cut off together with as many voters as do not help it. Once the others have committed more under
-        another one, a voter of theirs loses its disk, and sees nobody but those who do not know of all that."""
+        another one, a voter of theirs loses its disk, and sees nobody but those who do not know of all that. What time
+        the leader takes to resign is used up by the slowest of clocks and the quickest of networks."""
         sim = self._sim
         old = self._a_leader()
         if old is None or old.node is None:
@@ -78,7 +80,10 @@ class Scenes:
         others = [sim.replicas[voter_id] for voter_id in voters[count:]]
         sim.tell(f"{old.id}, a leader, is cut off with {sorted(with_it)}")
         self._begin()
+        sim.network.heal()
         sim.network.split(with_it)
+        for replica in sim.replicas.values():
+            replica.set_clock(800 if replica.id in with_it else 1200)
         epoch, end = old.node.epoch, sim.laws.end
 
         def is_past() -> bool:
@@ -130,3 +135,35 @@ class Scenes:
 
         if alone:
             self._when(is_stated, die)
+
+    def upgrade(self) -> None:
+        """A tool raises kraft.version as soon as a leader knows enough of the voters; then anything may strike."""
+        sim = self._sim
+        if any(r.node is not None and r.node.voter_sets.kraft_version for r in sim.replicas.values()):
+            return
+        self._begin()
+        sim.network.heal()
+        for replica in sim.replicas.values():
+            if replica.node is None and not replica.disk.bad:
+                replica.start()
+
+        def upgrade() -> None:
+            leader = next(filter(_can_upgrade, sim.leaders))
+            assert leader.node is not None
+            sim.tell(f"a tool asks {leader.id} to raise kraft.version")
+            leader.step(events.UpgradeVersion(leader.node.epoch, 1))
+            self._until_us = 0
+
+        self._when(lambda: any(map(_can_upgrade, sim.leaders)), upgrade)
+
+
+def _can_upgrade(leader: Replica) -> bool:
+    """Whether it would, and no disk is being replaced."""
+    node, sim = leader.node, leader.sim
+    if node is None or leader.is_paused or leader.announced_epoch < 0 or node.voter_sets.kraft_version:
+        return False
+    if why_not_upgrade(node, 1) is not None:
+        return False
+    voters = [sim.replicas[voter_id] for voter_id in node.voters.ids]
+    told = node.leader.told
+    return all(told[voter.id].key == voter.key and not sim.faults.is_lost(voter) for voter in voters)

@@ -23,6 +23,8 @@ from kraft_node.testing.raft.story import Story, show
 CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
 """Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
+CALM_PROPOSE_US: Final = 150_000
+"""Between two proposals while nothing goes wrong: the events are to be spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
 OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
 
@@ -54,12 +56,15 @@ class Simulation:
         self.replicas = {node_id: Replica(self, node_id) for node_id in range(1, voters + observers + 1)}
         self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
         """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
+        self.is_upgradable = not self.is_dynamic and not self.old_peers and rng.random() < 0.4
+        """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
         self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
         """At the beginning; of a dynamic quorum the log says who they are."""
         self._queue: list[Item] = []
         self._count = 0
         self.faults = Faults(self)
-        self._target = 0
+        self._target = self._target_epoch = -1
+        """In calm: what everybody is to have, and the epoch of the leader that it is counted from."""
         self._deadline_us = 0
         self.heals = 0
 
@@ -73,7 +78,7 @@ class Simulation:
 
     def make_node(self, replica: Replica, log: LogView) -> RaftNode:
         """The core of a process that starts, as the driver makes it of what is on disk."""
-        if self.is_dynamic:
+        if self.is_dynamic or self.is_upgradable:
             return self._make_dynamic(replica, log)
         return RaftNode(
             local=replica.key,
@@ -98,16 +103,17 @@ class Simulation:
             local=replica.key,
             voters=first,
             voter_sets=stated,
-            kraft_version=1 if stated or len(first) else 0,
-            own=Voter(replica.key),
+            kraft_version=1 if stated or (self.is_dynamic and len(first)) else 0,
+            own=replica.own,
             log=log,
             state=disk.state,
             rng=self,
             cluster_id=CLUSTER,
             config=self.config,
             bootstrap_ids=self.voters.ids,
+            is_amnesiac=self.is_upgradable and not stated and self.is_amnesiac(replica),
         )
-        node.opening_extra = 0 if stated or not len(first) else 2
+        node.opening_extra = 2 if self.is_dynamic and len(first) and not stated else 0
         return node
 
     def is_amnesiac(self, replica: Replica) -> bool:
@@ -183,7 +189,8 @@ class Simulation:
     def _propose(self) -> None:
         """Clients: whoever believes to lead gets records."""
         rng = self.rng
-        self.at(1_000 + int(rng.random() * self.propose_us * 2), None, self._propose)
+        mean_us = max(self.propose_us, CALM_PROPOSE_US) if self.calm else self.propose_us
+        self.at(1_000 + int(rng.random() * mean_us * 2), None, self._propose)
         for replica in self.replicas.values():
             if replica.announced_epoch >= 0 and replica.node is not None and not replica.is_paused:
                 count = 1 if rng.random() < 0.7 else rng.randint(2, 5)
@@ -201,18 +208,20 @@ class Simulation:
         self.heals += 1
         self.faults.heal()
         timeout_us = self.config.election_timeout_ms * LIVENESS_ELECTION_TIMEOUTS * 1000
-        self._target = -1
+        self._target = self._target_epoch = -1
         busy_us = max(replica.busy_until_us for replica in self.replicas.values())
         self._deadline_us = max(self.now_us, busy_us) + timeout_us
         self._run_until(self._is_live)
         self.tell("calm: everybody has what was proposed after everything had healed")
 
     def _is_live(self) -> bool:
-        if self._target < 0:
-            for replica in self.replicas.values():
-                if replica.announced_epoch >= 0 and replica.node is not None:
-                    self._target = replica.node.next_offset + 1
-        elif self.laws.end >= self._target and all(self._has_followed(replica) for replica in self.replicas.values()):
+        for replica in self.replicas.values():
+            # Of the newest leader: what an older one goes on proposing, which does not know of it yet, is lost.
+            if replica.announced_epoch > self._target_epoch and replica.node is not None:
+                self._target_epoch = replica.announced_epoch
+                self._target = replica.node.next_offset + 1
+        wanted = self._target
+        if wanted >= 0 and self.laws.end >= wanted and all(map(self._has_followed, self.replicas.values())):
             return True
         if self.now_us >= self._deadline_us:
             require(False, "liveness: ten election time-outs after healing everybody follows a leader", self._stand())
@@ -231,7 +240,11 @@ class Simulation:
             else:
                 role = node.role.role.name
                 lost = " amnesiac" if node.is_amnesiac else ""
-                voters = f" of {show(tuple(voter.key for voter in node.voters))}" if self.is_dynamic else ""
+                voters = (
+                    f" of {show(tuple(voter.key for voter in node.voters))}"
+                    if self.is_dynamic or self.is_upgradable
+                    else ""
+                )
                 stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}{voters}")
         return f"committed {self.laws.end}, wanted {self._target}: " + ", ".join(stand)
 
