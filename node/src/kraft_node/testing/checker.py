@@ -132,6 +132,8 @@ class Checker:
         self.policies: dict[str, int] = {}
         """flush.messages by topic."""
         self.records_read = 0
+        self.reads: dict[tuple[str, Partition], list[list[tuple[int, str]]]] = defaultdict(list)
+        """By consumer and partition: what it was given, anew wherever it went on from another position."""
         self.ends = 0
         """How many processes have ended."""
         self._offsets_are_durable = offsets_are_durable
@@ -253,6 +255,15 @@ class Checker:
             self._fact(partition, offset, value, asked, f"to {who}")
         if self._audited == partition:
             self._of[partition].final.extend(values)
+        else:
+            self._keep(self.reads[who, partition], position - len(values), values)
+
+    @staticmethod
+    def _keep(parts: list[list[tuple[int, str]]], position: int, values: Sequence[tuple[int, str]]) -> None:
+        if values:
+            if not parts or parts[-1][-1][0] + 1 != position:
+                parts.append([])
+            parts[-1].extend(values)
 
     def high_watermark(self, partition: Partition, offset: int, who: str, asked: int) -> None:
         """A client was told."""
@@ -324,6 +335,14 @@ class Checker:
         if state.start + len(state.final) < end:
             self.broken("gap", partition, f"offsets {state.start} to {end}, but {len(state.final)} records")
         self._audited = None
+
+    def final(self) -> dict[Partition, list[tuple[int, str]]]:
+        """The logs that were audited."""
+        return {partition: state.final for partition, state in self._of.items() if state.audited}
+
+    def batches(self, partition: Partition) -> list[Batch]:
+        """All that was sent there."""
+        return self._of[partition].batches
 
     def judge(self) -> list[Finding]:
         """All findings, after everything has been audited."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kraft_node.testing.checker import NO_POLICY, Checker
 from kraft_node.testing.cluster_faults import ClusterFaults
+from kraft_node.testing.history import judge_history
 from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
 from kraft_node.testing.replica_laws import ReplicaLaws
 from kraft_node.testing.scenario import Scenario, look_up
@@ -105,6 +106,7 @@ class ClusterScenario(Scenario):
         self._until_settled()
         self._audit()
         self.laws.judge()
+        judge_history(self.checker)
 
     def _process_ended(self, machine: SimMachine) -> Any:
         def ended(_how: str) -> None:
