@@ -35,6 +35,7 @@ class NodeStatus(Model):
     disk: Annotated[int, Field(description="counts the empty disks it was given; part of its volumes' names")] = 0
     formatted: Annotated[bool, Field(description="the disk in force is formatted: it never is again")] = False
     leaving: bool = False
+    stopped: Annotated[bool, Field(description="for good: it is never started again")] = False
     pod: str = ""
     volume: str = ""
     state: str = ""

@@ -1,0 +1,32 @@
+"""The API server takes every manifest of the sample, in a namespace that enforces the `restricted` standard of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.test_rules import kubectl, pytestmark
+from tests.unit.operator.sample import manifests, sample
+
+NAMESPACE = "kraft-e2e-manifests"
+MANIFESTS = manifests(sample(NAMESPACE))
+
+__all__ = ["pytestmark"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def namespace() -> Iterator[None]:
+    kubectl("create", "namespace", NAMESPACE)
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    assert kubectl("label", "namespace", NAMESPACE, label, "--overwrite").returncode == 0
+    yield
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+@pytest.mark.parametrize("one", MANIFESTS, ids=[f"{m['kind']}-{m['metadata']['name']}" for m in MANIFESTS])
+def test_the_api_server_takes_it(one: dict[str, object]) -> None:
+    words = ("apply", "--server-side", "--field-manager=kraft-operator", "--dry-run=server", "--validate=strict")
+    answer = kubectl(*words, "-f", "-", stdin=one)
+    assert answer.returncode == 0, answer.stderr
+    assert "Warning" not in answer.stderr

@@ -1,0 +1,94 @@
+"""One `KRaftCluster` with its names: what every manifest is made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.pools import NodePool
+
+MANAGER: Final = "kraft-operator"
+"""Field manager of every write, and the label `app.kubernetes.io/managed-by`."""
+CONTROLLER_PORT: Final = 9090
+DIGEST_CHARS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The resource: where it is, who it is, and what it asks for."""
+
+    name: str
+    namespace: str
+    uid: str
+    spec: KRaftClusterSpec
+
+    # Names
+
+    def node(self, node_id: int) -> str:
+        """Pod, host name, configuration and per-node services of a node."""
+        return f"{self.name}-{node_id}"
+
+    @property
+    def nodes_service(self) -> str:
+        """The headless service that gives every node its stable name."""
+        return f"{self.name}-nodes"
+
+    def host(self, node_id: int) -> str:
+        return f"{self.node(node_id)}.{self.nodes_service}.{self.namespace}.svc"
+
+    def claim(self, volume: str, node_id: int, disk: int) -> str:
+        return f"{volume}-{self.node(node_id)}-{disk}"
+
+    def format_job(self, node_id: int, disk: int) -> str:
+        return f"{self.node(node_id)}-format-{disk}"
+
+    # Marks
+
+    def labels(self, node_id: int | None = None, pool: str | None = None) -> dict[str, str]:
+        marks = {
+            "app.kubernetes.io/name": "kraftcluster",
+            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/managed-by": MANAGER,
+        }
+        if node_id is not None:
+            marks[f"{GROUP}/node"] = str(node_id)
+        if pool is not None:
+            marks[f"{GROUP}/pool"] = pool
+        return marks
+
+    def owner(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": "KRaftCluster",
+                "name": self.name,
+                "uid": self.uid,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ]
+
+    def metadata(self, name: str, *, owned: bool = True, **labels: Any) -> dict[str, Any]:
+        """`metadata` of an object of this cluster."""
+        data: dict[str, Any] = {"name": name, "namespace": self.namespace, "labels": self.labels(**labels)}
+        if owned:
+            data["ownerReferences"] = self.owner()
+        return data
+
+    # Pools
+
+    def pool(self, name: str) -> NodePool | None:
+        return next((pool for pool in self.spec.node_pools if pool.name == name), None)
+
+    def replicas(self, pool: NodePool) -> int:
+        return self.spec.replicas if pool.replicas is None else pool.replicas
+
+
+def digest(value: object) -> str:
+    """Of anything that is JSON: the same for the same value, whatever its order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]

@@ -1,0 +1,84 @@
+"""How nodes and clients find each other, and what evictions may take at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import Listener
+from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+
+
+def _selector(cluster: Cluster, role: str) -> dict[str, str]:
+    return {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/{role}": "true"}
+
+
+def _service(cluster: Cluster, name: str, spec: dict[str, Any], node_id: int | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": cluster.metadata(name, node_id=node_id),
+        "spec": spec,
+    }
+
+
+def nodes_service(cluster: Cluster) -> dict[str, Any]:
+    """A stable name for every node, also while it is not ready: a quorum that starts cold has to find itself."""
+    ports = [{"name": "controller", "port": CONTROLLER_PORT}]
+    ports += [{"name": listener.name, "port": listener.port} for listener in cluster.spec.listeners]
+    selector = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}
+    return _service(
+        cluster,
+        cluster.nodes_service,
+        {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector, "ports": ports},
+    )
+
+
+def bootstrap_service(cluster: Cluster) -> dict[str, Any]:
+    """`NAME-bootstrap`: any ready broker, for clients inside."""
+    ports = [{"name": one.name, "port": one.port} for one in cluster.spec.listeners if one.type == "Internal"]
+    return _service(
+        cluster,
+        f"{cluster.name}-bootstrap",
+        {"type": "ClusterIP", "selector": _selector(cluster, "broker"), "ports": ports},
+    )
+
+
+def external_bootstrap(cluster: Cluster, listener: Listener) -> dict[str, Any]:
+    """Any ready broker, for clients outside."""
+    spec = {
+        "type": listener.type,
+        "selector": _selector(cluster, "broker"),
+        "ports": [{"name": listener.name, "port": listener.port}],
+    }
+    return _service(cluster, f"{cluster.name}-{listener.name}", spec)
+
+
+def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: int) -> dict[str, Any]:
+    """One broker's address outside; `place` counts brokers from 0, for listeners with fixed ports."""
+    port: dict[str, Any] = {"name": listener.name, "port": listener.port}
+    if listener.type == "NodePort" and listener.first_node_port is not None:
+        port["nodePort"] = listener.first_node_port + place
+    spec = {
+        "type": listener.type,
+        # A client that was told of this broker must reach it before it is ready to lead, and wait for its answer.
+        "publishNotReadyAddresses": True,
+        "selector": {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/node": str(node_id)},
+        "ports": [port],
+    }
+    return _service(cluster, f"{cluster.node(node_id)}-{listener.name}", spec, node_id)
+
+
+def disruption_budgets(cluster: Cluster) -> list[dict[str, Any]]:
+    """One pod of a role at a time."""
+    if not cluster.spec.pod_disruption_budget.enabled:
+        return []
+    return [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": cluster.metadata(f"{cluster.name}-{role}s"),
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(cluster, role)}},
+        }
+        for role in sorted({role for pool in cluster.spec.node_pools for role in pool.roles})
+    ]

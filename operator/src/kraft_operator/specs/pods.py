@@ -1,0 +1,162 @@
+"""A node's pod and its configuration file. Hardened for the `restricted` pod security standard: nothing runs as root,
+can become root, writes outside its volumes or knows the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.pools import NodePool
+from kraft_operator.plan.record import Node
+from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.properties import DATA, External, advertised, properties, text
+
+USER: Final = 10001
+"""Of the image; volumes belong to this group."""
+CONFIG: Final = "/etc/kraft"
+FILE: Final = "server.properties"
+ASPECT: Final = f"aspect.{GROUP}/"
+"""What a pod was made with, as annotations."""
+STARTING_S_MAX: Final = 600
+"""Before the kubelet kills a node that starts: recovery of many logs after a crash takes its time."""
+
+
+def config_map(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]) -> dict[str, Any]:
+    """The file of one node."""
+    roles, voters = _made_with(aspects)
+    values = properties(cluster, pool, node.id, roles, voters)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name),
+        "data": {FILE: text(values)},
+    }
+
+
+def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
+    """The pod that is to have `aspects`; `external` are its addresses outside."""
+    roles, _ = _made_with(aspects)
+    metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
+    metadata["labels"] |= {**pool.pod.labels, **{f"{GROUP}/{role}": "true" for role in roles}}
+    metadata["annotations"] = {**pool.pod.annotations, **{ASPECT + key: value for key, value in aspects.items()}}
+    command = ["kafka-server-start", f"{CONFIG}/{FILE}"]
+    if "broker" in roles:
+        command += ["--override", f"advertised.listeners={advertised(cluster, node.id, external)}"]
+    container = {
+        "name": "node",
+        "image": cluster.spec.image,
+        "imagePullPolicy": cluster.spec.image_pull_policy,
+        "command": command,
+        "env": [
+            *({"name": one.name, "value": one.value} for one in pool.pod.env),
+            {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        ],
+        "ports": _ports(cluster, roles),
+        "resources": pool.resources.model_dump(),
+        "securityContext": container_security(),
+        "volumeMounts": mounts(pool),
+        **_probes(cluster),
+    }
+    template = pool.pod
+    spec: dict[str, Any] = {
+        **base(cluster, pool, node),
+        "hostname": cluster.node(node.id),
+        "subdomain": cluster.nodes_service,
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": template.termination_grace_seconds,
+        "containers": [container],
+    }
+    if template.topology_spread_constraints:
+        spec["topologySpreadConstraints"] = template.topology_spread_constraints
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
+    """What a node's pod and its format job's have in common: who they are, where they run, what they see."""
+    template = pool.pod
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [
+            {"name": "config", "configMap": {"name": cluster.node(node.id)}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            *(
+                {
+                    "name": f"volume-{one.name}",
+                    "persistentVolumeClaim": {"claimName": cluster.claim(one.name, node.id, node.disk)},
+                }
+                for one in pool.storage.volumes
+            ),
+        ],
+    }
+    if cluster.spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in cluster.spec.image_pull_secrets]
+    if template.affinity is not None:
+        spec["affinity"] = template.affinity
+    if template.tolerations:
+        spec["tolerations"] = template.tolerations
+    if template.node_selector:
+        spec["nodeSelector"] = template.node_selector
+    if template.priority_class_name is not None:
+        spec["priorityClassName"] = template.priority_class_name
+    return spec
+
+
+def mounts(pool: NodePool) -> list[dict[str, Any]]:
+    """Of the configuration, the volumes and the only other place that can be written."""
+    return [
+        {"name": "config", "mountPath": CONFIG, "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
+        *({"name": f"volume-{one.name}", "mountPath": f"{DATA}/{one.name}"} for one in pool.storage.volumes),
+    ]
+
+
+def container_security() -> dict[str, Any]:
+    """No way to more rights than it has."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _made_with(aspects: Mapping[str, str]) -> tuple[list[str], list[int]]:
+    roles = [role for role in aspects.get("roles", "").split(",") if role]
+    return roles, [int(word) for word in aspects.get("voters", "").split(",") if word]
+
+
+def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
+    ports = []
+    if "broker" in roles:
+        ports += [
+            {"name": f"l-{one.name}"[:15].rstrip("-"), "containerPort": one.port} for one in cluster.spec.listeners
+        ]
+    if "controller" in roles:
+        ports.append({"name": "controller", "containerPort": CONTROLLER_PORT})
+    if cluster.spec.metrics.enabled:
+        ports.append({"name": "metrics", "containerPort": cluster.spec.metrics.port})
+    return ports
+
+
+def _probes(cluster: Cluster) -> dict[str, Any]:
+    """`/livez` while its loop turns, `/readyz` once a broker is unfenced, a controller follows a leader."""
+    port = cluster.spec.metrics.port
+
+    def probe(path: str, period_s: int, failures: int) -> dict[str, Any]:
+        return {"httpGet": {"path": path, "port": port}, "periodSeconds": period_s, "failureThreshold": failures}
+
+    return {
+        "startupProbe": probe("/livez", 1, STARTING_S_MAX),
+        "readinessProbe": probe("/readyz", 1, 3),
+        "livenessProbe": probe("/livez", 10, 6),
+    }

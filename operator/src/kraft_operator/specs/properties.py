@@ -1,0 +1,82 @@
+"""A node's `server.properties`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from kraft_operator.api.cluster import Listener
+from kraft_operator.api.pools import NodePool
+from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster, digest
+from kraft_operator.specs.dynamic_keys import DYNAMIC
+
+DATA: Final = "/var/lib/kraft"
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+
+External = Mapping[str, tuple[str, int]]
+"""Host and port outside Kubernetes by listener. A host may be `$(HOST_IP)`, which the pod's start fills in."""
+
+
+def listener_name(listener: Listener) -> str:
+    """Kafka's names are upper case."""
+    return listener.name.upper().replace("-", "_")
+
+
+def properties(
+    cluster: Cluster, pool: NodePool, node_id: int, roles: Collection[str], voters: Collection[int]
+) -> dict[str, str]:
+    """Everything but `advertised.listeners`, which only the pod knows."""
+    spec = cluster.spec
+    found = {**spec.config, **pool.config}
+    broker, controller = "broker" in roles, "controller" in roles
+    listeners = [f"{listener_name(one)}://:{one.port}" for one in spec.listeners] if broker else []
+    if controller:
+        listeners.append(f"{CONTROLLER_LISTENER}://:{CONTROLLER_PORT}")
+    names = [listener_name(one) for one in spec.listeners]
+    found |= {
+        "process.roles": ",".join(role for role in ("broker", "controller") if role in roles),
+        "node.id": str(node_id),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
+        "log.dirs": ",".join(f"{DATA}/{volume.name}/log" for volume in pool.storage.volumes),
+    }
+    key = "voters" if spec.quorum.mode == "Static" else "bootstrap.servers"
+    hosts = [(i, f"{cluster.host(i)}:{CONTROLLER_PORT}") for i in sorted(voters)]
+    found[f"controller.quorum.{key}"] = ",".join(f"{i}@{host}" if key == "voters" else host for i, host in hosts)
+    if broker:
+        internal = next(one for one in spec.listeners if one.type == "Internal")
+        found["inter.broker.listener.name"] = listener_name(internal)
+    found["http.listener"] = f"0.0.0.0:{spec.metrics.port}"  # probes ask there, whoever else does
+    return dict(sorted(found.items()))
+
+
+def advertised(cluster: Cluster, node_id: int, external: External) -> str:
+    """`advertised.listeners` of a broker."""
+    found = []
+    for listener in cluster.spec.listeners:
+        host, port = external.get(listener.name, (cluster.host(node_id), listener.port))
+        found.append(f"{listener_name(listener)}://{host}:{port}")
+    return ",".join(found)
+
+
+def text(values: Mapping[str, str]) -> str:
+    """As a file: backslashes and line ends escaped."""
+    lines = (f"{key}={value}".replace("\\", "\\\\").replace("\n", "\\n") for key, value in values.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
+    """What a pod of this pool must have, by digest; roles and voters are the planner's own aspects."""
+    spec = cluster.spec
+    static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in DYNAMIC}
+    static |= {f"pool:{key}": value for key, value in pool.config.items()}
+    static["listeners"] = [one.model_dump(exclude={"host", "first_node_port"}) for one in spec.listeners]
+    static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
+    static["http"] = spec.metrics.port
+    return {
+        "config": digest(static),
+        "image": spec.image,
+        "resources": digest(pool.resources.model_dump()),
+        "template": digest([pool.pod.model_dump(), spec.image_pull_secrets, spec.image_pull_policy]),
+    }

@@ -1,0 +1,58 @@
+"""Status as the planner's record, and the record as a part of the status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.plan.record import Node, Record, Replacement
+
+
+def record_of(status: KRaftClusterStatus) -> Record:
+    """What was remembered."""
+    return Record(
+        cluster_id=status.cluster_id,
+        nodes=tuple(
+            Node(
+                node.id,
+                node.pool,
+                "controller" in node.roles,
+                "broker" in node.roles,
+                node.disk,
+                node.formatted,
+                node.leaving,
+                node.stopped,
+            )
+            for node in sorted(status.nodes, key=lambda node: node.id)
+        ),
+        retired=tuple(status.retired_ids),
+        voters=tuple(status.voters),
+        replacements=tuple(Replacement(r.name, r.node, r.by, r.disk, r.new_id, r.done) for r in status.replacements),
+        managed_config=tuple(status.managed_config),
+    )
+
+
+def remembered(record: Record) -> dict[str, Any]:
+    """The part of the status that is remembered, in the resource's form."""
+    return {
+        "clusterId": record.cluster_id,
+        "nodes": [
+            {
+                "id": node.id,
+                "pool": node.pool,
+                "roles": ["controller"] * node.controller + ["broker"] * node.broker,
+                "disk": node.disk,
+                "formatted": node.formatted,
+                "leaving": node.leaving,
+                "stopped": node.stopped,
+            }
+            for node in record.nodes
+        ],
+        "retiredIds": list(record.retired),
+        "voters": list(record.voters),
+        "replacements": [
+            {"name": r.name, "node": r.node, "by": r.by, "disk": r.disk, "newId": r.new_id, "done": r.done}
+            for r in record.replacements
+        ],
+        "managedConfig": list(record.managed_config),
+    }

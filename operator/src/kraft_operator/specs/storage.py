@@ -1,0 +1,75 @@
+"""A disk of a node: its volume claims, and the job that formats them once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.pools import NodePool
+from kraft_operator.plan.record import Node
+from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.pods import CONFIG, FILE, base, container_security, mounts
+
+FORMATTED: Final = f"{GROUP}/formatted-for"
+"""On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
+DISK: Final = f"{GROUP}/disk"
+ATTEMPTS_MAX: Final = 3
+FORMAT_S_MAX: Final = 300
+"""Formatting takes well under a second; the rest is the machine's volume and image."""
+
+
+def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:
+    """One for each volume. Without an owner: they outlive the resource."""
+    found = []
+    for volume in pool.storage.volumes:
+        name = cluster.claim(volume.name, node.id, node.disk)
+        metadata = cluster.metadata(name, owned=False, node_id=node.id, pool=pool.name)
+        metadata["labels"][DISK] = str(node.disk)
+        spec: dict[str, Any] = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": volume.size}},
+        }
+        if volume.storage_class is not None:
+            spec["storageClassName"] = volume.storage_class
+        found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    return found
+
+
+def format_job(
+    cluster: Cluster, pool: NodePool, node: Node, cluster_id: str, dynamic: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`kafka-storage format`, which refuses directories of another cluster or node.
+
+    `dynamic`, for a controller of a dynamic quorum: `initial` its first voters in Kafka's form, or empty to join.
+    """
+    command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
+    if dynamic is not None:
+        command += ["-I", dynamic["initial"]] if dynamic.get("initial") else ["-N"]
+    if cluster.spec.metadata_version is not None:
+        command += ["-r", cluster.spec.metadata_version]
+    container = {
+        "name": "format",
+        "image": cluster.spec.image,
+        "imagePullPolicy": cluster.spec.image_pull_policy,
+        "command": command,
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        "securityContext": container_security(),
+        "volumeMounts": mounts(pool),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    metadata = cluster.metadata(cluster.format_job(node.id, node.disk), node_id=node.id, pool=pool.name)
+    metadata["labels"][DISK] = str(node.disk)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "backoffLimit": ATTEMPTS_MAX - 1,
+            "activeDeadlineSeconds": FORMAT_S_MAX,
+            "template": {
+                "metadata": {"labels": {"app.kubernetes.io/name": "kraftcluster-format", f"{GROUP}/job": "format"}},
+                "spec": {**base(cluster, pool, node), "restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }

@@ -1,0 +1,66 @@
+"""Specification and annotations as the planner wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.plan.wanted import Pool, Replacement, Wanted
+from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.dynamic_keys import DYNAMIC
+from kraft_operator.specs.properties import aspects
+from kraft_operator.specs.quantities import as_bytes
+
+SKIP: Final = f"{GROUP}/skip"
+"""`3,101`: nodes that the operator leaves alone."""
+ROLL: Final = f"{GROUP}/roll"
+"""`101=2026-01-01,102=x`: restarts by hand; a new word behind the id is a new restart."""
+APPROVE: Final = f"{GROUP}/approve"
+"""The revision that somebody approves."""
+
+
+def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
+    """What the planner works on. Words of annotations that are no ids are left out."""
+    spec = cluster.spec
+    pools = tuple(
+        Pool(
+            pool.name,
+            "controller" in pool.roles,
+            "broker" in pool.roles,
+            cluster.replicas(pool),
+            pool.first_node_id,
+            aspects(cluster, pool),
+            {volume.name: as_bytes(volume.size) for volume in pool.storage.volumes},
+            pool.storage.deletion_policy == "Delete",
+        )
+        for pool in spec.node_pools
+    )
+    rolls = _rolls(annotations.get(ROLL, ""))
+    return Wanted(
+        pools=pools,
+        cluster_id=spec.cluster_id,
+        static_quorum=spec.quorum.mode == "Static",
+        dynamic_config={key: value for key, value in spec.config.items() if key in DYNAMIC},
+        replacements=tuple(Replacement(r.name, r.node, r.by, frozenset(r.accept)) for r in spec.replacements),
+        parallel_by_rack=spec.update_strategy.parallelism == "Rack",
+        rolls_paused=spec.update_strategy.paused,
+        paused=spec.paused,
+        hibernated=spec.hibernated,
+        supervised=spec.update_strategy.supervised,
+        approved=annotations.get(APPROVE, ""),
+        revision=digest([[pool.name, pool.replicas, dict(pool.aspects)] for pool in pools] + [sorted(rolls.items())]),
+        skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdigit()),
+        rolls=rolls,
+        unavailable_topics=frozenset(spec.update_strategy.unavailable_topics),
+        drain_at_once=spec.drain.partitions_at_once,
+    )
+
+
+def _rolls(text: str) -> dict[int, str]:
+    found = {}
+    for word in text.split(","):
+        node_id, _, token = word.strip().partition("=")
+        if node_id.isdigit():
+            found[int(node_id)] = token
+    return found

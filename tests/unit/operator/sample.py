@@ -1,0 +1,43 @@
+"""The sample cluster as objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.record import Node
+from kraft_operator.specs import network, pods, storage
+from kraft_operator.specs.cluster import Cluster
+
+ROOT = Path(__file__).parents[3]
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+
+
+def sample(namespace: str = "demo", **changes: Any) -> Cluster:
+    document = yaml.safe_load((ROOT / "deploy" / "samples" / "kraftcluster.yaml").read_text())
+    spec = KRaftClusterSpec.model_validate({**document["spec"], **changes})
+    return Cluster("sample", namespace, "4f4b1c6e-0000-4000-8000-000000000000", spec)
+
+
+def manifests(cluster: Cluster) -> list[dict[str, Any]]:
+    """All that a controller and a broker of it are made of, and what all share."""
+    found = [network.nodes_service(cluster), network.bootstrap_service(cluster), *network.disruption_budgets(cluster)]
+    for listener in cluster.spec.listeners:
+        if listener.type != "Internal":
+            found += [network.external_bootstrap(cluster, listener)]
+            found += [network.external_broker(cluster, listener, 101, 0)]
+    for pool, node in zip(
+        cluster.spec.node_pools,
+        (Node(1, "controllers", True, False), Node(101, "brokers", False, True)),
+        strict=True,
+    ):
+        aspects = {"image": cluster.spec.image, "roles": ",".join(pool.roles), "voters": "1,2,3"}
+        external = {"external": ("$(HOST_IP)", 31000)}
+        found += storage.claims(cluster, pool, node)
+        found.append(pods.config_map(cluster, pool, node, aspects))
+        found.append(storage.format_job(cluster, pool, node, CLUSTER_ID))
+        found.append(pods.pod(cluster, pool, node, aspects, external))
+    return found

@@ -1,0 +1,134 @@
+"""Manifests, configuration files, wishes: pure functions of the resource."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraft_node.base.config import tables
+from kraft_node.base.config.node import NodeConfig
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.plan.record import Node, Record, Replacement
+from kraft_operator.specs.dynamic_keys import DYNAMIC
+from kraft_operator.specs.properties import aspects, properties, text
+from kraft_operator.specs.quantities import as_bytes
+from kraft_operator.specs.remembered import record_of, remembered
+from kraft_operator.specs.wishes import APPROVE, ROLL, SKIP, wishes
+from tests.unit.operator.sample import manifests, sample
+from tests.unit.operator.world import World
+
+
+def _of(kind: str) -> list[dict[str, Any]]:
+    return [one for one in manifests(sample()) if one["kind"] == kind]
+
+
+def _pod_specs() -> list[dict[str, Any]]:
+    return [pod["spec"] for pod in _of("Pod")] + [job["spec"]["template"]["spec"] for job in _of("Job")]
+
+
+def test_keys_that_need_no_restart_are_those_of_the_node() -> None:
+    lines = [*tables.BROKER.splitlines(), *tables.BROKER_DYNAMIC_ONLY.splitlines()]
+    assert frozenset(line.split(" ")[0] for line in lines if "c" in line.split(" ")[-1]) == DYNAMIC
+
+
+def test_every_pod_is_hardened() -> None:
+    specs = _pod_specs()
+    assert len(specs) == 4
+    for spec in specs:
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_every_volume_that_is_mounted_is_there() -> None:
+    for spec in _pod_specs():
+        there = {volume["name"] for volume in spec["volumes"]}
+        assert {mount["name"] for mount in spec["containers"][0]["volumeMounts"]} == there
+
+
+def test_everything_but_volumes_goes_with_the_resource() -> None:
+    for one in manifests(sample()):
+        owned = "ownerReferences" in one["metadata"]
+        assert owned == (one["kind"] != "PersistentVolumeClaim"), one["metadata"]["name"]
+
+
+def test_pods_answer_under_the_names_that_voters_have() -> None:
+    pod = _of("Pod")[0]
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("sample-1", "sample-nodes")
+    service = _of("Service")[0]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert not service["spec"]["selector"].items() <= _of("Job")[0]["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(("number", "node_id"), [(0, 1), (1, 101)])
+def test_the_node_takes_the_file(number: int, node_id: int) -> None:
+    cluster = sample()
+    pool = cluster.spec.node_pools[number]
+    values = properties(cluster, pool, node_id, pool.roles, (1, 2, 3))
+    config = NodeConfig.parse(values)
+    assert config.int("node.id") == node_id
+    assert values["controller.quorum.voters"].startswith("1@sample-1.sample-nodes.demo.svc:9090,2@")
+
+
+def test_a_file_keeps_values_of_several_lines() -> None:
+    assert text({"a": "b\\c\nd"}) == "a=b\\\\c\\nd\n"
+
+
+def test_only_what_needs_a_restart_is_an_aspect() -> None:
+    before = sample()
+    pool = before.spec.node_pools[1]
+    config = before.spec.config
+    dynamic = sample(config={**config, "log.retention.ms": "5"})
+    static = sample(config={**config, "num.partitions": "5"})
+    image = sample(image="other:1")
+    assert aspects(dynamic, pool) == aspects(before, pool)
+    assert {k for k, v in aspects(static, pool).items() if v != aspects(before, pool)[k]} == {"config"}
+    assert {k for k, v in aspects(image, pool).items() if v != aspects(before, pool)[k]} == {"image"}
+
+
+def test_the_sample_becomes_a_cluster() -> None:
+    world = World(wishes(sample(), {}))
+    world.settle()
+    assert sorted(world.pods) == [1, 2, 3, 101, 102, 103]
+
+
+def test_annotations_skip_roll_and_approve() -> None:
+    wanted = wishes(sample(), {SKIP: "3, 101,x", ROLL: "102=now,y=z", APPROVE: "abc"})
+    assert wanted.skip == {3, 101}
+    assert wanted.rolls == {102: "now"}
+    assert wanted.approved == "abc"
+    assert wanted.revision != wishes(sample(), {}).revision
+
+
+def test_what_is_remembered_comes_back() -> None:
+    record = Record(
+        "id",
+        (Node(1, "c", True, False, 2, True), replace(Node(7, "b", True, True), leaving=True, stopped=True)),
+        (3, 4),
+        (1,),
+        (Replacement("r", 1, "NewId", new_id=7), Replacement("s", 1, "EmptyDisk", disk=2, done=True)),
+        ("log.retention.ms",),
+    )
+    assert record_of(KRaftClusterStatus.model_validate(remembered(record))) == record
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("10Gi", 10 * 2**30), ("1.5M", 1_500_000), ("7", 7), ("100m", 1), ("2Ki", 2048)]
+)
+def test_quantities(text: str, number: int) -> None:
+    assert as_bytes(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "10Q", "1.2.3", "10GiB"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError, match="no quantity"):
+        as_bytes(text)
