@@ -125,8 +125,8 @@ class ReplicaLaws:
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(image, name, key, before, state)
         if state.leader_recovering and not before.leader_recovering:
-            lost = not before.isr and not before.elr and before.last_known_elr == (state.leader,)
-            if not lost:
+            # Those in the ISR and the ELR may have come back from a kill, and so left both, by this very change.
+            if before.last_known_elr != (state.leader,):
                 text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
                 self.checker.broken("elected", name, text)
         lacking = _settled(state) - _settled(before) - set(state.isr)
