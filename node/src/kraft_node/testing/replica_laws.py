@@ -124,11 +124,10 @@ class ReplicaLaws:
             return  # some changes at once
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(image, name, key, before, state)
-        if state.leader_recovering and not before.leader_recovering:
-            # Those in the ISR and the ELR may have come back from a kill, and so left both, by this very change.
-            if before.last_known_elr != (state.leader,):
-                text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
-                self.checker.broken("elected", name, text)
+        # Those in the ISR and the ELR may have come back from a kill, and so left both, by this very change.
+        if state.leader_recovering and not before.leader_recovering and before.last_known_elr != (state.leader,):
+            text = f"{state.leader} leads out of sync: ISR {before.isr}, ELR {before.elr}, {before.last_known_elr}"
+            self.checker.broken("elected", name, text)
         lacking = _settled(state) - _settled(before) - set(state.isr)
         if lacking:
             text = f"{lacking} are replicas, ISR {state.isr}; it was {before.isr} of {before.replicas}"
