@@ -1,7 +1,8 @@
 """`python -m bench [--rounds N] [--write docs/benchmarks.md] [SCENARIO ...]`: the comparison with Apache Kafka.
 
-See `bench.rows` and `bench.cluster` for what is measured; `node` and `cluster` name all scenarios of each. `--write`
-puts tables and plot of a group into the page; for the node it also measures the codecs and the metadata image.
+See `bench.rows`, `bench.cluster` and `bench.metadata` for what is measured; `node`, `cluster` and `metadata` name all
+scenarios of each. `--write` puts tables and plot of a group into the page; for the node it also measures the codecs and
+the metadata image, for `metadata` what an image and a failover cost in one process.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def main() -> int:
     names = [n for named in options.scenarios for n in GROUPS.get(named, [named])]
     groups = [group for group, scenarios in GROUPS.items() if set(scenarios) <= set(names)]
     if options.write and not groups:
-        parser.error("--write needs all scenarios of node or of cluster")
+        parser.error(f"--write needs all scenarios of one of {', '.join(GROUPS)}")
     if not peers.installed():
         print("bench: Apache Kafka is not installed: `make peers`", file=sys.stderr)
         return 1
@@ -85,10 +86,12 @@ def main() -> int:
     if options.again:
         figures = json.loads(kept.read_text())
     else:
-        figures = {"samples": {}, "codecs": {}, "image": {}}
+        figures = {"samples": {}, "codecs": {}, "image": {}, "many": {}}
         if options.write and "node" in groups:
             figures["codecs"] = codec.results()
             figures["image"] = image.topic_cost()
+        if options.write and "metadata" in groups:
+            figures["many"] = image.beside_many()
         OUT.mkdir(exist_ok=True)
 
         def keep(samples: Samples) -> None:
@@ -104,6 +107,8 @@ def main() -> int:
         body = report.compared(of_group, picture.name)
         if group == "node":
             body += report.parts_of_a_node(figures["codecs"], figures["image"])
+        if group == "metadata":
+            body += report.parts_of_many(figures["many"])
         report.write_page(options.write, group, body)
         console.print(f"written: {options.write}, {picture}")
     if options.json:

@@ -20,11 +20,15 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1] / "node" / "src"))
 
 from kraft_node.base.ids import Uuid
+from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.log_batches import data_batch, iter_values
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.snapshot import SnapshotCursor
+from kraft_node.records.batch import iter_headers
 from kraft_node.wire import stored
 
+LEVEL = 30
 RATIO_MAX = 1.2
 BYTES_A_PARTITION_MAX = 64
 BROKERS = 30
@@ -137,6 +141,92 @@ def measure_snapshot(partitions: int) -> None:
     longest = max(times) * 1000
     print(f"snapshot of {partitions:,} partitions: {total:.2f} s, begun in {frozen * 1000:.1f} ms, ", end="")
     print(f"longest slice {longest:.1f} ms (records made, not yet encoded)")
+
+
+def opening() -> list[object]:
+    """What stands in front of the topics: the level, and brokers that nobody is."""
+    known = directories()
+    kind = stored.RegisterBrokerRecord
+    features = [kind.BrokerFeature(name, r.min_level, r.max_level) for name, r in SUPPORTED_RANGES.items()]
+    brokers = [
+        kind(
+            broker_id=broker,
+            incarnation_id=known[broker],
+            broker_epoch=broker + 1,
+            end_points=[kind.BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9, 0)],
+            features=features,
+            fenced=False,
+            log_dirs=[known[broker]],
+        )
+        for broker in range(BROKERS)
+    ]
+    return [stored.FeatureLevelRecord(name="metadata.version", feature_level=LEVEL), *brokers]
+
+
+def encoded(partitions: int) -> list[bytes]:
+    """The batches of a snapshot of so many partitions, 100 a topic."""
+    loader = filled(partitions // 100, 100)
+    for record in opening():
+        loader.image.replay(record)
+    batches = []
+    with SnapshotCursor(loader.image) as cursor:
+        while values := cursor.next_values(200):
+            batches.append(data_batch(values, 0, 1, 0))
+    return batches
+
+
+def loaded(batches: list[bytes]) -> MetadataLoader:
+    """A loader that has read that snapshot, as a node does."""
+    loader = MetadataLoader()
+    values = (value for batch in batches for header in iter_headers(batch) for value in iter_values(batch, header))
+    loader.load_values(values, 2_000_000, 1, lambda: 0)
+    loader.publish(is_snapshot=True)
+    return loader
+
+
+def failover_ms(loader: MetadataLoader) -> float:
+    """Milliseconds from being told of leadership to an acknowledged CreateTopics, the disk left out: median."""
+    from tests.unit.controller.harness import Quorum
+
+    quorum = Quorum(active=False, loader=loader, broker_session_timeout_ms="3600000")
+    quorum.time.advance(1)  # the index is built between other work
+    assert quorum.controller.cluster.derived.is_complete
+    taken = []
+    for number in range(21):
+        begun = time.perf_counter()
+        quorum.lead()
+        result = quorum.create(f"after-{number}", partitions=1, factor=3)
+        taken.append((time.perf_counter() - begun) * 1000)
+        assert result.error_code == 0, result
+        quorum.lose()
+    return median(taken)
+
+
+def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
+    """What an image of so many partitions costs to read and to keep, and what it costs a controller to take over."""
+    from kraft_node.controller.derived import Derived
+
+    batches = encoded(partitions)
+    gc.collect()
+    begun = time.process_time()
+    loader = loaded(batches)
+    figures = {"load_s": time.process_time() - begun}
+    del loader
+    gc.collect()
+    tracemalloc.start()
+    loader = loaded(batches)
+    gc.collect()
+    figures["kept"] = tracemalloc.get_traced_memory()[0] / partitions
+    derived = Derived()
+    derived.begin(loader.image.topics)
+    derived.finish(loader.image.topics)
+    figures["index"] = tracemalloc.get_traced_memory()[0] / partitions - figures["kept"]
+    tracemalloc.stop()
+    del derived
+    few = failover_ms(loaded(encoded(10_000)))
+    figures["failover_ms"] = failover_ms(loader)
+    figures["failover"] = figures["failover_ms"] / few
+    return figures
 
 
 def main() -> int:

@@ -1,12 +1,12 @@
-"""All scenarios and rows, by what is compared: one node, or a cluster of three controllers and three brokers."""
+"""All scenarios and rows, by what is compared: one node, a cluster of three and three, controllers of a million."""
 
 from __future__ import annotations
 
-from bench import cluster, rows
+from bench import cluster, metadata, rows
 from bench.rows import Row
 
-GROUPS = {"node": rows.SCENARIOS, "cluster": cluster.SCENARIOS}
+GROUPS = {"node": rows.SCENARIOS, "cluster": cluster.SCENARIOS, "metadata": metadata.SCENARIOS}
 SCENARIOS = {name: function for group in GROUPS.values() for name, function in group.items()}
-ROWS: dict[str, Row] = {**rows.ROWS, **cluster.ROWS}
 
-ROWS_OF = {"node": rows.ROWS, "cluster": cluster.ROWS}
+ROWS_OF = {"node": rows.ROWS, "cluster": cluster.ROWS, "metadata": metadata.ROWS}
+ROWS: dict[str, Row] = {name: row for group in ROWS_OF.values() for name, row in group.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
-from bench.scenarios import ROWS
+from bench.scenarios import GROUPS, ROWS
 
 PRODUCE = "produce 1 KB records, default batching"
 START = "start: formatted disk to first acknowledged produce"
@@ -79,3 +79,19 @@ def test_the_page_names_the_rows_that_fall_short_and_no_host() -> None:
     assert "| Thing v1 decode | 1 µs | 2 µs | 2.0 (1.9) | ≥ 3 | **no** |" in body
     assert "| 70 µs | 77 µs | 1.10 | ≤ 1.2 | yes |" in body
     assert "cores" in body
+
+
+def test_the_page_has_a_place_for_every_group() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text()
+    for group in GROUPS:
+        assert f"<!-- {group}: begin -->" in page
+        assert f"<!-- {group}: end -->" in page
+
+
+def test_what_a_million_partitions_cost_in_one_process_is_judged() -> None:
+    many = {"load_s": 2.3, "kept": 31.2, "index": 40.0, "failover_ms": 0.14, "failover": 1.3}
+    body = report.parts_of_many(many)
+    assert "| 2.30 s | ≤ 5 s | yes |" in body
+    assert "| 31 bytes | ≤ 64 bytes | yes |" in body
+    assert "| 0.14 ms, ratio 1.30 | ≤ 1.2 | **no** |" in body
+    assert "40 bytes a partition" in body

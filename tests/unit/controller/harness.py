@@ -136,9 +136,17 @@ class Answer:
 class Quorum:
     """One controller and its log."""
 
-    def __init__(self, *, bootstrap: Sequence[Any] = (), active: bool = True, **properties: str) -> None:
+    def __init__(
+        self,
+        *,
+        bootstrap: Sequence[Any] = (),
+        active: bool = True,
+        loader: MetadataLoader | None = None,
+        **properties: str,
+    ) -> None:
+        """`loader`: with an image that holds something already, as after a snapshot."""
         self.time = FakeTime()
-        self.loader = MetadataLoader()
+        self.loader = loader or MetadataLoader()
         self.log = FakeLog()
         texts = {
             "process.roles": "controller",
@@ -156,6 +164,7 @@ class Quorum:
         self.controller.follow(self.loader)
         self.controller.in_transaction = lambda: self.loader.in_transaction
         self._committed = 0
+        self._first_offset = self.log.next_offset = self.image.offset + 1
         self.epoch = 0
         self.connection: Any = None
         """What the requests come over."""
@@ -178,7 +187,7 @@ class Quorum:
         self.controller.on_lost_leadership(self.epoch)
         self.controller.on_leader_changed(leader_id, self.epoch + 1)
         del self.log.batches[self._committed :]
-        self.log.next_offset = sum(len(batch) for _, batch in self.log.batches)
+        self.log.next_offset = self._first_offset + sum(len(batch) for _, batch in self.log.batches)
 
     def commit(self) -> None:
         while self._committed < len(self.log.batches):
