@@ -58,7 +58,7 @@ sim: $(VENV)/.dev ## the raft core, a node and a cluster of nodes under SEEDS=n 
 planted: $(VENV)/.dev ## plant known bugs into copies of the node: which law finds which, alone and in a cluster
 	$(BIN)/python -m tests.sim.planted_bugs
 
-exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds (some minutes)
+exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds (two million states: a minute or two)
 	$(BIN)/python -m kraft_node.testing.raft.exhaustive
 
 planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
