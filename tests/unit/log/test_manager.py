@@ -567,6 +567,22 @@ def many_logs(node: Node) -> None:
         log.high_watermark = 1
 
 
+def test_a_stop_makes_no_files_on_the_loop() -> None:
+    """Each costs a millisecond on a busy disk: with 10,000 logs a controller in the same process would be silent."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    log.append_as_leader(batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW)
+    before = node.disk.listdir(log.path)
+    manager.shutdown(lambda: None)
+    assert node.disk.listdir(log.path) == before
+    node.rest()
+    made = set(node.disk.listdir(log.path)) - set(before)
+    assert made == {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.snapshot"}
+    manager.release()
+    node.host.end_life()
+
+
 def test_a_stop_with_many_new_logs_syncs_the_file_system_once_and_loses_nothing() -> None:
     """It made four fsyncs a log: 10,000 new partitions kept a stop busy for many seconds, a busy disk for minutes."""
     node = Node()

@@ -30,6 +30,7 @@ from kraft_node.records.batch import BatchHeader, Record, iter_records, read_hea
 from kraft_node.records.errors import BatchError
 
 if TYPE_CHECKING:
+    from kraft_node.log.files import Put
     from kraft_node.log.log import Log
 
 logger = logging.getLogger("kraft_node.log")
@@ -299,9 +300,9 @@ class _NewSegment(Segment):
         super().__init__(log, base)
         self.in_place = False
 
-    def write_indexes(self) -> None:
+    def write_indexes(self, put: Put | None = None) -> None:
         if self.in_place:
-            super().write_indexes()
+            super().write_indexes(put)
 
 
 def _records(file: File, header: BatchHeader) -> list[Record]:

@@ -8,14 +8,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
-from kraft_node.base.env import Disk, Env, File
+from kraft_node.base.env import Buffer, Disk, Env, File
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log.errors import LogDirError, LogDirFailure
 
 OPEN_FILES_MAX: Final = 2048
 """Files kept open by default; half of what common systems allow a process, the rest is for connections."""
+
+
+Put: TypeAlias = Callable[[str, int, Buffer], None]
+"""Writes bytes to a file, now or later: path, position, data. From position 0 on they are all that the file holds."""
+
+
+def write_file(disk: Disk, path: str, position: int, data: Buffer) -> None:
+    """Write `data` at `position`, by any thread; the file exists afterwards. Raises OSError."""
+    file = disk.open(path, create=True)
+    try:
+        if position == 0:
+            file.truncate(0)
+        if len(data):
+            file.pwrite(position, [data])
+    finally:
+        file.close()
 
 
 class Handle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Final, TypeVar
@@ -21,7 +22,7 @@ from kraft_node.log import flushing, lookup, names, trimming, txn_index
 from kraft_node.log.config import LONG_MAX, LogConfig
 from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.files import LogDir
+from kraft_node.log.files import LogDir, Put, write_file
 from kraft_node.log.index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import BatchMetadata, Producers
@@ -540,17 +541,13 @@ class Log:
         except OSError as e:
             raise self.dir.fail(e) from e
 
-    def take_snapshot(self, offset: int) -> None:
-        """Write the producers as of `offset`; needs an fsync to last. Raises OSError."""
+    def take_snapshot(self, offset: int, put: Put | None = None) -> None:
+        """Write the producers as of `offset` (or have `put` do so); needs an fsync to last. Raises OSError."""
         known = self.producers.snapshots
         if offset in known:
             return
-        file = self.dir.env.disk.open(f"{self.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(0, [encode_snapshot(self.producers)])
-        finally:
-            file.close()
+        put = put or partial(write_file, self.dir.env.disk)
+        put(f"{self.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", 0, encode_snapshot(self.producers))
         known.append(offset)
         known.sort()
         self.names_changed += 1

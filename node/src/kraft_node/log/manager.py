@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from kraft_node.base.config.view import ConfigView
-from kraft_node.base.env import Env, Timer
+from kraft_node.base.env import Buffer, Env, Timer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_node.log import flushing, names, partition_metadata, trimming
@@ -22,7 +22,7 @@ from kraft_node.log.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX, LogConfig, make_config
 from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirInvalid
-from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
+from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir, Put, write_file
 from kraft_node.log.futures import Futures
 from kraft_node.log.log import Log
 from kraft_node.log.opening import new_log, open_log
@@ -30,6 +30,8 @@ from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
 
+Write: TypeAlias = tuple[str, int, Buffer]
+"""Path, position and bytes of a write that is still to be made."""
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of one that is not open."""
 OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
@@ -650,26 +652,39 @@ class LogManager:
         write_offsets = directory.write_offsets()
 
         def close() -> None:  # writing the mark fsyncs the directory
+            disk = self.env.disk
+            for writes, _ in work:
+                for path, position, data in writes:
+                    write_file(disk, path, position, data)
             if len(work) < SYNC_WHOLE_MIN or not directory.sync_file_system():
-                for job in work:
-                    job()
+                for _, sync in work:
+                    sync()
             write_offsets()
             directory.write_mark(broker_epoch)
 
         self._submit(directory, close, done)
 
-    def _close_log(self, log: Log) -> Callable[[], None] | None:
-        """Complete a log's files; the fsyncs that are left, None when nothing has changed. Raises OSError."""
+    def _close_log(self, log: Log) -> tuple[list[Write], Callable[[], None]] | None:
+        """Complete a log's files: the writes and the fsyncs that are left, None when nothing has changed.
+
+        Both are for the directory's thread: making a file can take a millisecond, and there may be 10,000 logs. Raises
+        OSError.
+        """
         log.closed = True
-        is_new = _keep_producers(log)
+        writes: list[Write] = []
+
+        def later(path: str, position: int, data: Buffer) -> None:
+            writes.append((path, position, data))
+
+        is_new = _keep_producers(log, later)
         if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
             log.release()
             return None
-        log.active.finish()
+        log.active.finish(later)
         flush = flushing.Flush(log, log.end_offset, parent=False)
         log.recovery_point = log.end_offset
         log.release()
-        return flush.work
+        return writes, flush.work
 
     def release(self) -> None:
         """Give up the locks. Call last."""
@@ -683,7 +698,7 @@ def _dir_of(entry: Entry) -> Directory:
     return directory
 
 
-def _keep_producers(log: Log) -> bool:
+def _keep_producers(log: Log, put: Put | None = None) -> bool:
     """Before a log is closed: a snapshot of its producers, for clean logs are opened by snapshots alone; if it is new.
 
     Raises OSError.
@@ -691,7 +706,7 @@ def _keep_producers(log: Log) -> bool:
     producers = log.producers
     if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
         return False
-    log.take_snapshot(log.end_offset)
+    log.take_snapshot(log.end_offset, put)
     return True
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from kraft_node.base.env import Buffer, File
 from kraft_node.log import index, names
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.files import Handle, LogDir
+from kraft_node.log.files import Handle, LogDir, Put, write_file
 from kraft_node.log.index import ENTRY, ENTRY_SIZE, TIME_ENTRY, TIME_ENTRY_SIZE
 from kraft_node.log.scan import BadBatch, batches, find_offset
 from kraft_node.records.batch import HEADER, HEADER_SIZE, BatchHeader
@@ -154,30 +155,23 @@ class Segment:
         """Offset index entries, written or not."""
         return max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
 
-    def write_indexes(self) -> None:
-        """Write the entries gathered; the files exist afterwards. Raises OSError."""
+    def write_indexes(self, put: Put | None = None) -> None:
+        """Write the entries gathered (or have `put` do so); the files exist afterwards. Raises OSError."""
         self.load_index()
-        self._write(names.INDEX, self.index_count * ENTRY_SIZE, self.pending)
-        self._write(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE, self.pending_time)
+        put = put or partial(write_file, self.owner.dir.env.disk)
+        put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
+        put(self.path(names.TIME_INDEX), self.time_count * TIME_ENTRY_SIZE, self.pending_time)
         self.index_count += len(self.pending) // ENTRY_SIZE
         self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
         self.pending = bytearray()
         self.pending_time = bytearray()
 
-    def _write(self, suffix: str, position: int, data: bytearray) -> None:
-        file = self.owner.dir.env.disk.open(self.path(suffix), create=True)
-        try:
-            if data:
-                file.pwrite(position, [data])
-        finally:
-            file.close()
-
-    def finish(self) -> None:
+    def finish(self, put: Put | None = None) -> None:
         """No more is appended (or the node stops): the indexes are complete on disk. Raises OSError."""
         if self.size:
             self.load_index()
             self._add_time_entry()
-            self.write_indexes()
+            self.write_indexes(put)
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
         """Cut the file, and the index entries that point beyond. Raises OSError."""
