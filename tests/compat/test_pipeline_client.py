@@ -11,7 +11,7 @@ import pytest
 
 from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.client.messages import EARLIEST, LATEST, TopicInfo
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.sinks.options import parse_sink
@@ -29,6 +29,19 @@ def create(target: Target, topic: str, partitions: int = 1, **config: str) -> No
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     config = {"retention.ms": "-1", **config}  # the records are of 2023
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
+    deadline = time.monotonic() + 60
+    with Cluster(Settings(target.bootstrap)) as client:  # brokers hear of it after the controller has answered
+        while not _has_leaders(client.topics([topic]).get(topic), partitions):
+            assert time.monotonic() < deadline, topic
+            time.sleep(0.05)
+
+
+def _has_leaders(topic: TopicInfo | None, partitions: int) -> bool:
+    return (
+        topic is not None
+        and len(topic.partitions) == partitions
+        and all(p.leader >= 0 for p in topic.partitions.values())
+    )
 
 
 def produced(target: Target, topic: str, count: int, codec: str = "none", first: int = 0) -> list[bytes]:

@@ -14,6 +14,7 @@ from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
 
 CLIENT = "pipeline on Spark"
+pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
 HOW = "PySpark is not here: pip install '.[pipeline]' installs it (400 MB, needs Java 17)"
 
 
@@ -88,7 +89,7 @@ def test_stream_in_bounded_micro_batches(spark: Any, cluster: Target, name: str,
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         assert query.exception() is None
         return [p.numInputRows for p in query.recentProgress if p.numInputRows]
 
@@ -115,7 +116,7 @@ def test_sink_of_batches_and_streams(spark: Any, cluster: Target, name: str, tmp
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert query.exception() is None
     found = source(spark.read, cluster, copy, columns="key,value").selectExpr("cast(value as string) v").collect()
     assert sorted(row["v"] for row in found) == sorted(f"value {i}" for i in range(2000))
