@@ -129,6 +129,26 @@ def test_the_newest_common_version_and_large_answers() -> None:
     assert len(channel._buffer) <= 64 * 1024
 
 
+@pytest.mark.parametrize("piece", [1_000, 16_384, 100_003, 5_000_000])
+def test_answers_of_all_sizes_stay_what_they_were(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones are handed on in the buffer that they were received into, which nothing is received into any more."""
+    _, _, channel = setup({})
+    taken: list[memoryview] = []
+    monkeypatch.setattr(channel, "_answered", taken.append)
+    monkeypatch.setattr(channel, "_transport", object())
+    sizes = [4, 90_000, 90_000, 16_380, 16_381, 3_000_000, 10, 2_097_148, 2_097_149, 70_000, 4, 5_000_000, 12]
+    frames = [bytes([number]) * size for number, size in enumerate(sizes)]
+    data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    while data:
+        room = channel.get_buffer()
+        count = min(len(room), piece, len(data))
+        assert count > 0
+        room[:count] = data[:count]
+        data = data[count:]
+        channel.received(count)
+    assert [bytes(frame) for frame in taken] == frames
+
+
 def test_a_time_out_gives_the_connection_up_and_the_next_request_makes_another() -> None:
     later = Later()
     world, net, channel = setup({ApiKey.HEARTBEAT: later})

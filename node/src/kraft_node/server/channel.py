@@ -42,6 +42,9 @@ UNSENT_MAX: Final = 1 << 20
 BUFFER_BYTES: Final = 16 * 1024
 """The receive buffer to begin with, and to return to after a large response."""
 
+TRUSTED: Final = 2 << 20
+"""A response that claims no more than this gets its buffer at once, and keeps it: nothing is copied."""
+
 PAUSE_FIRST_MS: Final = 20
 PAUSE_MAX_MS: Final = 1_000
 """Pauses between attempts to connect double from the first to this: a node that returns is found within a second."""
@@ -280,30 +283,46 @@ class Channel:
             if end > self._have:
                 self._make_room(position, 4 + size)
                 return
-            # A copy, since what is handed on may be kept.
-            self._answered(bytes(self._buffer[position + 4 : end]))
+            self._answered(self._take(position + 4, end))
             if self._transport is None:
                 return
             position = end
         self._make_room(position, 4)
 
-    def _make_room(self, position: int, need: int) -> None:
-        left = bytes(self._buffer[position : self._have])
-        if need > len(self._buffer):
-            self._buffer = bytearray(min(need, max(2 * len(left), 4 * BUFFER_BYTES)))
-        elif len(self._buffer) > BUFFER_BYTES and need <= BUFFER_BYTES:
+    def _take(self, position: int, end: int) -> memoryview:
+        """The bytes of one response, which may be kept: a copy, but for a large one that has the buffer to itself."""
+        buffer = self._buffer
+        if end == self._have == len(buffer) > BUFFER_BYTES:
             self._buffer = bytearray(BUFFER_BYTES)
-        self._buffer[: len(left)] = left
-        self._have = len(left)
+            self._have = 0
+            return memoryview(buffer)[position:end]
+        return memoryview(bytes(memoryview(buffer)[position:end]))
 
-    def _answered(self, frame: bytes) -> None:
+    def _make_room(self, position: int, need: int) -> None:
+        """Have what is there of the response at `position`, which takes `need` bytes, at the front with room behind."""
+        buffer, left = self._buffer, max(0, self._have - position)
+        size = len(buffer)
+        if need <= BUFFER_BYTES:
+            size = BUFFER_BYTES
+        elif need <= TRUSTED:
+            size = need
+        elif left >= size or size <= BUFFER_BYTES:
+            size = min(need, max(2 * left, 4 * BUFFER_BYTES))
+        if size != len(buffer):
+            self._buffer = bytearray(size)
+            self._buffer[:left] = memoryview(buffer)[position : position + left]
+        elif position:
+            buffer[:left] = buffer[position : position + left]
+        self._have = left
+
+    def _answered(self, frame: memoryview) -> None:
         pending = self._sent.pop(int.from_bytes(frame[:4], "big"), None)
         if pending is None:
             self._drop(ConnectionAbortedError(f"{self.host}:{self.port} answered what was not asked"))
             return
         version = pending.version
         assert version is not None
-        if pending.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\x00\x23":
+        if pending.api_key == ApiKey.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
             version = 0  # UNSUPPORTED_VERSION is always said in version 0 (KIP-511)
         try:
             _, response = decode_response(frame, pending.api_key, version)
