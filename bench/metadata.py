@@ -43,6 +43,10 @@ SNAPSHOT_AFTER_MS = 60_000
 WARM_COMMITS = 200
 COMMITS_MIN = 500
 """Commits that a p99 is made of at least."""
+SETTLE_S = 8.0
+"""For what nodes do in the background after they have been started, before one is killed."""
+ABSENT_MS = 2_000
+"""A voter that has not fetched for so long is not there."""
 FAILOVERS = {"ours": 5, "kafka": 2}
 
 ROWS = {
@@ -217,7 +221,7 @@ def _failovers(name: str, folder: Path, partitions: int) -> float:
         seconds = []
         for number in range(FAILOVERS[name]):
             _until_caught_up(active)
-            time.sleep(3)
+            time.sleep(SETTLE_S)
             assert active.process is not None
             active.process.send_signal(signal.SIGKILL)
             begun = time.monotonic()
@@ -231,13 +235,15 @@ def _failovers(name: str, folder: Path, partitions: int) -> float:
 
 
 def _until_caught_up(active: Target) -> None:
-    """Until all three voters have what is committed."""
+    """Until all three voters are there and have what is committed."""
     topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         with Client("127.0.0.1", active.controller_port) as client:
             found = client.ask(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics)).topics[0].partitions[0]
-        if all(voter.log_end_offset >= found.high_watermark for voter in found.current_voters):
+        since = time.time() * 1000 - ABSENT_MS
+        others = [voter for voter in found.current_voters if voter.replica_id != found.leader_id]
+        if all(v.log_end_offset >= found.high_watermark and v.last_fetch_timestamp > since for v in others):
             return
         time.sleep(0.2)
     raise AssertionError(f"not all caught up within {WAIT_S} s:\n{active.tail()}")

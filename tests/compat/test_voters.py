@@ -154,5 +154,10 @@ def test_a_static_quorum_becomes_one_of_voters_in_the_log(
     shown = re.search(rf'"id": {gone}, "directoryId": "([^"]+)"', text)
     assert shown is not None, f"the voters' directories are stated: {text}"
     remove = ("remove-controller", "--controller-id", str(gone), "--controller-directory-id", shown[1])
-    run_tool(QUORUM, *where, *remove)
-    wait_for("two voters", lambda: _voters(members) == sorted({1, 2, 3} - {gone}))
+
+    def removed() -> bool:
+        """One change of the voters at a time: a controller that tells its endpoints anew may be another."""
+        run_tool(QUORUM, *where, *remove, check=False)
+        return _voters(members) == sorted({1, 2, 3} - {gone})
+
+    wait_for("two voters", removed, 120)
