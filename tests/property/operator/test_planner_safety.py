@@ -14,7 +14,7 @@ from kraft_operator.plan import steps as do
 from kraft_operator.plan.wanted import Replacement
 from tests.unit.operator.world import World, wanted
 
-SEEDS = (*range(40), 43, 52, 1063, 1304, 1328, 1333, 1440)
+SEEDS = (*range(40), 43, 52, 1063, 1304, 1328, 1333, 1440, 5012, 5087)
 """The last ones have found something once: the only voter losing its disk, a former voter that was still needed, …"""
 EVENTS = 120
 

@@ -84,6 +84,7 @@ class World:
     done: list[do.Step] = field(default_factory=list)
     last: do.Plan = field(default_factory=do.Plan)
     pods_changed: int = 1000
+    led: int | None = None
 
     # What is true
 
@@ -93,14 +94,21 @@ class World:
         return pod is not None and pod.ready and pod.has("controller") and pod.age >= START_TICKS + CATCH_UP_TICKS
 
     def leader(self, without: int = -1) -> int | None:
-        """Who could lead: a majority of its own voters counts."""
-        for node_id in sorted(self.pods):
-            if node_id == without or not self.counts(node_id):
-                continue
-            voters = self.pods[node_id].voters
-            if sum(v != without and self.counts(v) for v in voters) > len(voters) // 2:
-                return node_id
-        return None
+        """Who leads: who did, if it still can, else the first who can."""
+        able = [i for i in sorted(self.pods) if i != without and self._can_lead(i, without)]
+        leads = self.led if self.led in able else next(iter(able), None)
+        if without == -1:
+            self.led = leads
+        return leads
+
+    def _can_lead(self, node_id: int, without: int) -> bool:
+        """A majority of its own voters would follow it: they have everything and know it as a voter."""
+        if not self.counts(node_id):
+            return False
+        voters = self.pods[node_id].voters
+        return (
+            sum(v != without and self.counts(v) and node_id in self.pods[v].voters for v in voters) > len(voters) // 2
+        )
 
     def observe(self, rng: random.Random | None = None) -> seen.Observed:
         """Views; with `rng` some are missing or old."""
@@ -119,7 +127,9 @@ class World:
         quorum = metadata = None
         leader = self.leader()
         if leader is not None:
-            replicas = {i: seen.Replica(0, 0 if self.counts(i) else 60_000) for i, p in self.pods.items()}
+            # Who was started with voters that the leader is not among does not follow it: so it is with real nodes.
+            follows = {i: self.counts(i) and leader in pod.voters for i, pod in self.pods.items()}
+            replicas = {i: seen.Replica(0, 0 if follows[i] else 60_000) for i in self.pods}
             voters = {i: replicas.get(i, seen.Replica(99, 60_000)) for i in self.pods[leader].voters}
             others = {i: r for i, r in replicas.items() if i not in voters and self.counts(i)}
             quorum = seen.Quorum(leader, 1, voters, others)
@@ -239,7 +249,9 @@ class World:
         alive = {i for i in self.pods if i != node_id and self.counts(i)}
         stays_small = len(self.record.voters) <= 2 or len(pod.voters) <= 2
         pause = any("MetadataPause" in r.accept for r in self.wanted.replacements)
-        assert self.leader(without=node_id) is not None or stays_small or pause, f"{node_id} breaks the quorum: {alive}"
+        assert self.leader(without=node_id) is not None or stays_small or pause, (
+            f"{node_id} breaks the quorum: {[(i, self.pods[i].voters) for i in alive]}"
+        )
 
     def check_voter_sets(self) -> None:
         """Law 4, by listing all majorities of all voter sets that somebody runs with."""

@@ -18,6 +18,9 @@ def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
     if not s.wanted.static_quorum:
         return {tuple(sorted(s.quorum.voters))} if s.quorum is not None else set()
     sets = {s.record.voters} if s.record.voters else set()
+    if s.quorum is not None and without == s.quorum.leader and without not in s.record.voters:
+        # Nobody who runs with the voters in force follows it: they are not live because of it, and will be without it.
+        return sets
     sets.update(tuple(sorted(pod_voters(pod))) for i, pod in s.controller_pods().items() if i != without)
     return sets
 

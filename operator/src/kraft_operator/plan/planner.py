@@ -17,8 +17,8 @@ from kraft_operator.plan.record import Record
 from kraft_operator.plan.replace import replacement
 from kraft_operator.plan.roll import recover, roll
 from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, SetConfig, Stop
-from kraft_operator.plan.voters import change_voters
+from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, Restart, SetConfig, Stop
+from kraft_operator.plan.voters import change_voters, former_leader
 from kraft_operator.plan.wanted import Wanted
 
 
@@ -48,11 +48,11 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
 
 def _disturb(s: Situation) -> None:
     """One thing that disturbs, and drains, which do not."""
-    if replacement(s):
+    if former_leader(s) or replacement(s):
         return
     if roll(s) and s.plan.disruptive is not None:
         return
-    if change_voters(s) and any(isinstance(step, Remember) for step in s.plan.steps):
+    if change_voters(s) and any(isinstance(step, Remember | Restart) for step in s.plan.steps):
         return
     drain(s)
     if s.plan.disruptive is None:

@@ -47,8 +47,9 @@ def roll(s: Situation) -> bool:
     controllers = [node for node in failing or behind if _controls(s, node)]
     if controllers:
         leader = s.quorum.leader if s.quorum is not None else -1
-        first = min(controllers, key=lambda node: (node.id == leader, not s.votes(node), node.id))
-        _restart(s, [first])
+        # Who has other voters than those in force comes first: as long as sets differ, a majority is harder to come by.
+        order = {node.id: ("voters" not in s.lacks(node), node.id == leader, node.id) for node in controllers}
+        _restart(s, [min(controllers, key=lambda node: order[node.id])])
     else:
         _brokers(s, failing or behind)
     return True

@@ -7,10 +7,10 @@ Voters are added before any is removed, so that the quorum is never smaller than
 
 from __future__ import annotations
 
-from kraft_operator.plan.gates import quorum_without
+from kraft_operator.plan.gates import node_without, quorum_without
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation, pod_voters
-from kraft_operator.plan.steps import AddVoter, Remember, RemoveVoter
+from kraft_operator.plan.steps import AddVoter, Remember, RemoveVoter, Restart
 
 
 def change_voters(s: Situation) -> bool:
@@ -36,9 +36,34 @@ def change_voters(s: Situation) -> bool:
             s.plan.waits.append(f"voters change to {sorted(wanted)}: node {added[0]} is being made")
             return True
         s.plan.steps.append(Remember(s.record.voting(present | {new.id}), f"voter {new.id} joins"))
+    elif removed[0] == leader and len(present) > 2:  # of two, who stays cannot lead before it is alone
+        _hand_over(s, leader)
     else:
         s.plan.steps.append(Remember(s.record.voting(present - {removed[0]}), f"voter {removed[0]} leaves the quorum"))
     return True
+
+
+def former_leader(s: Situation) -> bool:
+    """Whether a former voter leads, which those with the voters in force do not follow; plans that it hands over."""
+    leader = s.quorum.leader if s.quorum is not None else -1
+    node = s.record.node(leader)
+    if node is None or not s.wanted.static_quorum or leader in s.record.voters or not s.up(leader):
+        return False
+    live = s.live_voters()
+    if not any(pod_voters(pod) == s.record.voters and i not in live for i, pod in s.controller_pods().items()):
+        return False
+    _hand_over(s, leader)
+    return True
+
+
+def _hand_over(s: Situation, leader: int) -> None:
+    """By a clean stop: no request for it exists."""
+    node = s.record.node(leader)
+    blocked = node_without(s, node) if node is not None else None
+    if blocked is not None:
+        s.plan.block(blocked.reason, blocked.message)
+    else:
+        s.plan.steps.append(Restart((leader,), "it hands over before it leaves the quorum"))
 
 
 def _behind(s: Situation, node_id: int) -> bool:
