@@ -412,6 +412,12 @@ class Replica:
                     "a voter fetches from where its log is on disk (contract 5 and 8)",
                     f"{self.id} from {request.offset}, on disk {durable.end}",
                 )
+            if self.disk.pending:
+                require(
+                    not any(isinstance(write, int) for write in self.disk.pending),
+                    "a truncation is on disk before its end is acknowledged (contract 8)",
+                    f"{self.id} fetches from {request.offset}",
+                )
         self.sim.network.request(self, effect.number, effect.node_id, request)
 
     def _respond(self, effect: do.Respond) -> None:
