@@ -74,6 +74,7 @@ def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers, dy
     members = make((OURS, OURS, APACHE), (OURS, APACHE), dynamic=dynamic).start()
     wait_for("both brokers unfenced", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})
     members.create("first", 4, via=102)
+    moves = 2 if members.leader() == 3 else 3
 
     _make_lead(members, 3)
     members.create("under-apache", 4, via=101)
@@ -92,7 +93,7 @@ def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers, dy
         wait_for("the broker knows all topics", partial(_knows, members, broker, expected))
     _agree(members, 1, 2, 3, 101, 102)
     epochs = {header.partition_leader_epoch for header in iter_headers(members.metadata_log(1))}
-    assert len(epochs) >= 4
+    assert len(epochs) > moves
 
     path = members.nodes[1].data / "__cluster_metadata-0" / "00000000000000000000.log"
     dumped = run_tool("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)).out
