@@ -7,7 +7,9 @@ and a commit beside a snapshot with one without, are figures of each server by i
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
 import signal
 import statistics
 import tempfile
@@ -73,7 +75,9 @@ KINDS: dict[str, type[Target]] = {**SERVERS, "kafka": RoomyApache}
 @functools.cache
 def snapshot(partitions: int) -> Path:
     """A snapshot of so many partitions, made once a run."""
-    path = Path(tempfile.mkdtemp(prefix="kraft-bench-")) / f"{partitions}.checkpoint"
+    folder = Path(tempfile.mkdtemp(prefix="kraft-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / f"{partitions}.checkpoint"
     now = int(time.time() * 1000)
     offset = 1
     known = directories()
