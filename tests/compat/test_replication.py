@@ -49,6 +49,7 @@ def _create(members: Members, name: str, assignments: list[list[int]], **configs
     asked = next(n for n in members.broker_ids if members.runs(n))
     response = members.ask(asked, ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], timeout_ms=30_000))
     assert response.topics[0].error_code == 0, response.topics[0]
+    wait_for("the broker has heard of it", lambda: len(_partitions(members, name)) == len(assignments))
 
 
 def _partitions(members: Members, name: str) -> dict[int, Any]:
@@ -152,7 +153,7 @@ def test_a_broker_that_stops_hands_its_partitions_over_first(make: MakeMembers) 
     _produce(members, "t", _values(0, 100), acked)
     wait_for("both in sync", lambda: _in_sync(members, "t", 2))
     members.nodes[102].stop()
-    assert _led_by(members, "t", 101)
+    wait_for("the other leads", lambda: _led_by(members, "t", 101))
     _produce(members, "t", _values(100, 100), acked)
     members.start(102)
     wait_for("both in sync", lambda: _in_sync(members, "t", 2))
@@ -201,7 +202,7 @@ def test_either_is_killed_and_catches_up_from_the_other(make: MakeMembers, kille
     wait_for("both in sync", lambda: _in_sync(members, "t", 2))
     members.nodes[killed].kill()
     _produce(members, "t", _values(200, 200), acked)
-    assert _led_by(members, "t", other)
+    wait_for("the other leads", lambda: _led_by(members, "t", other))
     members.start(killed)
     wait_for("both in sync", lambda: _in_sync(members, "t", 2))
     wait_for("the replicas are the same", lambda: _same_bytes(members, "t", [101, 102], 2))
