@@ -35,6 +35,8 @@ class Laws:
         self.written: dict[tuple[int, int], int] = {}
         self.elections = 0
         self.upgrades = 0
+        self.committed_epoch = 0
+        """The epoch of the last record that is committed."""
 
     @property
     def end(self) -> int:
@@ -85,6 +87,8 @@ class Laws:
             "a leader counts the votes that it was given",
             f"{replica.id} counts {[key.id for key in granting]}, was given {sorted(given)} in epoch {epoch}",
         )
+        if epoch < self.committed_epoch:
+            return  # elected late by votes of old: it may lack what newer leaders have committed, and commits nothing
         chain = replica.disk.log.chain_at(self.end)
         known = chain if self.end >= replica.disk.log.start else self.committed[-1]
         require(
@@ -131,6 +135,7 @@ class Laws:
             "a leader commits records of older epochs only with one of its own",
             f"{replica.id} at {offset}, of epoch {last.epoch}, in {replica.epoch}",
         )
+        self.committed_epoch = last.epoch
         index = log.index_of(self.end)
         for entry in log.entries[index:]:
             for at, value in enumerate(entry.chains, entry.base + 1):
