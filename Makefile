@@ -6,7 +6,7 @@ DATA ?= .kraft/data
 CLUSTER_DATA ?= .kraft/cluster
 SEEDS ?= 200
 SEED_FROM ?= 100000
-JOBS ?= 2
+JOBS ?= 3
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help

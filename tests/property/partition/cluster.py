@@ -118,7 +118,7 @@ class Node:
             image=self.image,
             logs=logs,
             controller=Link(cluster, self.node_id, 0),  # type: ignore[arg-type]
-            peers=lambda target: Link(cluster, self.node_id, target),  # type: ignore[arg-type,return-value]
+            peers=lambda target, _number: Link(cluster, self.node_id, target),  # type: ignore[arg-type,return-value]
         )
         lifecycle: Any = SimpleNamespace(broker_epoch=epoch, metadata_moved=lambda: None, close=lambda: None)
         broker.lifecycle = lifecycle
