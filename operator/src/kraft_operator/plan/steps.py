@@ -122,7 +122,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop a node cleanly; it is not started again for now, or ever, as the record says."""
+    """Stop a node cleanly. The record says when it may start again, if ever."""
 
     node: int
     why: str
