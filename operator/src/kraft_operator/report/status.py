@@ -1,0 +1,173 @@
+"""Record, situation and plan as the status of the resource. Pure: the same pass says the same thing."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final, Literal
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.status import Condition, KRaftClusterStatus, NodeStatus, StepStatus
+from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
+from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.remembered import remembered
+
+PLAN_LINES_MAX: Final = 20
+"""Of what comes next; more is in the nodes' `needsRestart`."""
+
+
+def status(
+    cluster: Cluster,
+    record: Record,
+    s: Situation | None,
+    plan: Plan,
+    before: KRaftClusterStatus,
+    *,
+    generation: int,
+    now: str,
+    version: str = "",
+    revision: str = "",
+) -> KRaftClusterStatus:
+    """The whole status. `now` is written only where something has changed since `before`.
+
+    `record` is the one in force, which is newer than the situation's when the plan had it remembered. `version` is the
+    finalized metadata.version, empty when unknown.
+    """
+    nodes = [_node(cluster, node, s) for node in record.nodes]
+    values: dict[str, Any] = {
+        **remembered(record),
+        "observedGeneration": generation,
+        "conditions": _conditions(s, plan, before, generation, now),
+        "nodes": nodes,
+        "leader": None if s is None or s.quorum is None else s.quorum.leader,
+        "version": version or before.version,
+        "controllers": _share(nodes, "controller"),
+        "brokers": _share(nodes, "broker"),
+        "replicas": _scaled(cluster, record),
+        "selector": f"app.kubernetes.io/instance={cluster.name},{GROUP}/broker=true",
+        "step": _step(plan),
+        "plan": _lines(nodes, plan),
+        "revision": revision,
+        "lastReconcileTime": before.last_reconcile_time,
+    }
+    return KRaftClusterStatus.model_validate(values)
+
+
+def document(status: KRaftClusterStatus) -> dict[str, Any]:
+    """As the resource has it."""
+    return status.model_dump(by_alias=True, exclude_none=True)
+
+
+def _conditions(
+    s: Situation | None, plan: Plan, before: KRaftClusterStatus, generation: int, now: str
+) -> list[Condition]:
+    """With the time at which each last changed."""
+    old = {condition.type: condition for condition in before.conditions}
+    found = []
+    for told in conditions(s, plan):
+        was = old.get(told.type)  # type: ignore[call-overload]
+        since = was.last_transition_time if was is not None and was.status == told.status else now
+        values = {**told._asdict(), "last_transition_time": since, "observed_generation": generation}
+        found.append(Condition.model_validate(values))
+    return found
+
+
+def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
+    pool = cluster.pool(node.pool)
+    roles: list[Literal["controller", "broker"]] = []
+    roles += ["controller"] * node.controller
+    roles += ["broker"] * node.broker
+    found = NodeStatus(
+        id=node.id,
+        pool=node.pool,
+        roles=roles,
+        disk=node.disk,
+        formatted=node.formatted,
+        leaving=node.leaving,
+        stopped=node.stopped,
+        pod=cluster.node(node.id),
+        volume=cluster.claim(pool.storage.volumes[0].name, node.id, node.disk) if pool is not None else "",
+    )
+    if s is None:
+        return found
+    found.state = state(node, s)
+    found.needs_restart = s.lacks(node)
+    if s.quorum is not None:
+        replica = {**s.quorum.observers, **s.quorum.voters}.get(node.id)
+        found.epoch = s.quorum.epoch
+        found.lag = replica.lag if replica is not None else None
+    return found
+
+
+def state(node: Node, s: Situation) -> str:
+    """One word or two on how it is."""
+    pod = s.kube.pods.get(node.id)
+    if pod is None:
+        if node.stopped or s.wanted.hibernated:
+            return "Stopped"
+        return "Starting" if node.formatted else "Formatting"
+    if pod.terminating:
+        return "Stopping"
+    if not pod.running:
+        return "Failing"
+    if not pod.ready:
+        return "Starting"
+    if node.broker and s.metadata is not None and not s.serves(node.id):
+        return "Fenced"
+    return "Leaving" if node.leaving else "Ready"
+
+
+def _share(nodes: list[NodeStatus], role: str) -> str:
+    mine = [node for node in nodes if role in node.roles and not node.stopped]
+    return f"{sum(node.state in {'Ready', 'Leaving'} for node in mine)}/{len(mine)}"
+
+
+def _scaled(cluster: Cluster, record: Record) -> int:
+    """Nodes there are in the pool that `spec.replicas` is for."""
+    names = {pool.name for pool in cluster.spec.node_pools if pool.replicas is None}
+    return sum(node.pool in names and not node.stopped for node in record.nodes)
+
+
+def nodes_of(step: Step) -> list[int]:
+    """Whom a step is done to."""
+    nodes = getattr(step, "nodes", None)
+    if nodes is not None:
+        return list(nodes)
+    node = getattr(step, "node", None)
+    return [] if node is None else [node]
+
+
+def said(step: Step) -> str:
+    """A step in words."""
+    name = type(step).__name__
+    nodes = ", ".join(map(str, nodes_of(step)))
+    why = getattr(step, "why", "")
+    if not nodes and not why:
+        why = ", ".join(f"{len(value)} {f.name}" for f in fields(step) if (value := getattr(step, f.name)))
+    return name + (f" {nodes}" if nodes else "") + (f": {why}" if why else "")
+
+
+def _step(plan: Plan) -> StepStatus | None:
+    step = plan.pending or plan.disruptive or (plan.steps[-1] if plan.steps else None)
+    waits = plan.waits[0] if plan.waits else plan.blocked[0].message if plan.blocked else ""
+    if step is None:
+        return StepStatus(action="Wait", waits_for=waits) if plan.waits else None
+    waits = "approval" if step is plan.pending else waits if isinstance(step, DISRUPTIVE) else ""
+    return StepStatus(action=type(step).__name__, nodes=nodes_of(step), why=getattr(step, "why", ""), waits_for=waits)
+
+
+def _lines(nodes: list[NodeStatus], plan: Plan) -> list[str]:
+    """What is done, what it waits for, and who comes after it."""
+    lines = [said(step) for step in plan.steps]
+    if plan.pending is not None:
+        lines.append(f"{said(plan.pending)} (waits for approval)")
+    lines += [f"waits: {text}" for text in plan.waits]
+    lines += [f"{blocked.reason}: {blocked.message}" for blocked in plan.blocked]
+    now = {node_id for step in (*plan.steps, plan.pending) if step is not None for node_id in nodes_of(step)}
+    for node in nodes:
+        if node.needs_restart and node.id not in now:
+            lines.append(f"later: Restart {node.id}: {', '.join(node.needs_restart)}")
+    more = len(lines) - PLAN_LINES_MAX
+    return [*lines[:PLAN_LINES_MAX], f"and {more} more"] if more > 0 else lines
