@@ -68,6 +68,8 @@ class Replica:
     lag: int
     behind_ms: int
     """Since it last had all that the leader had."""
+    directory: bytes = bytes(16)
+    """The id of its metadata directory: dynamic quorums know voters by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Metadata:
     partitions: tuple[Partition, ...] = ()
     dynamic_config: Mapping[str, str] = field(default_factory=dict)
     """The cluster-wide dynamic values."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels, `metadata.version` and `kraft.version` among them."""
 
 
 @dataclass(frozen=True, slots=True)

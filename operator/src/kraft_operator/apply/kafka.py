@@ -1,0 +1,91 @@
+"""The steps that the cluster itself carries out: configuration, reassignments, registrations, voters.
+
+Asked of brokers, which hand it on to the active controller (KIP-590), or of controllers (KIP-919).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kraft_operator.kafka import schemas
+from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Quorum
+
+TIMEOUT_MS: Final = 2500
+BROKER: Final = 4
+SET: Final = 0
+DELETE: Final = 1
+GONE: Final = frozenset({102, 126})
+"""BROKER_ID_NOT_REGISTERED, DUPLICATE_VOTER: it was done before."""
+NOT_CONTROLLER: Final = 41
+VOTER_NOT_FOUND: Final = 127
+LISTENER: Final = "CONTROLLER"
+
+KafkaStep = do.SetConfig | do.Reassign | do.Unregister | do.AddVoter | do.RemoveVoter
+
+
+async def carry_out(
+    client: Client,
+    step: KafkaStep,
+    ask: Sequence[Address],
+    *,
+    quorum: Quorum | None = None,
+    controllers: Mapping[int, Address] | None = None,
+) -> None:
+    """Do it through the first of `ask` that answers. `controllers`: what AddVoter tells the quorum of the new voter.
+
+    Raises UnreachableError when nobody answers, RefusedError when the cluster says no.
+    """
+    for api, fields in _requests(step, quorum, controllers or {}):
+        _check(api, await _ask(client, ask, api, fields))
+
+
+async def _ask(client: Client, ask: Sequence[Address], api: schemas.Api, fields: dict[str, Any]) -> dict[str, Any]:
+    reasons = []
+    for address in ask:
+        try:
+            return await client.ask(address, api, **fields)
+        except UnreachableError as error:
+            reasons.append(str(error))
+    raise UnreachableError("; ".join(reasons) or f"{api.name}: no node is there to be asked")
+
+
+def _requests(
+    step: KafkaStep, quorum: Quorum | None, controllers: Mapping[int, Address]
+) -> list[tuple[schemas.Api, dict[str, Any]]]:
+    if isinstance(step, do.SetConfig):
+        configs = [{"name": key, "operation": SET, "value": value} for key, value in step.put.items()]
+        configs += [{"name": key, "operation": DELETE, "value": None} for key in step.remove]
+        resources = [{"type": BROKER, "name": "", "configs": configs}]
+        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+    if isinstance(step, do.Reassign):
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, number), replicas in step.moves.items():
+            topics.setdefault(topic, []).append({"index": number, "replicas": list(replicas)})
+        moves = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        return [(schemas.ALTER_REASSIGNMENTS, {"timeout_ms": TIMEOUT_MS, "topics": moves})]
+    if isinstance(step, do.Unregister):
+        return [(schemas.UNREGISTER_BROKER, {"id": step.node})]
+    known = {} if quorum is None else {**quorum.observers, **quorum.voters}
+    if step.node not in known:
+        raise RefusedError(VOTER_NOT_FOUND, f"the leader does not know node {step.node}")
+    directory = known[step.node].directory
+    if isinstance(step, do.RemoveVoter):
+        return [(schemas.REMOVE_VOTER, {"cluster_id": None, "id": step.node, "directory": directory})]
+    host, port = controllers[step.node]
+    listeners = [{"name": LISTENER, "host": host, "port": port}]
+    fields = {"cluster_id": None, "timeout_ms": TIMEOUT_MS, "id": step.node, "directory": directory}
+    return [(schemas.ADD_VOTER, {**fields, "listeners": listeners})]
+
+
+def _check(api: schemas.Api, answer: dict[str, Any]) -> None:
+    """Raises RefusedError with the first error of the answer."""
+    found = [answer, *answer.get("responses", ()), *answer.get("results", ())]
+    for topic in answer.get("topics", ()):
+        found += [topic, *topic.get("partitions", ())]
+    for one in found:
+        code = one.get("error", 0)
+        if code and code not in GONE:
+            raise RefusedError(code, f"{api.name}: {one.get('message') or f'error {code}'}")

@@ -1,0 +1,71 @@
+"""Become a node's process: `python launch.py FOLDER WHAT COMMAND…`, a program of its own, run with `-S -E`.
+
+Takes the node's lock, writes down who it is, and becomes COMMAND, which keeps the lock until it ends. Whoever started
+it may die at any moment: the process that runs is on record, and a second one cannot start beside it. Who calls it:
+`processes`. It must import nothing but the standard library, as it comes before every start of a node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+
+LOCK = "lock"
+RECORD = "process.json"
+BUSY = 75
+"""Exit code (EX_TEMPFAIL): another process has the lock."""
+
+
+def started(pid: int) -> str:
+    """When a process began, as a text that no other process of that number has; empty when it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # The name in parentheses may hold anything; then state (3rd), start in ticks since boot (22nd).
+            words = file.read().rpartition(")")[2].split()
+    except OSError:
+        return _started_elsewhere(pid) if not os.path.exists("/proc/self/stat") else ""
+    return "" if words[0] in "ZX" else f"{_boot()}/{words[19]}"
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _started_elsewhere(pid: int) -> str:
+    """Where there is no /proc."""
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    state, _, since = said.partition(" ")
+    return "" if state.startswith("Z") else since.strip()
+
+
+def write(path: str, text: str) -> None:
+    """The whole file, or what it was."""
+    beside = f"{path}.{os.getpid()}"
+    with open(beside, "w") as file:
+        file.write(text)
+    os.replace(beside, path)
+
+
+def main(arguments: list[str]) -> None:
+    folder, what, *command = arguments
+    handle = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.set_inheritable(handle, True)
+        mine = {"pid": os.getpid(), "started": started(os.getpid()), "what": json.loads(what)}
+        write(os.path.join(folder, RECORD), json.dumps(mine))
+        os.execv(command[0], command)  # noqa: S606
+    sys.exit(BUSY)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

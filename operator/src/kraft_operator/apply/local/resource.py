@@ -1,0 +1,140 @@
+"""A file with a `KRaftCluster` -> its specification, checked as the API server would: by the schema and by every rule,
+those of changes too. Who calls it: the supervisor and the command line. It reads nothing but what it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, NAME, VERSION
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.crd import cluster_crd
+from kraft_operator.apply.local.cel import CelError, compiled
+
+KIND: Final = "KRaftCluster"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+
+class BadResource(Exception):
+    """What is wrong, one line for each: where, and what."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
+class Resource(NamedTuple):
+    """The parts that matter."""
+
+    name: str
+    namespace: str
+    annotations: dict[str, str]
+    spec: KRaftClusterSpec
+    other_kinds: tuple[str, ...] = ()
+    """What else is in the file, which only Kubernetes' operator does something with."""
+
+
+def parsed(text: str, where: str) -> Resource:
+    """The one `KRaftCluster` of a file named `where`. Raises BadResource; rules of changes are for `changed`."""
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise BadResource(f"{where}: {_yaml_problem(error)}") from None
+    if not all(isinstance(document, dict) for document in documents):
+        raise BadResource(f"{where}: not a resource: a mapping with apiVersion, kind, metadata and spec is expected")
+    found = [document for document in documents if document.get("kind") == KIND]
+    if len(found) != 1:
+        kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
+        raise BadResource(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
+    others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND}))
+    return _resource(found[0], where, others)
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"{problem}, in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
+
+
+def _resource(document: dict[str, Any], where: str, others: tuple[str, ...]) -> Resource:
+    if document.get("apiVersion") != API_VERSION:
+        raise BadResource(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
+    unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
+    if unknown:
+        raise BadResource(f"{where}: {unknown[0]}: unknown field")
+    metadata = document.get("metadata") or {}
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not re.match(NAME, name) or len(name) > CLUSTER_NAME_CHARS_MAX:
+        text = f"lower-case letters, digits and hyphens, at most {CLUSTER_NAME_CHARS_MAX}"
+        raise BadResource(f"{where}: metadata.name: {text}, not {name!r}")
+    try:
+        spec = KRaftClusterSpec.model_validate(document.get("spec") or {})
+    except ValidationError as error:
+        raise BadResource(*(f"{where}: {line}" for line in _schema_problems(error))) from None
+    problems = broken_rules(values(spec), None)
+    if problems:
+        raise BadResource(*(f"{where}: {line}" for line in problems))
+    annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
+    return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec, others)
+
+
+def _schema_problems(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors():
+        path = "spec" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
+        message = "unknown field" if item["type"] == "extra_forbidden" else item["msg"]
+        given = item.get("input")
+        shown = f", not {given!r}" if isinstance(given, str | int | float) and item["type"] != "extra_forbidden" else ""
+        lines.append(f"{path}: {message}{shown}")
+    return lines
+
+
+def values(spec: KRaftClusterSpec) -> dict[str, Any]:
+    """As the API server has it: every default in its place, what is left out left out."""
+    return spec.model_dump(by_alias=True, exclude_none=True)
+
+
+def changed(spec: KRaftClusterSpec, before: Mapping[str, Any]) -> list[str]:
+    """What speaks against going from the specification `before` (of `values`) to this one."""
+    return broken_rules(values(spec), before)
+
+
+# Rules
+
+_SCHEMA: Final = cluster_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+def broken_rules(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
+    """The rules that do not hold: those of the value, and with `old` those of the change only."""
+    return list(_broken(_SCHEMA, new, old, "spec", transitions=old is not None))
+
+
+def _broken(schema: Mapping[str, Any], new: Any, old: Any, path: str, *, transitions: bool) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        of_change = "oldSelf" in rule["rule"]
+        if of_change != transitions or (of_change and old is None):
+            continue
+        try:
+            holds = compiled(rule["rule"])({"self": new, "oldSelf": old})
+        except (CelError, KeyError) as error:
+            holds = False
+            yield f"{path}: {rule['rule']}: {error}"
+            continue
+        if not holds:
+            yield f"{path}: {rule['message']}"
+    if isinstance(new, Mapping):
+        for key, inner in schema.get("properties", {}).items():
+            if key in new:
+                before = old.get(key) if isinstance(old, Mapping) else None
+                yield from _broken(inner, new[key], before, f"{path}.{key}", transitions=transitions)
+    elif isinstance(new, list):
+        keys = schema.get("x-kubernetes-list-map-keys", ())
+        was = {tuple(item.get(k) for k in keys): item for item in old or ()} if keys else {}
+        for number, item in enumerate(new):
+            before = was.get(tuple(item.get(k) for k in keys)) if keys else None
+            name = f"{path}[{item['name'] if keys == ['name'] else number}]"
+            yield from _broken(schema["items"], item, before, name, transitions=transitions)

@@ -1,0 +1,128 @@
+"""Connections to the nodes of a cluster: asked one thing at a time, closed when something is wrong.
+
+A node that does not answer costs whoever asks `timeout_s`, once: the connection is dropped, and the next question
+connects anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from kraft_operator.kafka.codec import MESSAGE_BYTES_MAX, ProtocolError
+from kraft_operator.kafka.schemas import API_VERSIONS, Api
+
+CLIENT_ID: Final = "kraft-operator"
+ANSWER_S: Final = 3.0
+"""An idle node answers in a millisecond. A pass that waits longer than its views may be old would be of no use."""
+_HEAD: Final = struct.Struct(">hhih")
+
+
+class Address(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class UnreachableError(Exception):
+    """No answer: no connection, one that broke, or silence."""
+
+
+class RefusedError(Exception):
+    """The cluster's answer was an error. `code` is Kafka's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Connection:
+    __slots__ = ("_lock", "_number", "_reader", "_writer", "address")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._lock = asyncio.Lock()
+        self._number = 0
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, api: Api, body: bytes) -> bytes:
+        async with self._lock:
+            if self._writer is None or self._reader is None or self._reader.at_eof():
+                self.close()
+                self._reader, self._writer = await asyncio.open_connection(*self.address)
+            self._number += 1
+            name = CLIENT_ID.encode()
+            head = _HEAD.pack(api.key, api.version, self._number, len(name)) + name + b"\0"
+            self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+            return await self._answer(self._reader, api)
+
+    async def _answer(self, reader: asyncio.StreamReader, api: Api) -> bytes:
+        size, number = struct.unpack(">ii", await reader.readexactly(8))
+        if number != self._number or not 4 <= size <= MESSAGE_BYTES_MAX:
+            raise ProtocolError(f"{self.address} answers with {size} bytes to request {number}: no Kafka, it seems")
+        data = await reader.readexactly(size - 4)
+        # The response to ApiVersions has no tags in its header, so that whoever asks a stranger can read it (KIP-511).
+        if api is API_VERSIONS:
+            return data
+        if data[:1] != b"\0":
+            raise ProtocolError(f"{self.address} answers {api.name} with unknown tags")
+        return data[1:]
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._reader = self._writer = None
+
+
+class Client:
+    """Of one cluster. Use it in `async with`, or `close` it."""
+
+    def __init__(self, timeout_s: float = ANSWER_S) -> None:
+        self._timeout_s = timeout_s
+        self._connections: dict[Address, _Connection] = {}
+
+    async def ask(self, address: Address, api: Api, **fields: Any) -> dict[str, Any]:
+        """The answer. Raises UnreachableError; errors inside the answer are the caller's to see."""
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = _Connection(address)
+        body = api.request.encode(fields)
+        try:
+            data = await asyncio.wait_for(connection.ask(api, body), self._timeout_s)
+            return api.response.decode(data)
+        except (OSError, EOFError, TimeoutError, ProtocolError) as error:
+            self.forget(address)
+            reason = str(error) or f"no answer in {self._timeout_s:g} s"
+            raise UnreachableError(f"{address}: {api.name}: {reason}") from error
+        except asyncio.CancelledError:
+            self.forget(address)
+            raise
+
+    def forget(self, address: Address) -> None:
+        """Close the connection to an address."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def keep(self, addresses: set[Address]) -> None:
+        """Close all connections but these."""
+        for address in self._connections.keys() - addresses:
+            self.forget(address)
+
+    def close(self) -> None:
+        self.keep(set())
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

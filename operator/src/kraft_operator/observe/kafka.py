@@ -1,0 +1,177 @@
+"""The quorum and the metadata, as the cluster's own nodes tell them.
+
+The quorum is what its leader says (KIP-836): who else believes to lead, in an older epoch, is not listened to. The
+metadata is what a broker says; how far that broker is behind the quorum is added to the age of what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kraft_operator.kafka import schemas
+from kraft_operator.kafka.client import Address, Client, UnreachableError
+from kraft_operator.plan.observed import Broker, Metadata, Partition, Quorum, Replica, Seen
+
+TOPIC: Final = 2
+BROKER: Final = 4
+DYNAMIC_DEFAULT: Final = 3
+"""ConfigSource of DescribeConfigs: a cluster-wide dynamic value."""
+MIN_ISR: Final = "min.insync.replicas"
+METADATA_TOPIC: Final = "__cluster_metadata"
+TOPICS_A_REQUEST: Final = 1000
+"""Asked for their configuration at once: a request stays below a few hundred kilobytes."""
+UNKNOWN_MS: Final = 2**31
+
+Clock = Callable[[], float]
+"""Monotonic seconds."""
+
+
+class View:
+    """What was last seen of one cluster."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._quorum: tuple[float, Quorum] | None = None
+        self._metadata: tuple[float, Metadata] | None = None
+        self._hint: int | None = None
+
+    async def look(self, controllers: Mapping[int, Address], brokers: Mapping[int, Address]) -> None:
+        """Ask all that is asked; what does not answer leaves the former view, which grows older."""
+        self._client.keep({*controllers.values(), *brokers.values()})
+        await self._look_at_quorum(controllers)
+        await self._look_at_metadata(brokers)
+
+    @property
+    def quorum(self) -> Seen[Quorum]:
+        return self._seen(self._quorum)
+
+    @property
+    def metadata(self) -> Seen[Metadata]:
+        return self._seen(self._metadata)
+
+    def _seen(self, view: Any) -> Seen[Any]:
+        return Seen() if view is None else Seen(view[1], max(0, round((self._clock() - view[0]) * 1000)))
+
+    async def _look_at_quorum(self, controllers: Mapping[int, Address]) -> None:
+        """The former leader first; all when that is not enough."""
+        leader = None if self._quorum is None else self._quorum[1].leader
+        if leader is not None and leader in controllers and await self._quorum_of({leader: controllers[leader]}):
+            return
+        await self._quorum_of(controllers)
+
+    async def _quorum_of(self, controllers: Mapping[int, Address]) -> bool:
+        asked_at = self._clock()
+        answers = await _all(quorum_as_told(self._client, one) for one in controllers.values())
+        if not answers:
+            return False
+        best = max(answers, key=lambda answer: answer.epoch)
+        if self._quorum is not None and best.epoch < self._quorum[1].epoch:
+            return False
+        self._quorum = (asked_at, best)
+        return True
+
+    async def _look_at_metadata(self, brokers: Mapping[int, Address]) -> None:
+        """The broker that is least behind, of those that the leader knows; another one when it does not answer."""
+        known = self.quorum.value
+        behind = {} if known is None else {i: r.behind_ms for i, r in {**known.voters, **known.observers}.items()}
+        for node in sorted(brokers, key=lambda i: (behind.get(i, UNKNOWN_MS), i != self._hint, i))[:3]:
+            asked_at = self._clock()
+            try:
+                metadata = await metadata_as_told(self._client, brokers[node])
+            except UnreachableError:
+                continue
+            if node in behind:
+                self._metadata = (asked_at - behind[node] / 1000, metadata)
+                self._hint = node
+                return
+
+
+async def _all(questions: Iterable[Awaitable[Quorum | None]]) -> list[Quorum]:
+    answers = await asyncio.gather(*questions)
+    return [answer for answer in answers if answer is not None]
+
+
+async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
+    """The answer of one controller; None unless it leads."""
+    topics = [{"name": METADATA_TOPIC, "partitions": [{"index": 0}]}]
+    try:
+        answer = await client.ask(controller, schemas.DESCRIBE_QUORUM, topics=topics)
+    except UnreachableError:
+        return None
+    if answer["error"] or not answer["topics"] or not answer["topics"][0]["partitions"]:
+        return None
+    told = answer["topics"][0]["partitions"][0]
+    if told["error"]:
+        return None
+    now = next((one["caught_up"] for one in told["voters"] if one["id"] == told["leader"]), -1)
+    end = next((one["end"] for one in told["voters"] if one["id"] == told["leader"]), told["high_watermark"])
+
+    def replica(one: dict[str, Any]) -> Replica:
+        # Times are the leader's own; whoever never caught up has none.
+        behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
+        return Replica(max(0, end - one["end"]), behind_ms, one["directory"])
+
+    return Quorum(
+        told["leader"],
+        told["epoch"],
+        {one["id"]: replica(one) for one in told["voters"]},
+        {one["id"]: replica(one) for one in told["observers"]},
+    )
+
+
+async def metadata_as_told(client: Client, broker: Address) -> Metadata:
+    """The answer of one broker. Raises UnreachableError, also when an answer is an error."""
+    cluster = await client.ask(broker, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=1, fenced=True)
+    if cluster["error"]:
+        raise UnreachableError(f"{broker}: DescribeCluster: {cluster['message'] or cluster['error']}")
+    topics = await client.ask(broker, schemas.METADATA, topics=None, auto_create=False, operations=False)
+    names = [topic["name"] for topic in topics["topics"] if topic["name"] and not topic["error"]]
+    min_isr, dynamic = await _configurations(client, broker, names)
+    moves = await client.ask(broker, schemas.LIST_REASSIGNMENTS, timeout_ms=2000, topics=None)
+    if moves["error"]:
+        raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves['message'] or moves['error']}")
+    moving = {(topic["name"], one["index"]) for topic in moves["topics"] for one in topic["partitions"]}
+    versions = await client.ask(broker, schemas.API_VERSIONS, software="kraft-operator", software_version="1")
+    return Metadata(
+        {one["id"]: Broker(one["fenced"], one["rack"] or "") for one in cluster["brokers"]},
+        tuple(
+            Partition(
+                topic["name"],
+                one["index"],
+                tuple(one["replicas"]),
+                frozenset(one["isr"]),
+                min_isr[topic["name"]],
+                (topic["name"], one["index"]) in moving,
+            )
+            for topic in topics["topics"]
+            if topic["name"] in min_isr
+            for one in topic["partitions"]
+        ),
+        dynamic,
+        {one["name"]: one["most"] for one in versions.get("finalized", ())},
+    )
+
+
+async def _configurations(client: Client, broker: Address, names: list[str]) -> tuple[dict[str, int], dict[str, str]]:
+    """min.insync.replicas by topic; the cluster-wide dynamic values."""
+    min_isr: dict[str, int] = {}
+    dynamic: dict[str, str] = {}
+    for first in range(0, len(names) + 1, TOPICS_A_REQUEST):
+        part = names[first : first + TOPICS_A_REQUEST]
+        resources = [{"type": TOPIC, "name": name, "keys": [MIN_ISR]} for name in part]
+        if first == 0:
+            resources.append({"type": BROKER, "name": "", "keys": None})
+        answer = await client.ask(
+            broker, schemas.DESCRIBE_CONFIGS, resources=resources, synonyms=False, documentation=False
+        )
+        for result in answer["results"]:
+            if result["type"] == TOPIC and not result["error"]:
+                min_isr[result["name"]] = next((int(c["value"]) for c in result["configs"] if c["name"] == MIN_ISR), 1)
+            elif result["type"] == BROKER:
+                if result["error"]:
+                    raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")
+                dynamic = {c["name"]: c["value"] or "" for c in result["configs"] if c["source"] == DYNAMIC_DEFAULT}
+    return min_isr, dynamic
