@@ -10,6 +10,7 @@ or module, or else under the module's name. A run of some tests only replaces th
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -147,7 +148,14 @@ def versions() -> list[tuple[str, str]]:
     """The clients and their versions, as this machine has them."""
     found = [("Apache Kafka's Java tools and clients", "4.3.1"), ("Java", _said("java", "-version"))]
     found += [(name, metadata.version(name)) for name in ("confluent-kafka", "kafka-python", "aiokafka")]
-    return [*found, ("kcat", _said("kcat", "-V"))]
+    return [*found, ("kcat", _said("kcat", "-V")), *_pinned()]
+
+
+def _pinned() -> Iterator[tuple[str, str]]:
+    """The clients in Go and JavaScript, whose files here pin them."""
+    go = (FOLDER / "go/go.mod").read_text()
+    yield from re.findall(r"^\t\S+/(franz-go|sarama|kafka-go) v(\S+)$", go, re.MULTILINE)
+    yield from json.loads((FOLDER / "js/package.json").read_text())["dependencies"].items()
 
 
 def _said(program: str, flag: str) -> str:
