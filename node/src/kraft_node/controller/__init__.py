@@ -18,7 +18,7 @@ knows.
 | `leaders`, `change` | elections, and the one function by which partitions change (KIP-704, KIP-966) |
 | `isr` | AlterPartition, AssignReplicasToDirs (KIP-497, KIP-858, KIP-903) |
 | `reassignments` | replicas move (KIP-455, KIP-860) |
-| `index`, `derived` | which partitions concern a broker: fencing costs its partitions only; kept ready on standbys |
+| `index`, `blocks`, `derived` | which partitions concern a broker: fencing costs its own only; ready on standbys |
 | `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `describe` | what a controller says of itself and its quorum (KIP-919) |

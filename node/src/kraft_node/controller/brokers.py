@@ -226,13 +226,11 @@ class Brokers:
             # A broker that has seen its own registration knows all that was decided about its predecessor.
             ready = not request.want_fence and request.current_metadata_offset >= request.broker_epoch
             return ControlState.UNFENCED if ready else ControlState.FENCED
-        leads = self._cluster.index.leads_any(request.broker_id)
+        if before is ControlState.UNFENCED and not request.want_shut_down:
+            return ControlState.FENCED if request.want_fence else ControlState.UNFENCED
+        leads = self._cluster.index.leads_any(request.broker_id, self._cluster.view.topics)
         if before is ControlState.UNFENCED:
-            if request.want_fence:
-                return ControlState.SHUTDOWN_NOW if request.want_shut_down else ControlState.FENCED
-            if request.want_shut_down:
-                return ControlState.CONTROLLED_SHUTDOWN if leads else ControlState.SHUTDOWN_NOW
-            return ControlState.UNFENCED
+            return ControlState.CONTROLLED_SHUTDOWN if leads and not request.want_fence else ControlState.SHUTDOWN_NOW
         if leads or not self._cluster.sessions.may_leave(request.broker_id):
             return ControlState.CONTROLLED_SHUTDOWN
         return ControlState.SHUTDOWN_NOW

@@ -91,8 +91,8 @@ class Cluster:
     def activate(self) -> None:
         """Leadership came: derive what is kept for the active controller only. Unfenced brokers get a whole lease."""
         if not self.derived.is_followed:
-            self.derived.begin(self.view.topics)
-        self.derived.finish(self.view.topics)
+            self.derived.begin(self.view.base.topics)
+        self.derived.finish(self.view.base.topics)
         self.sessions.clear()
         now = self.clock.monotonic_ms()
         for broker in self.view.brokers.values():
@@ -103,7 +103,7 @@ class Cluster:
         """Leadership is lost: forget what was not committed, and what only the active controller keeps."""
         lost = self.view.uncommitted()
         self.view.clear()
-        self.derived.take_back(lost, self.view.topics)
+        self.derived.take_back(lost, self.view.base.topics)
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:

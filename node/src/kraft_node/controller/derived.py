@@ -15,10 +15,10 @@ from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.topics import TopicsView
+    from kraft_node.metadata.topics import Topics, TopicsView
 
 SLICE_PARTITIONS: Final = 5_000
-"""Taken in at a time: some 20 ms."""
+"""Taken in at a time: some 3 ms."""
 
 _ABOUT_A_TOPIC: Final = frozenset({"TopicRecord", "RemoveTopicRecord", "PartitionRecord", "PartitionChangeRecord"})
 
@@ -40,7 +40,7 @@ class Derived:
     def is_complete(self) -> bool:
         return not self._pending
 
-    def begin(self, topics: TopicsView) -> None:
+    def begin(self, topics: Topics) -> None:
         """Forget everything, and build it anew: by `build`, or at once by `finish`."""
         self.index = PartitionIndex()
         self.names = TopicNames()
@@ -49,25 +49,24 @@ class Derived:
             self._pending[topic.id] = None
             self.names.add(topic.name)
 
-    def build(self, topics: TopicsView, budget: int = SLICE_PARTITIONS) -> bool:
+    def build(self, topics: Topics, budget: int = SLICE_PARTITIONS) -> bool:
         """Take in topics of some `budget` partitions; whether that was all."""
         while self._pending and budget > 0:
             topic_id = next(iter(self._pending))
             budget -= 1 + self._take_in(topic_id, topics)
         return self.is_complete
 
-    def finish(self, topics: TopicsView) -> None:
+    def finish(self, topics: Topics) -> None:
         """Take in whatever is missing."""
         while not self.build(topics):
             pass
 
-    def _take_in(self, topic_id: Uuid, topics: TopicsView) -> int:
+    def _take_in(self, topic_id: Uuid, topics: Topics) -> int:
         self._pending.pop(topic_id, None)
         topic = topics.by_id(topic_id)
         if topic is None:
             return 0
-        for number, state in topic.partitions():
-            self.index.put(topic_id, number, state)
+        self.index.take_in(topic)
         return len(topic)
 
     def follow(self, record: Any, topics: TopicsView) -> None:
@@ -77,7 +76,7 @@ class Derived:
             return  # will be read from `topics` as it is then
         self.index.follow(record, topics)
 
-    def take_back(self, records: Iterable[Any], topics: TopicsView) -> None:
+    def take_back(self, records: Iterable[Any], topics: Topics) -> None:
         """`records` were followed and will not be committed: everything about their topics is again as in `topics`."""
         touched: dict[Uuid, None] = {}
         for record in records:
@@ -95,5 +94,4 @@ class Derived:
                 self.names.remove(topic.name)
                 self.names.add(topic.name)
             if topic_id not in self._pending:
-                self.index.forget_topic(topic_id)
-                self._take_in(topic_id, topics)
+                self.index.renew(topic_id, topic)

@@ -1,8 +1,9 @@
-"""Which partitions a broker leads, is in sync for, or may still lead, so that fencing it costs its partitions only.
+"""Which partitions a broker is in sync for, leads, or may still lead, so that fencing it costs its partitions only.
 
-The controller alone needs this; `derived` keeps it, on standbys too. A set of partitions is one int a topic (bit n
-stands for partition n): small topics cost no memory beyond the dict entry, and nothing here scans what a change does
-not concern.
+The controller alone needs this; `derived` keeps it, on standbys too. Which partitions have a broker in their ISR is
+known by blocks (`blocks`), as that concerns every partition; the few that are led by another than their preferred
+replica, by none, that move or have eligible leaders are sets, one int a topic (bit n stands for partition n). Nothing
+here scans what a change does not concern.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from kraft_node.base.ids import Uuid
-from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState
+from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
+from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, Topic
 from kraft_node.metadata.topics import TopicsView
 
 PartitionSet: TypeAlias = dict[Uuid, int]
@@ -81,84 +83,127 @@ class _ByBroker:
 
 
 class PartitionIndex:
-    """The sets; `follow` is told of each record before it is replayed."""
+    """Blocks and sets; `follow` is told of each record before it is replayed."""
 
-    __slots__ = ("_elr", "_isr", "_leads", "imbalanced", "reassigning")
+    __slots__ = ("_elr", "_in_sync", "_leaderless", "imbalanced", "reassigning")
 
     def __init__(self) -> None:
-        self._isr = _ByBroker()
-        self._leads = _ByBroker()
+        self._in_sync = BrokerBlocks()
         self._elr = _ByBroker()
+        self._leaderless: PartitionSet = {}
         self.imbalanced: PartitionSet = {}
         """Partitions that are not led by their preferred replica."""
         self.reassigning: PartitionSet = {}
         """Partitions with replicas being added or removed."""
 
-    def in_sync_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
+    # Questions; `topics` must say what the index was told
+
+    def in_sync_on(self, broker_id: int, topics: TopicsView) -> Iterator[tuple[Uuid, int]]:
         """Partitions whose ISR holds the broker."""
-        return members(self._isr.of(broker_id))
+        for topic_id, first in self._in_sync.of(broker_id):
+            topic = topics.by_id(topic_id)
+            found = [] if topic is None else topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)
+            if not found:
+                self._in_sync.discard(topic_id, first, broker_id)
+            for number in found:
+                yield topic_id, number
+
+    def leads_any(self, broker_id: int, topics: TopicsView) -> bool:
+        """Whether the broker leads a partition (whose ISR it is in, as all leaders are)."""
+        for topic_id, first in self._in_sync.of(broker_id):
+            topic = topics.by_id(topic_id)
+            if topic is not None and topic.is_led_by(broker_id, first, first + BLOCK_PARTITIONS):
+                return True
+            if topic is None or not topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS):
+                self._in_sync.discard(topic_id, first, broker_id)
+        return False
 
     def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
         """Partitions whose ELR holds the broker."""
         return members(self._elr.of(broker_id))
 
     def leaderless(self) -> Iterator[tuple[Uuid, int]]:
-        return members(self._leads.of(NO_LEADER))
+        return members(self._leaderless)
 
-    def leads_any(self, broker_id: int) -> bool:
-        return broker_id in self._leads.sets
+    # Changes
 
-    def put(self, topic_id: Uuid, number: int, state: PartitionState) -> None:
-        """Take in a partition that is not yet in the index."""
-        self._created(topic_id, number, state, state.adding or state.removing, state.elr)
+    def take_in(self, topic: Topic) -> None:
+        """Take in a topic none of whose partitions is in the sets."""
+        for first in range(0, len(topic), BLOCK_PARTITIONS):
+            self._in_sync.add(topic.id, first, topic.in_sync_brokers(first, first + BLOCK_PARTITIONS))
+        for number, state in topic.unusual():
+            self._note(topic.id, 1 << number, state, state.adding or state.removing, state.elr)
 
-    def _created(self, topic_id: Uuid, number: int, now: Any, moving: Sequence[int], elr: Sequence[int] | None) -> None:
+    def _note(self, topic_id: Uuid, bit: int, now: Any, moving: Sequence[int], elr: Sequence[int] | None) -> None:
         """`now`: a PartitionState or a PartitionRecord, whose lists have the same names."""
-        bit = 1 << number
-        self._isr.change((), now.isr, topic_id, bit)
-        self._leads.change((), (now.leader,), topic_id, bit)
         if elr:
             self._elr.change((), elr, topic_id, bit)
         if not now.replicas or now.leader != now.replicas[0]:
             _add(self.imbalanced, topic_id, bit)
+        if now.leader == NO_LEADER:
+            _add(self._leaderless, topic_id, bit)
         if moving:
             _add(self.reassigning, topic_id, bit)
 
-    def _changed(self, old: PartitionState, record: Any) -> None:
+    def _changed(self, old: PartitionState, record: Any, topics: TopicsView) -> None:
         topic_id = record.topic_id
         bit = 1 << record.partition_id
         leader = old.leader if record.leader == NO_LEADER_CHANGE else record.leader
         replicas = old.replicas if record.replicas is None else record.replicas
-        if record.isr is not None:
-            self._isr.change(old.isr, record.isr, topic_id, bit)
-        if leader != old.leader:
-            self._leads.change((old.leader,), (leader,), topic_id, bit)
+        isr = old.isr if record.isr is None else record.isr
+        if isr is not old.isr:
+            self._in_sync.add(topic_id, record.partition_id, isr)
+        for broker_id in () if replicas is old.replicas else old.replicas:
+            if broker_id not in replicas and broker_id not in isr:
+                self._moved_away(broker_id, topic_id, record.partition_id, topics)
         if record.eligible_leader_replicas is not None:
             self._elr.change(old.elr, record.eligible_leader_replicas, topic_id, bit)
         (_discard if replicas and leader == replicas[0] else _add)(self.imbalanced, topic_id, bit)
+        (_add if leader == NO_LEADER else _discard)(self._leaderless, topic_id, bit)
         if record.adding_replicas is not None or record.removing_replicas is not None:
             adding = old.adding if record.adding_replicas is None else record.adding_replicas
             removing = old.removing if record.removing_replicas is None else record.removing_replicas
             (_add if adding or removing else _discard)(self.reassigning, topic_id, bit)
 
-    def forget_topic(self, topic_id: Uuid) -> None:
-        for sets in (self._isr, self._leads, self._elr):
-            sets.forget_topic(topic_id)
-        self.imbalanced.pop(topic_id, None)
-        self.reassigning.pop(topic_id, None)
+    def _moved_away(self, broker_id: int, topic_id: Uuid, number: int, topics: TopicsView) -> None:
+        """The broker holds partition `number` no more: whether there is another in the block is asked now, for once."""
+        first = number - number % BLOCK_PARTITIONS
+        topic = topics.by_id(topic_id)
+        if topic is None or not set(topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)) - {number}:
+            self._in_sync.discard(topic_id, first, broker_id)
+
+    def renew(self, topic_id: Uuid, topic: Topic | None) -> None:
+        """Forget what was told of a topic: it is as `topic` says, or is not there."""
+        if topic is None:
+            self._in_sync.forget(topic_id)
+        self._elr.forget_topic(topic_id)
+        for partitions in (self._leaderless, self.imbalanced, self.reassigning):
+            partitions.pop(topic_id, None)
+        if topic is not None:
+            self.take_in(topic)
+
+    def _removed(self, topic_id: Uuid, topics: TopicsView) -> None:
+        topic = topics.by_id(topic_id)
+        if isinstance(topic, Topic):
+            for first in range(0, len(topic), BLOCK_PARTITIONS):
+                for broker_id in topic.in_sync_brokers(first, first + BLOCK_PARTITIONS):
+                    self._in_sync.discard(topic_id, first, broker_id)
+        self.renew(topic_id, None)
 
     def follow(self, record: Any, topics: TopicsView) -> None:
         """Note what `record` changes; `topics` must not have replayed it yet."""
         kind = type(record).__name__
         if kind == "PartitionRecord":
             moving = record.adding_replicas or record.removing_replicas
-            self._created(record.topic_id, record.partition_id, record, moving, record.eligible_leader_replicas)
+            bit = 1 << record.partition_id
+            self._in_sync.add(record.topic_id, record.partition_id, record.isr)
+            self._note(record.topic_id, bit, record, moving, record.eligible_leader_replicas)
         elif kind == "PartitionChangeRecord":
             old = topics.partition(record.topic_id, record.partition_id)
             if old is not None:
-                self._changed(old, record)
+                self._changed(old, record, topics)
         elif kind == "RemoveTopicRecord":
-            self.forget_topic(record.topic_id)
+            self._removed(record.topic_id, topics)
         elif kind == "ClearElrRecord":
             self._clear_elr(record.topic_name, topics)
 

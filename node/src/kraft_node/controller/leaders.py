@@ -33,19 +33,22 @@ class Leaders:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    def _in_sync_on(self, broker_id: int) -> Iterable[tuple[Uuid, int]]:
+        return self._cluster.index.in_sync_on(broker_id, self._cluster.view.topics)
+
     # Brokers coming and going
 
     def broker_leaves_isrs(self, broker_id: int, records: list[Any]) -> None:
         """The broker is fenced or shuts down: out of all ISRs (the last member stays) and leads nothing more."""
-        self._update(self._cluster.index.in_sync_on(broker_id), records, without=broker_id)
+        self._update(self._in_sync_on(broker_id), records, without=broker_id)
 
     def broker_restarted(self, broker_id: int, clean: bool, records: list[Any]) -> None:
         """A new incarnation: what the old one had in sync does not count; nor, after an unclean stop, as eligible."""
         index = self._cluster.index
         if not self._cluster.elr_enabled or clean:
-            self._update(index.in_sync_on(broker_id), records, without=broker_id)
+            self._update(self._in_sync_on(broker_id), records, without=broker_id)
             return
-        self._update(index.in_sync_on(broker_id), records, unclean=broker_id)
+        self._update(self._in_sync_on(broker_id), records, unclean=broker_id)
         self._update(index.eligible_on(broker_id), records, unclean=broker_id)
 
     def broker_unfenced(self, broker_id: int, records: list[Any]) -> None:
@@ -57,7 +60,7 @@ class Leaders:
         topics = self._cluster.view.topics
 
         def concerned() -> Iterable[tuple[Uuid, int]]:
-            for topic_id, number in self._cluster.index.in_sync_on(broker_id):
+            for topic_id, number in self._in_sync_on(broker_id):
                 state = topics.partition(topic_id, number)
                 if state is not None and broker_id in state.replicas and state.directory(broker_id) in lost:
                     yield topic_id, number

@@ -269,6 +269,12 @@ class TopicView(Protocol):
     def partitions(self) -> Iterator[tuple[int, PartitionState]]:
         """Every partition with its number, ascending."""
 
+    def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
+        """The partitions from `first` up to `end` whose ISR holds the broker, ascending."""
+
+    def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
+        """Whether the broker leads a partition from `first` up to `end`."""
+
 
 class Topic:
     """A committed topic and its partitions' rows. Changed by `Topics` only."""
@@ -316,6 +322,36 @@ class Topic:
         for number in range(len(self)):
             state = self.partition(number)
             if state is not None:
+                yield number, state
+
+    def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
+        column = self.rows[first * WIDTH + _ISR : end * WIDTH : WIDTH]
+        brokers = self.lists.brokers.values
+        wanted = {number for number in set(column) if number >= 0 and broker_id in brokers[number]}
+        return [number for number, isr in enumerate(column, first) if isr in wanted] if wanted else []
+
+    def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
+        replicas, leaders = (self.rows[first * WIDTH + at : end * WIDTH : WIDTH] for at in (_REPLICAS, _LEADER))
+        return (broker_id, True) in {(leader, at >= 0) for leader, at in zip(leaders, replicas, strict=True)}
+
+    def in_sync_brokers(self, first: int, end: int) -> set[int]:
+        """The brokers that are in sync for a partition from `first` up to `end`."""
+        brokers = self.lists.brokers.values
+        column = set(self.rows[first * WIDTH + _ISR : end * WIDTH : WIDTH])
+        return {broker for number in column if number >= 0 for broker in brokers[number]}
+
+    def unusual(self) -> Iterator[tuple[int, PartitionState]]:
+        """The partitions that another leads than the preferred replica, or that have anything in their `Extra`."""
+        replicas, leaders, extras = (self.rows[at::WIDTH] for at in (_REPLICAS, _LEADER, _EXTRA))
+        brokers = self.lists.brokers.values
+        rows = list(zip(replicas, leaders, extras, strict=True))
+        found = {
+            row for row in set(rows) if row[0] >= 0 and (row[2] or not brokers[row[0]] or brokers[row[0]][0] != row[1])
+        }
+        for number, row in enumerate(rows) if found else ():
+            if row in found:
+                state = self.partition(number)
+                assert state is not None, "law: a row that is there can be read"
                 yield number, state
 
     def put(self, number: int, state: PartitionState) -> bool:

@@ -263,6 +263,30 @@ class OverlayTopic:
             if state is not None:
                 yield number, state
 
+    def in_sync(self, broker_id: int, first: int, end: int) -> list[int]:
+        committed, changed = self._committed(), self._partitions
+        found = [] if committed is None else committed.in_sync(broker_id, first, end)
+        if not changed:
+            return found
+        own = [number for number, state in self._changed(first, end) if broker_id in state.isr]
+        return sorted([number for number in found if number not in changed] + own)
+
+    def is_led_by(self, broker_id: int, first: int, end: int) -> bool:
+        if any(state.leader == broker_id for _, state in self._changed(first, end)):
+            return True
+        committed, changed = self._committed(), self._partitions
+        if committed is None or not committed.is_led_by(broker_id, first, end):
+            return False
+        numbers = range(first, min(end, len(committed)))
+        return any(number not in changed and committed.leader(number) == broker_id for number in numbers)
+
+    def _changed(self, first: int, end: int) -> Iterator[tuple[int, PartitionState]]:
+        cells = self._partitions
+        for number in range(first, end) if len(cells) > end - first else list(cells):
+            cell = cells.get(number)
+            if cell is not None and first <= number < end:
+                yield number, cell[1]
+
 
 class OverlayTopics:
     """The topics as they will be once the overlay's records are committed."""
