@@ -20,7 +20,7 @@ KIND: Final = "KRaftCluster"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
-class BadResource(Exception):
+class BadResourceError(Exception):
     """What is wrong, one line for each: where, and what."""
 
     def __init__(self, *lines: str) -> None:
@@ -38,20 +38,25 @@ class Resource(NamedTuple):
     """What else is in the file, which only Kubernetes' operator does something with."""
 
 
-def parsed(text: str, where: str) -> Resource:
-    """The one `KRaftCluster` of a file named `where`. Raises BadResource; rules of changes are for `changed`."""
+def parsed(text: str, where: str, before: Mapping[str, Any] | None = None) -> Resource:
+    """The one `KRaftCluster` of a file named `where`; `before` are the `values` that it follows, if any.
+
+    Raises BadResourceError.
+    """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
-        raise BadResource(f"{where}: {_yaml_problem(error)}") from None
+        raise BadResourceError(f"{where}: {_yaml_problem(error)}") from None
     if not all(isinstance(document, dict) for document in documents):
-        raise BadResource(f"{where}: not a resource: a mapping with apiVersion, kind, metadata and spec is expected")
+        raise BadResourceError(
+            f"{where}: not a resource: a mapping with apiVersion, kind, metadata and spec is expected"
+        )
     found = [document for document in documents if document.get("kind") == KIND]
     if len(found) != 1:
         kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
-        raise BadResource(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
+        raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
     others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND}))
-    return _resource(found[0], where, others)
+    return _resource(found[0], where, others, before)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -60,24 +65,26 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"{problem}, in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
 
 
-def _resource(document: dict[str, Any], where: str, others: tuple[str, ...]) -> Resource:
+def _resource(
+    document: dict[str, Any], where: str, others: tuple[str, ...], before: Mapping[str, Any] | None
+) -> Resource:
     if document.get("apiVersion") != API_VERSION:
-        raise BadResource(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
+        raise BadResourceError(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
     unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
     if unknown:
-        raise BadResource(f"{where}: {unknown[0]}: unknown field")
+        raise BadResourceError(f"{where}: {unknown[0]}: unknown field")
     metadata = document.get("metadata") or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not re.match(NAME, name) or len(name) > CLUSTER_NAME_CHARS_MAX:
         text = f"lower-case letters, digits and hyphens, at most {CLUSTER_NAME_CHARS_MAX}"
-        raise BadResource(f"{where}: metadata.name: {text}, not {name!r}")
+        raise BadResourceError(f"{where}: metadata.name: {text}, not {name!r}")
     try:
         spec = KRaftClusterSpec.model_validate(document.get("spec") or {})
     except ValidationError as error:
-        raise BadResource(*(f"{where}: {line}" for line in _schema_problems(error))) from None
-    problems = broken_rules(values(spec), None)
+        raise BadResourceError(*(f"{where}: {line}" for line in _schema_problems(error))) from None
+    problems = broken_rules(values(spec), before)
     if problems:
-        raise BadResource(*(f"{where}: {line}" for line in problems))
+        raise BadResourceError(*(f"{where}: {line}" for line in problems))
     annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
     return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec, others)
 
@@ -98,25 +105,19 @@ def values(spec: KRaftClusterSpec) -> dict[str, Any]:
     return spec.model_dump(by_alias=True, exclude_none=True)
 
 
-def changed(spec: KRaftClusterSpec, before: Mapping[str, Any]) -> list[str]:
-    """What speaks against going from the specification `before` (of `values`) to this one."""
-    return broken_rules(values(spec), before)
-
-
 # Rules
 
 _SCHEMA: Final = cluster_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
 def broken_rules(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
-    """The rules that do not hold: those of the value, and with `old` those of the change only."""
-    return list(_broken(_SCHEMA, new, old, "spec", transitions=old is not None))
+    """The rules that do not hold: those of the value, and with `old` those of the change."""
+    return list(_broken(_SCHEMA, new, old, "spec"))
 
 
-def _broken(schema: Mapping[str, Any], new: Any, old: Any, path: str, *, transitions: bool) -> Iterator[str]:
+def _broken(schema: Mapping[str, Any], new: Any, old: Any, path: str) -> Iterator[str]:
     for rule in schema.get("x-kubernetes-validations", ()):
-        of_change = "oldSelf" in rule["rule"]
-        if of_change != transitions or (of_change and old is None):
+        if old is None and "oldSelf" in rule["rule"]:
             continue
         try:
             holds = compiled(rule["rule"])({"self": new, "oldSelf": old})
@@ -130,11 +131,11 @@ def _broken(schema: Mapping[str, Any], new: Any, old: Any, path: str, *, transit
         for key, inner in schema.get("properties", {}).items():
             if key in new:
                 before = old.get(key) if isinstance(old, Mapping) else None
-                yield from _broken(inner, new[key], before, f"{path}.{key}", transitions=transitions)
+                yield from _broken(inner, new[key], before, f"{path}.{key}")
     elif isinstance(new, list):
         keys = schema.get("x-kubernetes-list-map-keys", ())
         was = {tuple(item.get(k) for k in keys): item for item in old or ()} if keys else {}
         for number, item in enumerate(new):
             before = was.get(tuple(item.get(k) for k in keys)) if keys else None
             name = f"{path}[{item['name'] if keys == ['name'] else number}]"
-            yield from _broken(schema["items"], item, before, name, transitions=transitions)
+            yield from _broken(schema["items"], item, before, name)

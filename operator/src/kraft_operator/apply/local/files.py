@@ -1,0 +1,88 @@
+"""What a node is started with: its properties file, its commands. As on Kubernetes, but for where things are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from kraft_operator.api.pools import NodePool
+from kraft_operator.apply.local.folder import Ports
+from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, key
+from kraft_operator.plan.record import Node
+from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.properties import CONTROLLER_LISTENER, aspects, listener_name, properties, text
+
+START: Final = "kraft_node.cli.server_start"
+STORAGE: Final = "kraft_node.cli.storage"
+"""The node's programs: run, never imported."""
+QUIET: Final = {"group.initial.rebalance.delay.ms": "0"}
+"""Of a laptop's cluster unless it says otherwise: a consumer need not wait for others that are not coming."""
+
+
+def program_version() -> str:
+    """Of the node that is installed beside this program."""
+    try:
+        return version("kraftcluster")
+    except PackageNotFoundError:
+        return ""
+
+
+def local_aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
+    """What a process must have: no image, no resources, no pod."""
+    return {"config": aspects(cluster, pool)["config"], "program": program_version()}
+
+
+def node_file(
+    cluster: Cluster,
+    pool: NodePool,
+    node_id: int,
+    roles: Collection[str],
+    voters: Collection[int],
+    ports: Ports,
+    disk: Path,
+) -> str:
+    """The text of `server.properties`."""
+    listeners = {one.name: listener_name(one) for one in cluster.spec.listeners} if "broker" in roles else {}
+    urls = [f"{shown}://{HOST}:{ports[key(node_id, name)]}" for name, shown in listeners.items()]
+    own = {}
+    if "broker" in roles:
+        own["advertised.listeners"] = ",".join(urls)
+    if "controller" in roles:
+        urls.append(f"{CONTROLLER_LISTENER}://{HOST}:{ports[key(node_id, CONTROLLER)]}")
+    static = cluster.spec.quorum.mode == "Static"
+    addresses = [f"{i}@" * static + f"{HOST}:{ports[key(i, CONTROLLER)]}" for i in sorted(voters)]
+    own |= {
+        "listeners": ",".join(urls),
+        f"controller.quorum.{'voters' if static else 'bootstrap.servers'}": ",".join(addresses),
+        "log.dirs": ",".join(str(path) for path in log_dirs(pool, disk)),
+        "http.listener": f"{HOST}:{ports[key(node_id, HTTP)]}",
+    }
+    return text({**QUIET, **properties(cluster, pool, node_id, roles, voters), **own})
+
+
+def log_dirs(pool: NodePool, disk: Path) -> list[Path]:
+    """One for each volume of the pool."""
+    return [disk / volume.name for volume in pool.storage.volumes]
+
+
+def environment(pool: NodePool) -> Mapping[str, str]:
+    """Beyond what this program has itself."""
+    return {one.name: one.value for one in pool.pod.env}
+
+
+def format_roles(node: Node) -> list[str]:
+    """Of the file that a disk is formatted with: the node's own, whatever it runs as at first."""
+    return ["controller"] * node.controller + ["broker"] * node.broker
+
+
+def start_command(file: Path) -> list[str]:
+    return [sys.executable, "-m", START, str(file)]
+
+
+def format_command(file: Path, cluster_id: str, release: str | None, dynamic: Sequence[str] = ()) -> list[str]:
+    """`-g`: a format that was cut short is completed."""
+    command = [sys.executable, "-m", STORAGE, "format", "-c", str(file), "-t", cluster_id, "-g", *dynamic]
+    return [*command, "-r", release] if release is not None else command

@@ -1,0 +1,353 @@
+"""Keeps a local cluster as its file wants it: looks, plans, does, tells; over and over, until it is asked to stop.
+
+The same planner as on Kubernetes, and the same rules for what may change. It may be killed at any point: nodes run on,
+and whoever starts it again goes on from what is remembered and seen. Who calls it: `kraftcluster up`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply import kafka
+from kraft_operator.apply.local.files import local_aspects
+from kraft_operator.apply.local.folder import Folder, Requests
+from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
+from kraft_operator.apply.local.probe import all_not_ready
+from kraft_operator.apply.local.processes import Processes
+from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, Resource, parsed, values
+from kraft_operator.apply.local.world import Starts, World
+from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
+from kraft_operator.observe.kafka import View
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Kube, Observed, Seen
+from kraft_operator.plan.planner import plan
+from kraft_operator.plan.situation import is_controller, situation
+from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.wanted import Wanted
+from kraft_operator.report.status import document, said, status
+from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.wishes import wishes
+
+BUSY_S: Final = 0.2
+"""Between passes while something is under way."""
+SETTLED_S: Final = 2.0
+"""Between passes while nothing is; an end of a process, a changed file or a request ends the wait."""
+LOOK_S: Final = 0.1
+FOREVER_MS: Final = 2**31
+
+
+class Tells(Protocol):
+    """Whoever shows what goes on."""
+
+    def event(self, text: str) -> None: ...
+
+    def status(self, resource: dict[str, Any]) -> None: ...
+
+
+class Supervisor:
+    """Of one cluster, whose lock the caller has taken."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        file: Path,
+        shown: Tells,
+        *,
+        processes: Starts | None = None,
+        offset: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.folder = folder
+        self.file = file
+        self._shown = shown
+        self._clock = clock
+        self.memory = folder.memory()
+        if not folder.exists():
+            self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
+        self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event)
+        self.client = Client()
+        self._view = View(self.client, clock)
+        self._text: str | None = None
+        self._resource: Resource | None = None
+        self._requests = folder.requests()
+        self._pods: dict[int, tuple[bool, str]] = {}
+        self._changed_at = self._wrote_at = -float(FOREVER_MS)
+        self._before = KRaftClusterStatus()
+        self._trouble = ""
+        self.ready = False
+        self.last = Plan()
+
+    # The file
+
+    def load(self) -> None:
+        """Take over what the file says now. Raises BadResourceError: what is in force stays."""
+        try:
+            text = self.file.read_text()
+        except OSError as error:
+            raise BadResourceError(f"{self.file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise BadResourceError(f"{self.file}: not a text file") from None
+        if text == self._text:
+            return
+        self._text = text
+        resource = parsed(text, str(self.file), self.memory.accepted)
+        if self._resource is not None and resource.name != self._resource.name:
+            raise BadResourceError(
+                f"{self.file}: metadata.name: it is {self._resource.name} that runs, not {resource.name}"
+            )
+        self._resource = resource
+        accepted = values(resource.spec)
+        if accepted != self.memory.accepted:
+            self.memory.generation += 1
+            if self.memory.accepted is not None:
+                self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
+            self.memory.accepted = accepted
+            self.folder.remember(self.memory)
+
+    def _reload(self) -> None:
+        """In a pass: what is wrong with the file is told, once."""
+        self._requests = self.folder.requests()
+        try:
+            self.load()
+            self._trouble = ""
+        except BadResourceError as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                self._shown.event(f"not taken over:\n{error}")
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._resource is not None, "load comes first"
+        return Cluster(self._resource.name, self._resource.namespace, self.memory.uid, self._spec())
+
+    def _spec(self) -> KRaftClusterSpec:
+        """The file's, with what was asked for on the command line."""
+        assert self._resource is not None
+        assert self.memory.accepted is not None
+        return asked_for(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
+
+    def annotations(self) -> dict[str, str]:
+        return {**(self._resource.annotations if self._resource else {}), **self._requests.annotations}
+
+    # A pass
+
+    async def observe(self) -> Observed:
+        """All of it, now."""
+        cluster, asked_at = self.cluster, self._clock()
+        running = {node_id: p for node_id, p in self.world.processes().items() if p.alive}
+        not_ready = await all_not_ready({i: address for i in running if (address := self.address(i, HTTP)) is not None})
+        kube = self.world.kube(cluster, not_ready)
+        self._note(kube, {node_id: process.started for node_id, process in running.items()})
+        await self._view.look(self.controllers(kube), self.brokers(kube))
+        now = self._clock()
+        return Observed(
+            Seen(kube, round((now - asked_at) * 1000)),
+            self._view.quorum,
+            self._view.metadata,
+            since_write_ms=min(FOREVER_MS, round((now - self._wrote_at) * 1000)),
+            since_pod_change_ms=min(FOREVER_MS, round((now - self._changed_at) * 1000)),
+        )
+
+    def _note(self, kube: Kube, starts: dict[int, str]) -> None:
+        """When a pod last became ready or went away."""
+        pods = {i: (pod.ready, starts.get(i, "")) for i, pod in kube.pods.items()}
+        was = {i: start for i, (ready, start) in self._pods.items() if ready}
+        is_ = {i: start for i, (ready, start) in pods.items() if ready}
+        if was != is_ or self._pods.keys() - pods.keys():
+            self._changed_at = self._clock()
+        self._pods = pods
+
+    def address(self, node_id: int, listener: str) -> Address | None:
+        port = self.memory.ports.get(key(node_id, listener))
+        return None if port is None else Address(HOST, port)
+
+    def controllers(self, kube: Kube) -> dict[int, Address]:
+        """Who runs as one."""
+        running = [i for i, pod in kube.pods.items() if pod.running and is_controller(pod)]
+        return {i: address for i in running if (address := self.address(i, CONTROLLER)) is not None}
+
+    def brokers(self, kube: Kube) -> dict[int, Address]:
+        """Who runs as one, by the listener that brokers use among themselves."""
+        inner = next(one.name for one in self.cluster.spec.listeners if one.type == "Internal")
+        running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
+        return {i: address for i in running if (address := self.address(i, inner)) is not None}
+
+    def wanted(self) -> Wanted:
+        """As on Kubernetes, but for what a process has not got."""
+        cluster = self.cluster
+        wanted = wishes(cluster, self.annotations())
+        pools = []
+        for one in wanted.pools:
+            pool = cluster.pool(one.name)
+            assert pool is not None
+            pools.append(replace(one, aspects=local_aspects(cluster, pool), size_bytes={}))
+        return replace(wanted, pools=tuple(pools))
+
+    async def once(self) -> Plan:
+        """One pass."""
+        self._reload()
+        observed, wanted = await self.observe(), self.wanted()
+        before = self.memory.record
+        self.last = plan(before, wanted, observed, _fresh_id())
+        for step in self.last.steps:
+            self._wrote_at = self._clock()
+            if not await self._do(step, observed):
+                break
+        self._tell(observed, wanted, before)
+        return self.last
+
+    async def _do(self, step: do.Step, observed: Observed) -> bool:
+        """Whether it was done; what was not, the next pass plans again."""
+        cluster = self.cluster
+        try:
+            if not self.world.carry_out(cluster, step):
+                await self._ask(step, observed)
+        except (RefusedError, UnreachableError, NoPortError, OSError) as error:
+            self.last.block("StepFailed", f"{said(step)}: {error}")
+            return False
+        finally:
+            self._wrote_at = self._clock()
+        if not isinstance(step, do.CreateVolume | do.MarkFormatted):
+            self._shown.event(said(step))
+        return True
+
+    async def _ask(self, step: do.Step, observed: Observed) -> None:
+        kube = observed.kube.value or Kube()
+        controllers, brokers = self.controllers(kube), self.brokers(kube)
+        ready = [address for i, address in brokers.items() if kube.pods[i].ready]
+        await kafka.carry_out(
+            self.client,
+            step,  # type: ignore[arg-type]  # the world has done all others
+            [*ready, *controllers.values()],
+            quorum=observed.quorum.value,
+            controllers=controllers,
+        )
+
+    def _tell(self, observed: Observed, wanted: Wanted, before: Any) -> None:
+        s = situation(before, wanted, observed)
+        assert self._resource is not None
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = status(
+            self.cluster,
+            self.memory.record,
+            s,
+            self.last,
+            self._before,
+            generation=self.memory.generation,
+            now=now,
+            revision=wanted.revision,
+        )
+        self._before = found
+        ready = next(condition for condition in found.conditions if condition.type == "Ready")
+        self.ready = ready.status == "True" and not any(isinstance(step, do.Remember) for step in self.last.steps)
+        resource = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": self._resource.name,
+                "generation": self.memory.generation,
+                "annotations": self.annotations(),
+            },
+            "spec": values(self._spec()),
+            "status": document(found),
+            "local": self.local(),
+        }
+        self.folder.tell(resource)
+        self._shown.status(resource)
+
+    def local(self) -> dict[str, Any]:
+        """What only a local cluster has: where its nodes listen, their processes, what is wrong with the file."""
+        listener = self.cluster.spec.listeners[0].name
+        brokers = [node for node in self.memory.record.nodes if node.broker and not node.stopped]
+        addresses = [address for node in brokers if (address := self.address(node.id, listener)) is not None]
+        return {
+            "bootstrap": ",".join(map(str, addresses)),
+            "folder": str(self.folder.root),
+            "file": str(self.file),
+            "trouble": self._trouble,
+            "ports": self.memory.ports,
+            "pids": {str(i): p.pid for i, p in self.world.processes().items() if p.alive},
+            "seen": time.time(),
+        }
+
+    # The loop
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Passes until `stop` is set."""
+        while not stop.is_set():
+            done = await self.once()
+            busy = bool(done.steps or done.waits or not self.ready)
+            await self._pause(BUSY_S if busy else SETTLED_S, stop)
+
+    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
+        """Wait, unless something happens."""
+        until, signature = self._clock() + seconds, self._signature()
+        while not stop.is_set() and self._clock() < until and self._signature() == signature:
+            try:
+                await asyncio.wait_for(stop.wait(), min(LOOK_S, seconds))
+            except TimeoutError:
+                continue
+
+    def _signature(self) -> object:
+        alive = frozenset((i, p.pid) for i, p in self.world.processes().items() if p.alive)
+        return alive, _stamp(self.file), _stamp(self.folder.root / "requests.json")
+
+    async def stop_all(self, at_once: asyncio.Event) -> bool:
+        """Brokers first, so that they can take their leave of the controllers; whether all went by themselves.
+
+        `at_once` being set ends those that are left.
+        """
+        cluster = self.cluster
+        clean = True
+        for brokers in (True, False):
+            while alive := self._alive(brokers):
+                if at_once.is_set():
+                    clean = False
+                    for node_id in alive:
+                        self.world.kill(node_id)
+                self.world.stop(cluster, alive)
+                self.world.kube(cluster, {})
+                await asyncio.sleep(BUSY_S / 2)
+        self.world.kube(cluster, {})
+        return clean
+
+    def _alive(self, brokers: bool) -> list[int]:
+        """Processes that run: those with the role broker, or the rest."""
+        found = self.world.processes().items()
+        return [i for i, p in found if p.alive and ("broker" in p.what.get("roles", "")) is brokers]
+
+
+def asked_for(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
+    """The file's specification with what was asked for on the command line."""
+    found: dict[str, Any] = values(spec)
+    names = {item["name"] for item in found["replacements"]}
+    found["replacements"] += [item for item in requests.replacements if item["name"] not in names]
+    found["paused"] = found["paused"] or requests.paused
+    found["hibernated"] = found["hibernated"] or requests.hibernated
+    return KRaftClusterSpec.model_validate(found)
+
+
+def _fresh_id() -> str:
+    import base64  # noqa: PLC0415  (once in a cluster's life)
+
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _stamp(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,358 @@
+"""Processes and folders as the planner's pods and volumes: seen, and changed step by step.
+
+    pod      a process with its `server.properties`; one that has ended is a pod that does not run, until it is its turn
+             to be started again
+    volume   a folder for each of the pool's volumes under `disk-N`, with a mark whose they are
+    job      a run of `kafka-storage format`
+
+Who calls it: the supervisor. It decides nothing but when a process that has ended may start again. Every step can be
+done again by whoever comes after a crash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from kraft_operator.api.pools import NodePool
+from kraft_operator.apply.local.files import (
+    environment,
+    format_command,
+    format_roles,
+    log_dirs,
+    node_file,
+    start_command,
+)
+from kraft_operator.apply.local.folder import Folder, Memory
+from kraft_operator.apply.local.ports import CONTROLLER, HOST, given, is_free, key
+from kraft_operator.apply.local.processes import Process
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Job, Kube, Pod, Volume
+from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import pod_voters
+from kraft_operator.specs.cluster import Cluster
+
+MARK: Final = "formatted-for"
+STOPPING: Final = "stopping.json"
+PROPERTIES: Final = "server.properties"
+RESTART_S: Final = 1.0
+"""A node that has ended is started again so much later: long enough to see that it is missing."""
+RESTART_S_MAX: Final = 30.0
+"""Between starts of a node that keeps ending; every end in a row doubles the wait up to this."""
+WELL_S: Final = 60.0
+"""A node that ran for so long had no trouble with its start."""
+GRACE_S: Final = 60.0
+"""To stop in, for a node whose pool is gone."""
+FORMAT_AGAIN_S: Final = 10.0
+LINE_CHARS_MAX: Final = 300
+
+
+class Starts(Protocol):
+    """What `processes.Processes` does; tests have a fake."""
+
+    def start(
+        self, folder: Path, command: list[str], what: Mapping[str, str], log: Path, env: Mapping[str, str]
+    ) -> None: ...
+
+    def look(self, folder: Path) -> Process | None: ...
+
+    def signal(self, folder: Path, number: int) -> bool: ...
+
+    def forget(self, folder: Path) -> None: ...
+
+
+@dataclass(slots=True)
+class _Ended:
+    """A process that has ended by itself."""
+
+    again_at: float
+    why: str
+
+
+class World:
+    """One cluster's processes and folders."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        memory: Memory,
+        processes: Starts,
+        clock: Callable[[], float],
+        *,
+        say: Callable[[str], None],
+        free: Callable[[int], bool] = is_free,
+    ) -> None:
+        self.folder = folder
+        self.memory = memory
+        self._processes = processes
+        self._clock = clock
+        self._say = say
+        self._free = free
+        self._since: dict[int, float] = {}
+        self._ended: dict[int, _Ended] = {}
+        self._failures: dict[int, int] = {}
+        self._failed_jobs: dict[tuple[int, int], float] = {}
+        self._asked: set[str] = set()
+        """Starts of processes that were asked to stop: asked twice, a node stops at once."""
+
+    # Seen
+
+    def processes(self) -> dict[int, Process]:
+        """Every process that was started and not forgotten, by node."""
+        found = {}
+        for node_id in self.folder.node_ids():
+            process = self._processes.look(self.folder.node(node_id))
+            if process is not None:
+                found[node_id] = process
+        return found
+
+    def kube(self, cluster: Cluster, not_ready: Mapping[int, str]) -> Kube:
+        """What there is. `not_ready`: nodes whose readiness was asked, with what they lack; none of them is ready."""
+        pods, volumes, jobs = {}, {}, {}
+        for node_id, process in self.processes().items():
+            pod = self._pod(node_id, process, not_ready.get(node_id))
+            if pod is not None:
+                pods[node_id] = pod
+        for node in self.memory.record.nodes:
+            for disk in self._disks(node.id):
+                volume = self._volume(cluster, node, disk)
+                if volume is not None:
+                    volumes[node.id, disk] = volume
+            job = self._job(node)
+            if job is not None:
+                jobs[node.id, node.disk] = job
+        return Kube(pods, volumes, jobs)
+
+    def _pod(self, node_id: int, process: Process, lacks: str | None) -> Pod | None:
+        stopping = self._stopping(node_id, process)
+        if process.alive:
+            self._since.setdefault(node_id, self._clock())
+            if stopping is not None:
+                self._press(node_id, process, stopping)
+            ready = lacks is None and stopping is None
+            return Pod(True, ready, process.what, terminating=stopping is not None, message=lacks or "")
+        if stopping is None:
+            ended = self._ended.get(node_id) or self._has_ended(node_id, process)
+            if self._clock() < ended.again_at:
+                return Pod(False, False, process.what, message=ended.why)
+        self._forget(node_id)
+        return None
+
+    def _has_ended(self, node_id: int, process: Process) -> _Ended:
+        now = self._clock()
+        ran_s = now - self._since.pop(node_id, now)
+        failures = self._failures[node_id] = 0 if ran_s >= WELL_S else self._failures.get(node_id, -1) + 1
+        wait_s = min(RESTART_S * 2**failures, RESTART_S_MAX)
+        code = process.exit_code
+        how = "has ended" if code is None else f"has ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        why = f"{how}: {_last_line(self.folder.log(node_id))}" if code is not None and code > 0 else how
+        self._say(f"node {node_id} {why}; it starts again in {wait_s:.0f} s")
+        ended = self._ended[node_id] = _Ended(now + wait_s, why)
+        return ended
+
+    def _forget(self, node_id: int) -> None:
+        self._processes.forget(self.folder.node(node_id))
+        (self.folder.node(node_id) / STOPPING).unlink(missing_ok=True)
+        self._ended.pop(node_id, None)
+        self._since.pop(node_id, None)
+
+    def _disks(self, node_id: int) -> list[int]:
+        there = self.folder.node(node_id)
+        names = [path.name.partition("-") for path in there.glob("disk-*")] if there.is_dir() else []
+        return sorted(int(number) for _, _, number in names if number.isdigit())
+
+    def _volume(self, cluster: Cluster, node: Node, disk: int) -> Volume | None:
+        """A disk that was formatted and has lost what is on it is none."""
+        folder = self.folder.disk(node.id, disk)
+        mark = folder / MARK
+        marked = mark.read_text().strip() if mark.exists() else ""
+        pool = cluster.pool(node.pool)
+        owners = {owner for path in (log_dirs(pool, folder) if pool else ()) if (owner := _owner(path)) is not None}
+        if marked and not owners and pool is not None:
+            return None
+        foreign = sorted(owners - {f"{self.memory.record.cluster_id}/{node.id}"})
+        return Volume(foreign[0] if foreign else marked)
+
+    def _job(self, node: Node) -> Job | None:
+        key_ = (node.id, node.disk)
+        process = self._processes.look(self._job_folder(*key_))
+        if process is None:
+            return None
+        if process.alive:
+            return Job("running")
+        if process.exit_code == 0:
+            return Job("done")
+        if process.exit_code is not None:
+            failed = self._failed_jobs.setdefault(key_, self._clock())
+            if self._clock() - failed < FORMAT_AGAIN_S:
+                return Job("failed", _last_line(self.folder.node(node.id) / "format.log"))
+        # It may have been done or not: nobody knows, and it can be done again.
+        self._failed_jobs.pop(key_, None)
+        self._processes.forget(self._job_folder(*key_))
+        return None
+
+    def _job_folder(self, node_id: int, disk: int) -> Path:
+        return self.folder.node(node_id) / f"format-{disk}"
+
+    # Changed
+
+    def remember(self, cluster: Cluster, step: do.Remember) -> None:
+        """With a port for everybody: who is known is reachable. Raises ports.NoPortError."""
+        self.memory.ports = given(cluster, step.record.nodes, self.memory.ports, self.memory.offset, self._free)
+        self.memory.record = step.record
+        self.folder.remember(self.memory)
+
+    def carry_out(self, cluster: Cluster, step: do.Step) -> bool:
+        """Do a step, unless it is the cluster's own to carry out; whether it was done."""
+        match step:
+            case do.Remember():
+                self.remember(cluster, step)
+            case do.CreateVolume():
+                self._make(cluster, step.node, step.disk)
+            case do.Format():
+                self._format(cluster, step)
+            case do.MarkFormatted():
+                (self.folder.disk(step.node, step.disk) / MARK).write_text(
+                    f"{self.memory.record.cluster_id}/{step.node}\n"
+                )
+                self._processes.forget(self._job_folder(step.node, step.disk))
+            case do.DeleteVolume():
+                folder = self.folder.disk(step.node, step.disk)
+                gone = folder.with_name(f"deleted-{step.disk}")
+                folder.rename(gone)
+                shutil.rmtree(gone)
+            case do.CreatePod():
+                self._start(cluster, step.node, step.aspects)
+            case do.Recreate() | do.Restart():
+                self.stop(cluster, step.nodes)
+            case do.Stop():
+                self.stop(cluster, (step.node,))
+            case _:
+                return False
+        return True
+
+    def _node(self, cluster: Cluster, node_id: int) -> tuple[Node, NodePool]:
+        node = self.memory.record.node(node_id)
+        assert node is not None, f"node {node_id} is not remembered"
+        pool = cluster.pool(node.pool)
+        assert pool is not None, f"node {node_id} is of no pool that there is"
+        return node, pool
+
+    def _make(self, cluster: Cluster, node_id: int, disk: int) -> None:
+        _, pool = self._node(cluster, node_id)
+        for path in log_dirs(pool, self.folder.disk(node_id, disk)):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def _write(
+        self, cluster: Cluster, node_id: int, disk: int, roles: Iterable[str], voters: Iterable[int], name: str
+    ) -> Path:
+        _, pool = self._node(cluster, node_id)
+        path = self.folder.node(node_id) / name
+        where = self.folder.disk(node_id, disk)
+        path.write_text(node_file(cluster, pool, node_id, list(roles), list(voters), self.memory.ports, where))
+        return path
+
+    def _format(self, cluster: Cluster, step: do.Format) -> None:
+        node, _ = self._node(cluster, step.node)
+        roles = format_roles(node)
+        voters = {*self.memory.record.voters, *([node.id] if node.controller else [])}
+        file = self._write(cluster, node.id, step.disk, roles, voters, "format.properties")
+        cluster_id = self.memory.record.cluster_id
+        assert cluster_id is not None
+        dynamic: list[str] = []
+        if cluster.spec.quorum.mode == "Dynamic" and node.controller:
+            dynamic = ["-N"] if step.joins else ["-I", self._initial()]
+        command = format_command(file, cluster_id, cluster.spec.metadata_version, dynamic)
+        log = self.folder.node(node.id) / "format.log"
+        self._processes.start(self._job_folder(step.node, step.disk), command, {}, log, {})
+
+    def _initial(self) -> str:
+        """The first voters of a dynamic quorum, in Kafka's form: ids of directories follow from who they are."""
+        record = self.memory.record
+        found = []
+        for voter in record.voters:
+            node = record.node(voter)
+            text = f"{record.cluster_id}/{voter}/{0 if node is None else node.disk}"
+            directory = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
+            found.append(f"{voter}@{HOST}:{self.memory.ports[key(voter, CONTROLLER)]}:{directory.replace('-', 'A', 1)}")
+        return ",".join(found)
+
+    def _start(self, cluster: Cluster, node_id: int, aspects: Mapping[str, str]) -> None:
+        node, pool = self._node(cluster, node_id)
+        self._make(cluster, node_id, node.disk)
+        roles = [role for role in aspects.get("roles", "").split(",") if role]
+        voters = pod_voters(Pod(True, True, aspects)) or self.memory.record.voters
+        self.memory.ports = given(cluster, self.memory.record.nodes, self.memory.ports, self.memory.offset, self._free)
+        self.folder.remember(self.memory)
+        file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES)
+        folder = self.folder.node(node_id)
+        self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
+        self._since[node_id] = self._clock()
+
+    # Stopped
+
+    def stop(self, cluster: Cluster, nodes: Iterable[int]) -> None:
+        """Ask these to stop, cleanly; `kube` sees that they do, and helps where time is up."""
+        for node_id in nodes:
+            process = self._processes.look(self.folder.node(node_id))
+            if process is None or not process.alive:
+                self._forget(node_id)
+            elif self._stopping(node_id, process) is None and process.started:
+                deadline = self._clock() + self._grace_s(cluster, node_id)
+                text = json.dumps({"started": process.started, "deadline": deadline})
+                (self.folder.node(node_id) / STOPPING).write_text(text)
+                self._press(node_id, process, deadline)
+
+    def kill(self, node_id: int) -> None:
+        """At once."""
+        self._processes.signal(self.folder.node(node_id), signal.SIGKILL)
+
+    def _grace_s(self, cluster: Cluster, node_id: int) -> float:
+        node = self.memory.record.node(node_id)
+        pool = cluster.pool(node.pool) if node is not None else None
+        return float(pool.pod.termination_grace_seconds if pool is not None else GRACE_S)
+
+    def _stopping(self, node_id: int, process: Process) -> float | None:
+        """Until when it has time, if it was asked to stop."""
+        try:
+            found = json.loads((self.folder.node(node_id) / STOPPING).read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError:  # cut short by a crash: it was about to be asked
+            return None
+        return float(found["deadline"]) if found["started"] == process.started else None
+
+    def _press(self, node_id: int, process: Process, deadline: float) -> None:
+        """Whoever wrote that it shall stop may have died before saying so; what takes too long is ended."""
+        if self._clock() >= deadline:
+            self.kill(node_id)
+        elif process.started not in self._asked and self._processes.signal(self.folder.node(node_id), signal.SIGTERM):
+            self._asked.add(process.started)
+
+
+def _owner(path: Path) -> str | None:
+    """`CLUSTER-ID/NODE-ID` of a log directory; None if it has not been formatted."""
+    try:
+        lines = (path / "meta.properties").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return f"{values.get('cluster.id', '')}/{values.get('node.id', '')}"
+
+
+def _last_line(path: Path) -> str:
+    """What a program said last."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 4096))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return ""
+    return lines[-1][-LINE_CHARS_MAX:] if lines else ""
