@@ -25,6 +25,7 @@ def sample(namespace: str = "demo", **changes: Any) -> Cluster:
 def manifests(cluster: Cluster) -> list[dict[str, Any]]:
     """All that a controller and a broker of it are made of, and what all share."""
     found = [network.nodes_service(cluster), network.bootstrap_service(cluster), *network.disruption_budgets(cluster)]
+    found += network.network_policies(cluster)
     for listener in cluster.spec.listeners:
         if listener.type != "Internal":
             found += [network.external_bootstrap(cluster, listener)]

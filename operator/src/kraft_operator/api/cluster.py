@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import UUID, Model, Name, NodeId, Properties, Rule, marked
+from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Rule, marked
 from kraft_operator.api.pools import NodePool
 
 POOLS_MAX: Final = 10
@@ -133,6 +133,16 @@ class DisruptionBudget(Model):
     enabled: bool = True
 
 
+class NetworkPolicies(Model):
+    """NetworkPolicies of the nodes: controllers are reached by nodes and the operator only."""
+
+    enabled: bool = True
+    clients: Annotated[
+        list[Free],
+        Field(max_length=32, description="who may reach brokers, as NetworkPolicyPeers; everybody if empty"),
+    ] = []
+
+
 class Metrics(Model):
     """`/metrics` of every node."""
 
@@ -192,7 +202,13 @@ class KRaftClusterSpec(Model):
             " rack, metrics",
         ),
     )
-    image: Annotated[str, Field(min_length=1, max_length=512, description="of the nodes, as a full reference")]
+    image: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=512, description="of the nodes, as a full reference; else the operator's"),
+        ]
+        | None
+    ) = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
     cluster_id: Annotated[str, Field(pattern=UUID, description="made up if left out: status.clusterId")] | None = None
@@ -218,8 +234,16 @@ class KRaftClusterSpec(Model):
         ]
         | None
     ) = None
+    metadata_version_policy: Annotated[
+        Literal["Keep", "Latest"],
+        Field(
+            description="without metadataVersion: Keep what is finalized when a new image is rolled out, so that there"
+            " is a way back; or finalize the Latest that all nodes support once the roll is done"
+        ),
+    ] = "Keep"
     rack: Rack | None = None
     pod_disruption_budget: DisruptionBudget = DisruptionBudget()
+    network_policies: NetworkPolicies = NetworkPolicies()
     update_strategy: UpdateStrategy = UpdateStrategy()
     drain: Drain = Drain()
     metrics: Metrics = Metrics()

@@ -25,6 +25,13 @@ class Cluster:
     namespace: str
     uid: str
     spec: KRaftClusterSpec
+    default_image: str = ""
+    """The operator's, for a resource that names none."""
+
+    @property
+    def image(self) -> str:
+        """What its nodes run."""
+        return self.spec.image or self.default_image
 
     # Names
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import Listener
 from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+
+MANAGER_APP: Final = "kraftcluster-operator"
+"""The label `app.kubernetes.io/name` of the operator's own pods, as its chart has it."""
 
 
 def _selector(cluster: Cluster, role: str) -> dict[str, str]:
@@ -82,3 +85,36 @@ def disruption_budgets(cluster: Cluster) -> list[dict[str, Any]]:
         }
         for role in sorted({role for pool in cluster.spec.node_pools for role in pool.roles})
     ]
+
+
+def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
+    """Who may reach the nodes: clients the brokers' listeners; the cluster's own nodes and the operator all of them.
+
+    Format jobs reach nobody and are reached by nobody. Where a network does not enforce policies, nothing is lost.
+    """
+    policies = cluster.spec.network_policies
+    if not policies.enabled:
+        return []
+    mine = {"matchLabels": {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}}
+    operator = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER_APP}}, "namespaceSelector": {}}
+    clients: dict[str, Any] = {"ports": [{"port": one.port} for one in cluster.spec.listeners]}
+    if policies.clients:
+        clients["from"] = policies.clients
+    nodes: list[dict[str, Any]] = [{"from": [{"podSelector": mine}, operator]}]
+    if cluster.spec.metrics.enabled:
+        nodes.append({"ports": [{"port": cluster.spec.metrics.port}]})  # the kubelet's probes and Prometheus
+
+    def policy(name: str, selector: dict[str, Any], ingress: list[dict[str, Any]], *more: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": cluster.metadata(f"{cluster.name}-{name}"),
+            "spec": {"podSelector": selector, "policyTypes": ["Ingress", *more], "ingress": ingress},
+        }
+
+    found = [policy("nodes", mine, nodes)]
+    if any("broker" in pool.roles for pool in cluster.spec.node_pools):
+        found.append(policy("clients", {"matchLabels": _selector(cluster, "broker")}, [clients]))
+    jobs = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster-format"}
+    found.append(policy("format", {"matchLabels": jobs}, [], "Egress"))
+    return found

@@ -46,7 +46,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
         command += ["--override", f"advertised.listeners={advertised(cluster, node.id, external)}"]
     container = {
         "name": "node",
-        "image": cluster.spec.image,
+        "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
         "env": [

@@ -76,7 +76,7 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     static["http"] = spec.metrics.port
     return {
         "config": digest(static),
-        "image": spec.image,
+        "image": cluster.image,
         "resources": digest(pool.resources.model_dump()),
         "template": digest([pool.pod.model_dump(), spec.image_pull_secrets, spec.image_pull_policy]),
     }

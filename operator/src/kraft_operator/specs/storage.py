@@ -50,7 +50,7 @@ def format_job(
         command += ["-r", cluster.spec.metadata_version]
     container = {
         "name": "format",
-        "image": cluster.spec.image,
+        "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
@@ -68,7 +68,13 @@ def format_job(
             "backoffLimit": ATTEMPTS_MAX - 1,
             "activeDeadlineSeconds": FORMAT_S_MAX,
             "template": {
-                "metadata": {"labels": {"app.kubernetes.io/name": "kraftcluster-format", f"{GROUP}/job": "format"}},
+                "metadata": {
+                    "labels": {
+                        "app.kubernetes.io/name": "kraftcluster-format",
+                        "app.kubernetes.io/instance": cluster.name,
+                        f"{GROUP}/job": "format",
+                    }
+                },
                 "spec": {**base(cluster, pool, node), "restartPolicy": "Never", "containers": [container]},
             },
         },

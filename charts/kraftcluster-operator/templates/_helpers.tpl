@@ -1,0 +1,52 @@
+{{- define "operator.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "operator.account" -}}
+{{- if .Values.serviceAccount.create }}{{ default (include "operator.name" .) .Values.serviceAccount.name }}
+{{- else }}{{ required "serviceAccount.name: which account is to be used?" .Values.serviceAccount.name }}{{ end }}
+{{- end }}
+
+{{- define "operator.selector" -}}
+app.kubernetes.io/name: kraftcluster-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "operator.labels" -}}
+{{ include "operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* Namespaces that are looked at, as a list in JSON. */}}
+{{- define "operator.namespaces" -}}
+{{- if .Values.watch.namespaces }}{{ .Values.watch.namespaces | uniq | sortAlpha | toJson }}
+{{- else }}{{ list .Release.Namespace | toJson }}{{ end }}
+{{- end }}
+
+{{/* What the operator may do where it has clusters. No wildcard; the API server is asked for nothing else. */}}
+{{- define "operator.rules" -}}
+- apiGroups: [kraftcluster.io]
+  resources: [kraftclusters, krafttopics]
+  verbs: [get, list, watch]
+- apiGroups: [kraftcluster.io]
+  resources: [kraftclusters/status, krafttopics/status]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [configmaps, persistentvolumeclaims, pods, services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}

@@ -1,0 +1,94 @@
+"""What the operator tells Prometheus. The dashboards and alerts of its chart use these names: a test holds them to it.
+
+Who calls it: the reconciler after every pass; the HTTP endpoint prints `text`. It must not decide anything, and series
+of a cluster that is gone go with it (`forget`), so that what is printed stays bounded by what exists.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from kraft_operator.plan.conditions import Told
+from kraft_operator.plan.steps import Plan
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+CLUSTER: Final = ("namespace", "cluster")
+VALUES: Final = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
+"""Of a condition's status."""
+BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Seconds of a pass: a quiet one takes some tens of milliseconds, a slow API server seconds."""
+
+
+class Metrics:
+    """All of the operator's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.leader = Gauge("kraft_operator_leader", "1 where this replica holds the Lease", registry=self.registry)
+        self.clusters = Gauge("kraft_operator_clusters", "clusters that are looked after", registry=self.registry)
+        self.queued = Gauge("kraft_operator_queue_length", "clusters that wait for a pass", registry=self.registry)
+        self.reconciles = Counter(
+            "kraft_operator_reconciles_total", "passes, by result", [*CLUSTER, "result"], registry=self.registry
+        )
+        self.duration_s = Histogram(
+            "kraft_operator_reconcile_duration_seconds", "of a pass", buckets=BUCKETS, registry=self.registry
+        )
+        self.last_success = Gauge(
+            "kraft_operator_last_success_timestamp_seconds", "when a pass last had no error", CLUSTER, **place
+        )
+        self.condition = Gauge(
+            "kraft_operator_condition", "1 true, 0 false, -1 unknown", [*CLUSTER, "type"], registry=self.registry
+        )
+        self.blocked = Gauge(
+            "kraft_operator_blocked", "what is wanted and cannot be done", [*CLUSTER, "reason"], registry=self.registry
+        )
+        self.waiting = Gauge("kraft_operator_waits", "things that a pass waits for", CLUSTER, registry=self.registry)
+        self.steps = Counter("kraft_operator_steps_total", "steps taken", [*CLUSTER, "step"], registry=self.registry)
+        self.writes = Counter(
+            "kraft_operator_writes_total", "of the API server's objects", ["verb", "kind"], registry=self.registry
+        )
+        self.api_errors = Counter(
+            "kraft_operator_api_errors_total",
+            "refusals of the API server, by HTTP status",
+            ["code"],
+            registry=self.registry,
+        )
+        self._reasons: dict[tuple[str, str], set[str]] = {}
+
+    def passed(
+        self, namespace: str, cluster: str, plan: Plan, told: list[Told], *, took_s: float, now_s: float
+    ) -> None:
+        """A pass without an error."""
+        result = "blocked" if plan.blocked else "changed" if plan.steps else "waiting" if plan.waits else "unchanged"
+        self.reconciles.labels(namespace, cluster, result).inc()
+        self.duration_s.observe(took_s)
+        self.last_success.labels(namespace, cluster).set(now_s)
+        self.waiting.labels(namespace, cluster).set(len(plan.waits))
+        for one in told:
+            self.condition.labels(namespace, cluster, one.type).set(VALUES[one.status])
+        reasons = {one.reason for one in plan.blocked}
+        before = self._reasons.setdefault((namespace, cluster), set())
+        for gone in before - reasons:
+            self.blocked.remove(namespace, cluster, gone)
+        for reason in reasons:
+            self.blocked.labels(namespace, cluster, reason).set(1)
+        self._reasons[namespace, cluster] = reasons
+        for step in plan.steps:
+            self.steps.labels(namespace, cluster, type(step).__name__).inc()
+
+    def failed(self, namespace: str, cluster: str, *, took_s: float) -> None:
+        """A pass that an error ended."""
+        self.reconciles.labels(namespace, cluster, "error").inc()
+        self.duration_s.observe(took_s)
+
+    def forget(self, namespace: str, cluster: str) -> None:
+        """A cluster is gone, and what was told of it."""
+        for metric in (self.reconciles, self.last_success, self.condition, self.blocked, self.waiting, self.steps):
+            metric.remove_by_labels({"namespace": namespace, "cluster": cluster})
+        self._reasons.pop((namespace, cluster), None)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        return generate_latest(self.registry)

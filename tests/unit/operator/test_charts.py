@@ -1,0 +1,181 @@
+"""The charts make what the models and the plain manifests say. Without Helm only files are read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kraft_operator.api import generate
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.specs.network import MANAGER_APP
+from tools.manifests import CHART, FILES, FOLDER, helm, plain, rendered
+
+ROOT = Path(__file__).parents[3]
+CLUSTER_CHART = ROOT / "charts" / "kraftcluster"
+
+needs_helm = pytest.mark.skipif(helm() is None, reason="needs helm, on the PATH or in the lab")
+
+
+def _of(documents: list[Any], kind: str) -> list[Any]:
+    return [one for one in documents if one["kind"] == kind]
+
+
+def _rules(documents: list[Any]) -> list[dict[str, Any]]:
+    return [rule for one in documents if one["kind"] in {"Role", "ClusterRole"} for rule in one["rules"]]
+
+
+def test_versions_are_those_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for folder in (CHART, CLUSTER_CHART):
+        chart = yaml.safe_load((folder / "Chart.yaml").read_text())
+        assert chart["version"] == chart["appVersion"] == version
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["image"].endswith(f":{version}")
+    assert values["nodeImage"].endswith(f":{version}")
+
+
+def test_the_schema_of_a_clusters_values_is_the_models() -> None:
+    there = json.loads((ROOT / generate.VALUES).read_text())
+    assert there == generate.values_schema(), "run python -m kraft_operator.api.generate"
+
+
+@needs_helm
+@pytest.mark.parametrize("folder", [CHART, CLUSTER_CHART], ids=lambda folder: folder.name)
+def test_helm_finds_nothing_wrong(folder: Path) -> None:
+    done = subprocess.run([str(helm()), "lint", "--strict", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@needs_helm
+@pytest.mark.parametrize("name", FILES)
+def test_the_plain_manifests_are_the_charts(name: str) -> None:
+    assert (FOLDER / name).read_text() == plain(name), "run python -m tools.manifests"
+
+
+@needs_helm
+def test_the_charts_cluster_is_the_sample() -> None:
+    (made,) = rendered(chart=CLUSTER_CHART, release="sample", namespace="demo")
+    sample = yaml.safe_load((FOLDER / "samples" / "kraftcluster.yaml").read_text())
+    ours, theirs = (KRaftClusterSpec.model_validate(one["spec"]) for one in (made, sample))
+    theirs.image = None
+    for spec in (ours, theirs):
+        spec.node_pools.sort(key=lambda pool: pool.name)
+        spec.listeners.sort(key=lambda listener: listener.name)
+    assert ours == theirs
+    assert made["metadata"]["name"] == sample["metadata"]["name"]
+
+
+@needs_helm
+def test_values_of_a_cluster_reach_its_resource() -> None:
+    words = ("nodePools.brokers.replicas=5", "nodePools.brokers.storage.volumes.more.size=1Ti", "name=other")
+    words += ("topics.orders.partitions=12", r"topics.orders.config.retention\.ms=5", "listeners.external=null")
+    sets = [word for one in words for word in ("--set-string" if "retention" in one else "--set", one)]
+    documents = rendered(*sets, chart=CLUSTER_CHART)
+    (cluster,) = _of(documents, "KRaftCluster")
+    spec = KRaftClusterSpec.model_validate(cluster["spec"])
+    brokers = next(pool for pool in spec.node_pools if pool.name == "brokers")
+    assert brokers.replicas == 5
+    assert [volume.name for volume in brokers.storage.volumes] == ["data", "more"]
+    assert [listener.name for listener in spec.listeners] == ["plain"]
+    (topic,) = _of(documents, "KRaftTopic")
+    assert KRaftTopicSpec.model_validate(topic["spec"]) == KRaftTopicSpec(
+        cluster="other", partitions=12, config={"retention.ms": "5"}
+    )
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("chart", "word", "said"),
+    [
+        (CLUSTER_CHART, "replicaz=3", "replicaz"),
+        (CLUSTER_CHART, "nodePools.brokers.roles={king}", "roles"),
+        (CLUSTER_CHART, "config.a=1", "config"),
+        (CHART, "image=kraftcluster", "/image"),
+        (CHART, "replicas=0", "/replicas"),
+        (CHART, "watch.namespace=x", "namespace"),
+    ],
+)
+def test_wrong_values_are_refused_and_named(chart: Path, word: str, said: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        rendered("--set", word, chart=chart)
+    assert said in refused.value.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize("words", [(), ("--set", "watch.allNamespaces=true"), ("--set", "watch.namespaces={a,b}")])
+def test_rights_are_named_one_by_one(words: tuple[str, ...]) -> None:
+    for rule in _rules(rendered(*words)):
+        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+        assert "secrets" not in rule["resources"]
+        if "nodes" in rule["resources"]:
+            assert rule["verbs"] == ["get", "list", "watch"]
+
+
+@needs_helm
+def test_without_the_option_nothing_outside_the_namespaces_is_granted() -> None:
+    documents = rendered("--set", "watch.nodes=false")
+    assert not _of(documents, "ClusterRole")
+    assert {one["metadata"]["namespace"] for one in _of(documents, "Role")} == {"kraft-operator"}
+    two = rendered("--set", "watch.nodes=false", "--set", "watch.namespaces={a,b}")
+    roles = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in _of(two, "Role")]
+    name = "kraftcluster-operator"
+    assert sorted(roles) == [("a", name), ("b", name), ("kraft-operator", f"{name}-lease")]
+    (deployment,) = _of(two, "Deployment")
+    env = {one["name"]: one.get("value") for one in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["KRAFT_NAMESPACES"] == "a,b"
+
+
+@needs_helm
+def test_pods_pass_the_restricted_standard() -> None:
+    documents = rendered()
+    pods = [one["spec"]["template"]["spec"] for one in _of(documents, "Deployment")]
+    pods += [one["spec"] for one in _of(documents, "Pod")]
+    assert len(pods) == 2
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@needs_helm
+def test_two_replicas_of_which_one_may_be_evicted() -> None:
+    documents = rendered()
+    (deployment,) = _of(documents, "Deployment")
+    assert deployment["spec"]["replicas"] == 2
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for kind, path in (("PodDisruptionBudget", "selector"), ("NetworkPolicy", "podSelector")):
+        (one,) = _of(documents, kind)
+        assert one["spec"][path]["matchLabels"].items() <= labels.items()
+    (service,) = _of(documents, "Service")
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert labels["app.kubernetes.io/name"] == MANAGER_APP, "nodes' network policies let it in by this"
+    assert not _of(rendered("--set", "replicas=1"), "PodDisruptionBudget")
+
+
+@needs_helm
+def test_what_prometheus_and_grafana_read() -> None:
+    switches = ("monitors", "rules", "dashboards")
+    documents = rendered(*(word for one in switches for word in ("--set", f"metrics.{one}.enabled=true")))
+    assert len(_of(documents, "ServiceMonitor")) == 1
+    (nodes,) = _of(documents, "PodMonitor")
+    labels = {one["sourceLabels"][0] for one in nodes["spec"]["podMetricsEndpoints"][0]["relabelings"]}
+    assert f"__meta_kubernetes_pod_label_{GROUP.replace('.', '_')}_pool" in labels
+    (rules,) = _of(documents, "PrometheusRule")
+    assert rules["spec"] == yaml.safe_load((CHART / "rules" / "alerts.yaml").read_text())
+    boards = {key: json.loads(text) for one in _of(documents, "ConfigMap") for key, text in one["data"].items()}
+    assert sorted(boards) == ["kraft-brokers.json", "kraft-operator.json", "kraft-partitions.json", "kraft-quorum.json"]
+    plain_rules = rendered("--set", "metrics.rules.enabled=true", "--set", "metrics.rules.kind=ConfigMap")
+    (one,) = _of(plain_rules, "ConfigMap")
+    assert yaml.safe_load(one["data"]["alerts.yaml"]) == rules["spec"]

@@ -1,0 +1,83 @@
+"""The plain manifests of `deploy/` out of the operator's chart: `python -m tools.manifests [FOLDER]`. Needs Helm.
+
+For whoever installs without Helm: `kubectl apply --server-side -f deploy/operator.yaml`. The chart is the source;
+labels that speak of Helm are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[1]
+CHART: Final = ROOT / "charts" / "kraftcluster-operator"
+FOLDER: Final = ROOT / "deploy"
+FILES: Final = {
+    "operator.yaml": ("clusters in its own namespace", ()),
+    "operator-all-namespaces.yaml": ("clusters in all namespaces", ("--set", "watch.allNamespaces=true")),
+}
+"""File -> what the operator looks after, and Helm's words for that."""
+NAMESPACE: Final = "kraft-operator"
+RELEASE: Final = "kraftcluster-operator"
+LAB: Final = Path(os.environ.get("K8S_LAB", "~/.cache/k8s-lab")).expanduser() / "bin" / "helm"
+HEADER: Final = f"""\
+# The operator in the namespace {NAMESPACE}, for {{what}}: kubectl apply --server-side -f deploy/{{name}}
+# Written by `python -m tools.manifests` from charts/kraftcluster-operator; do not edit. Deleting what is in here also
+# deletes the CustomResourceDefinitions, and with them all clusters; their volumes stay.
+"""
+
+
+def helm() -> str | None:
+    """The program, from the PATH or from the lab."""
+    return shutil.which("helm") or (str(LAB) if LAB.exists() else None)
+
+
+def rendered(*words: str, chart: Path = CHART, release: str = RELEASE, namespace: str = NAMESPACE) -> list[Any]:
+    """What `helm template` makes of a chart; raises CalledProcessError with its words."""
+    program = helm()
+    if program is None:
+        raise FileNotFoundError("helm is neither on the PATH nor in the lab")
+    command = [program, "template", release, str(chart), "--namespace", namespace, *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def plain(name: str) -> str:
+    """The text of a file: namespace, definitions, and what the chart makes."""
+    what, words = FILES[name]
+    space = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+    documents = [space, *rendered("--include-crds", "--skip-tests", *words)]
+    for document in documents:
+        _forget_helm(document)
+    return HEADER.format(what=what, name=name) + yaml.safe_dump_all(documents, sort_keys=False, width=118)
+
+
+def _forget_helm(node: Any) -> None:
+    if isinstance(node, dict):
+        node.pop("helm.sh/chart", None)
+        if node.get("app.kubernetes.io/managed-by") == "Helm":
+            del node["app.kubernetes.io/managed-by"]
+        for value in node.values():
+            _forget_helm(value)
+    elif isinstance(node, list):
+        for value in node:
+            _forget_helm(value)
+
+
+def main(words: list[str]) -> None:
+    for name in FILES:
+        (Path(words[0] if words else FOLDER) / name).write_text(plain(name))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
