@@ -1,0 +1,62 @@
+# docker build --target node -t kraftcluster:dev .      a node, and all of Kafka's tools that there are
+# docker build --target operator -t kraft-operator:dev .
+#
+# BASE is Python on Debian. Everything else comes from deploy/locks, by hash.
+ARG BASE=python:3.13-slim
+
+# The wheel and tini, once for both targets.
+FROM ${BASE} AS build
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini >/dev/null \
+    && cp /usr/bin/tini-static /usr/local/bin/tini && rm -rf /var/lib/apt/lists/*
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore SOURCE_DATE_EPOCH=1767225600
+WORKDIR /build
+COPY deploy/locks deploy/locks
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install -q --require-hashes -r deploy/locks/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY node/src node/src
+COPY operator/src operator/src
+COPY pipeline/src pipeline/src
+RUN /opt/build/bin/pip wheel -q --no-deps --no-build-isolation -w /wheels .
+
+FROM build AS node-files
+RUN python3 -m venv /opt/kraft \
+    && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/node.txt \
+    && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
+    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack \
+    && rm -f /opt/kraft/bin/pip* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
+
+FROM build AS operator-files
+RUN python3 -m venv /opt/kraft \
+    && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/operator.txt \
+    && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
+    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack \
+    && rm -f /opt/kraft/bin/pip* /opt/kraft/bin/kafka-* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
+
+FROM ${BASE} AS runtime
+COPY --from=build /usr/local/bin/tini /usr/local/bin/tini
+RUN groupadd --gid 10001 kraft && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/kraft --shell /usr/sbin/nologin kraft \
+    && mkdir -p /var/lib/kraft /etc/kraft && chown 10001:10001 /var/lib/kraft
+ENV PATH=/opt/kraft/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=random
+USER 10001:10001
+WORKDIR /var/lib/kraft
+# PID 1 hands signals on and reaps: kafka-storage and the other tools have no handlers of their own.
+ENTRYPOINT ["/usr/local/bin/tini", "--"]
+
+FROM runtime AS operator
+LABEL org.opencontainers.image.title="kraft-operator" \
+      org.opencontainers.image.description="Kafka-compatible clusters from KRaftCluster resources" \
+      org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
+COPY --from=operator-files /opt/kraft /opt/kraft
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import os,urllib.request as u;u.urlopen('http://127.0.0.1:'+os.environ.get('KRAFT_HTTP_PORT','8080')+'/livez',timeout=2)"]
+CMD ["python", "-m", "kraft_operator"]
+
+FROM runtime AS node
+LABEL org.opencontainers.image.title="kraftcluster" \
+      org.opencontainers.image.description="A node of a Kafka-compatible cluster, and its tools" \
+      org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
+COPY --from=node-files /opt/kraft /opt/kraft
+VOLUME ["/var/lib/kraft"]
+EXPOSE 9090 9092 9404
+HEALTHCHECK --interval=10s --timeout=3s --start-period=600s CMD ["python", "-c", "import os,urllib.request as u;u.urlopen('http://127.0.0.1:'+os.environ.get('KRAFT_HTTP_PORT','9404')+'/livez',timeout=2)"]
+CMD ["kafka-server-start", "/etc/kraft/server.properties"]
