@@ -21,3 +21,36 @@ def test_admin_producers_consumers_and_groups_step_by_step(cluster: Target) -> N
     said = run_java(str(SOURCE.with_name("ClientTour.java")), cluster.bootstrap, "tour").stdout.decode()
     lines = [line for line in said.splitlines() if not re.match(r"\d{4}-\d\d-\d\dT", line)]  # logs of the clients
     assert lines == GOLDEN.read_text().splitlines()
+
+
+WARNINGS = """
+<Configuration>
+  <Appenders><Console name="out" target="SYSTEM_OUT"><PatternLayout pattern="%p %c %m%n"/></Console></Appenders>
+  <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+
+def test_clients_told_to_push_metrics_have_nothing_to_warn_of(cluster: Target, tmp_path: Path) -> None:
+    """`enable.metrics.push` (KIP-714), an administrator's subscription for all, and a server without a receiver."""
+    (tmp_path / "log4j2-test.xml").write_text(WARNINGS)
+    at = ("--bootstrap-server", cluster.bootstrap)
+    tools = "org.apache.kafka.tools."
+    run_java(f"{tools}TopicCommand", *at, "--create", "--topic", "pushed", "--partitions", "1")
+    subscription = ("--alter", "--name", "all", "--metrics", "*", "--interval", "100")
+    run_java(f"{tools}ClientMetricsCommand", *at, *subscription)
+    produced = run_java(
+        f"{tools}ConsoleProducer",
+        *(*at, "--topic", "pushed", "--command-property", "enable.metrics.push=true"),
+        stdin=b"one\ntwo\n",
+        classpath=(tmp_path,),
+    )
+    consumed = run_java(
+        f"{tools}consumer.ConsoleConsumer",
+        *(*at, "--topic", "pushed", "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"),
+        *("--command-property", "enable.metrics.push=true"),
+        classpath=(tmp_path,),
+    )
+    assert consumed.stdout.split() == [b"one", b"two"]
+    said = (produced.stdout + produced.stderr + consumed.stderr).decode()
+    assert not re.search("WARN|ERROR|elemetry", said), said

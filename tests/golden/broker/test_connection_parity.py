@@ -12,9 +12,7 @@ import pytest
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.messages import (
     ApiVersionsRequest,
-    GetTelemetrySubscriptionsRequest,
     MetadataRequest,
-    PushTelemetryRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
@@ -76,15 +74,6 @@ def test_unknown_apis_and_versions(pair: Pair) -> None:
         if "broker" in API[key].listeners and key not in NOT_SERVED:
             for version in {API[key].min_version - 1, API[key].max_version + 1} - {-1}:
                 pair.raw(f"{key.name} v{version}", size(header(key, version) + b"\0" * 40))
-
-
-def test_telemetry_that_is_not_advertised(pair: Pair) -> None:
-    """Kafka answers those who ask all the same; clients do not, as no version is advertised."""
-    for request in (GetTelemetrySubscriptionsRequest(), PushTelemetryRequest()):
-        answers = [side.ask(request, 0) for side in pair.sides]
-        assert answers[0] != CLOSED
-        assert answers[1] == CLOSED
-    pair.deviations.add("telemetry")
 
 
 def test_malformed_requests(pair: Pair) -> None:

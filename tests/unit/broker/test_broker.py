@@ -445,9 +445,7 @@ def test_a_dead_directory_answers_storage_errors_and_is_reported(tmp_path: Path)
     assert beats[0].request.offline_log_dirs == [directory.id]
 
 
-@pytest.mark.parametrize(
-    "key", [ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.END_TXN]
-)
+@pytest.mark.parametrize("key", [ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.END_TXN])
 def test_what_is_not_served_is_not_offered(tmp_path: Path, key: ApiKey) -> None:
     assert key not in Rig(tmp_path).broker.handlers
 

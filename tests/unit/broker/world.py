@@ -142,7 +142,7 @@ class Client:
     def close(self) -> None:
         self.closed = True
 
-    def context(self, key: int, version: int, client_id: str = "test") -> RequestContext:
+    def context(self, key: int, version: int, client_id: str | None = "test") -> RequestContext:
         return RequestContext(
             key, version, next(self._ids), client_id, "127.0.0.1", LISTENER, ANONYMOUS, self, 0, self.answer
         )

@@ -38,15 +38,23 @@ from kraft_node.broker.handlers.list_offsets import list_offsets
 from kraft_node.broker.handlers.metadata import MetadataHandler
 from kraft_node.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from kraft_node.broker.handlers.produce import ProduceHandler
+from kraft_node.broker.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
 from kraft_node.broker.handlers.transactions import describe_transactions, list_transactions
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
-from kraft_node.broker.metadata_cache import BROKER_CONFIG, CONSUMER_OFFSETS, TOPIC_CONFIG, MetadataCache
+from kraft_node.broker.metadata_cache import (
+    BROKER_CONFIG,
+    CLIENT_METRICS_CONFIG,
+    CONSUMER_OFFSETS,
+    TOPIC_CONFIG,
+    MetadataCache,
+)
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
 from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
 from kraft_node.broker.self_fencing import KEY as SELF_FENCING_KEY
 from kraft_node.broker.self_fencing import SelfFence, timeout_of
+from kraft_node.broker.telemetry import Telemetry
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED, SUPPORTED_RANGES
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
@@ -83,6 +91,8 @@ FUNCTIONS: Final[Mapping[ApiKey, Callable[..., Any]]] = {
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
     ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: get_telemetry_subscriptions,
+    ApiKey.PUSH_TELEMETRY: push_telemetry,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.CREATE_DELEGATION_TOKEN: refuse_delegation_tokens,
@@ -135,6 +145,7 @@ class Broker:
         """Where this node's latest snapshot of the metadata ends."""
         self.producer_ids = ProducerIds(self.node_id, self._epoch, controller, env.scheduler)
         self.fetch_max_bytes = self.config.int("fetch.max.bytes")
+        self.telemetry = Telemetry(env.clock, env.rng, self.config.int("telemetry.max.bytes"))
         self.groups = GroupCoordinator(
             clock=env.clock,
             scheduler=env.scheduler,
@@ -151,7 +162,7 @@ class Broker:
         self.fetch.quota = self.replication.leader_quota
         self.produce = ProduceHandler(self)
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
-        """What the broker's listeners serve, and so what ApiVersions advertises there."""
+        """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._cordon()
 
@@ -302,6 +313,16 @@ class Broker:
             topics = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
         for topic in topics:
             self.storage.configure(topic)
+        self._subscriptions_changed(delta)
+
+    def _subscriptions_changed(self, delta: MetadataDelta) -> None:
+        configs = self.image.configs
+        if delta.is_snapshot:
+            self.telemetry.reload(configs.items())
+            return
+        for resource in delta.configs:
+            if resource[0] == CLIENT_METRICS_CONFIG:
+                self.telemetry.configs_changed(resource[1], configs.get(resource))
 
     def _cordon(self) -> None:
         paths = self.config.list(CORDONED)

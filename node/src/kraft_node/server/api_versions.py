@@ -1,6 +1,7 @@
 """What a listener says about itself: ApiVersions (18), versions 0-4, and the SASL requests on a plain listener.
 
-The table is what the listener serves, no more: an API without a handler is not advertised. Produce is advertised from
+The table is what the listener serves, no more: an API without a handler is not advertised, nor is telemetry, for which
+there is no receiver (KIP-714). Produce is advertised from
 version 0 on broker listeners although nothing below 3 is served, because librdkafka takes its absence for a broker that
 is too old (KAFKA-18659). Features are those of the release; finalized ones come from the committed metadata, whose
 offset is the epoch (KIP-584). A request of a version that is not served is answered in version 0, error 35, naming only
@@ -30,6 +31,10 @@ FIRST_VERSION_WITH_ZERO_MINIMUM: Final = 4
 """Older clients take a supported range that begins at 0 for damaged: it is told from 1 (KAFKA-17492)."""
 
 
+SERVED_UNTOLD: Final = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
+"""Answered, but not advertised, as by Apache Kafka without a plugin that receives metrics."""
+
+
 class ApiVersions:
     """Answers for one listener; the table of keys is made once."""
 
@@ -44,7 +49,7 @@ class ApiVersions:
         self._image = image
         self._kraft_version = kraft_version
         served = {**handlers, ApiKey.API_VERSIONS: self}
-        self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served)]
+        self._keys = [self._row(key, is_broker=is_broker) for key in sorted(served) if key not in SERVED_UNTOLD]
 
     @staticmethod
     def _row(key: ApiKey, *, is_broker: bool) -> Any:

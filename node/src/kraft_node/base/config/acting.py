@@ -116,6 +116,7 @@ ACTING: Final = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "telemetry.max.bytes",
         "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
     }

@@ -61,7 +61,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("add.partitions.to.txn.*", _TRANSACTIONS),
     ("metric*", _METRICS),
     ("kafka.metrics.*", _METRICS),
-    ("telemetry.max.bytes", "clients are told that this broker collects no client metrics"),
     ("*quota.window*", _QUOTAS),
     ("max.connection.creation.rate", _QUOTAS),
     ("log.cleaner.*", _CLEANER),

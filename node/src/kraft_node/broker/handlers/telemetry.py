@@ -1,0 +1,40 @@
+"""GetTelemetrySubscriptions (71) and PushTelemetry (72), version 0 each (KIP-714): served, but not advertised.
+
+As in Apache Kafka without a plugin that receives metrics: clients see no version and do not push; whoever asks all the
+same is answered. See `broker.telemetry`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.ids import Uuid
+from kraft_node.records.compression import Compression
+from kraft_node.wire.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+    from kraft_node.broker.broker import Broker
+
+ACCEPTED: Final = [int(codec) for codec in (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)]
+"""Codecs in Kafka's order of preference."""
+
+
+def get_telemetry_subscriptions(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """What the client is to push; Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
+    client = broker.telemetry.subscribe(ctx, Uuid(bytes(request.client_instance_id)))
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=client.id,
+        subscription_id=client.subscription_id,
+        accepted_compression_types=ACCEPTED,
+        push_interval_ms=client.interval_ms,
+        telemetry_max_bytes=broker.telemetry.bytes_max,
+        delta_temporality=True,
+        requested_metrics=client.metrics,
+    )
+
+
+def push_telemetry(broker: Broker, ctx: RequestContext, request: Any) -> Any:
+    """Checked and dropped; raises KafkaError as `Telemetry.push` does."""
+    broker.telemetry.push(ctx, request)
+    return PushTelemetryResponse()
