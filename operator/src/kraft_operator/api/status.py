@@ -13,6 +13,8 @@ from pydantic import Field
 from kraft_operator.api.base import Model, NodeId, marked
 
 NODES_MAX: Final = 1000
+PARTITIONS_NAMED_MAX: Final = 10
+"""Partitions that are named in the status; how many there are is counted."""
 
 
 class Condition(Model):
@@ -55,6 +57,18 @@ class ReplacementStatus(Model):
     done: bool = False
 
 
+class PartitionsStatus(Model):
+    """Partitions that are not as they should be, and how many there are at all."""
+
+    total: int = 0
+    under_replicated: Annotated[int, Field(description="some replica is not in sync")] = 0
+    under_min_isr: Annotated[int, Field(description="acks=all is refused")] = 0
+    moving: Annotated[int, Field(description="replicas are being reassigned")] = 0
+    named: Annotated[
+        list[str], Field(max_length=PARTITIONS_NAMED_MAX, description="of these the first, with who is in sync")
+    ] = []
+
+
 class StepStatus(Model):
     """The step at hand, or the next one that waits for approval."""
 
@@ -81,6 +95,7 @@ class KRaftClusterStatus(Model):
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""
     brokers: Annotated[str, Field(description="ready/wanted")] = ""
+    partitions: Annotated[PartitionsStatus, Field(description="as last known")] | None = None
     replicas: Annotated[int, Field(description="brokers there are in the pool that spec.replicas is for")] = 0
     selector: Annotated[str, Field(description="of their pods")] = ""
     step: StepStatus | None = None

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, Final, Literal
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.status import Condition, KRaftClusterStatus, NodeStatus, StepStatus
+from kraft_operator.api.status import (
+    PARTITIONS_NAMED_MAX,
+    Condition,
+    KRaftClusterStatus,
+    NodeStatus,
+    PartitionsStatus,
+    StepStatus,
+)
 from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
@@ -45,6 +54,7 @@ def status(
         "version": version or before.version,
         "controllers": _share(nodes, "controller"),
         "brokers": _share(nodes, "broker"),
+        "partitions": before.partitions if s is None or s.metadata is None else _partitions(s.metadata),
         "replicas": _scaled(cluster, record),
         "selector": f"app.kubernetes.io/instance={cluster.name},{GROUP}/broker=true",
         "step": _step(plan),
@@ -128,6 +138,28 @@ def _scaled(cluster: Cluster, record: Record) -> int:
     """Nodes there are in the pool that `spec.replicas` is for."""
     names = {pool.name for pool in cluster.spec.node_pools if pool.replicas is None}
     return sum(node.pool in names and not node.stopped for node in record.nodes)
+
+
+def _partitions(metadata: Metadata) -> PartitionsStatus:
+    """What is wrong with partitions: those that take no writes first."""
+    found = metadata.partitions
+    behind = [one for one in found if len(one.isr) < len(one.replicas)]
+    refused = {one.name for one in behind if len(one.isr) < min(one.min_isr, len(one.replicas))}
+    named = sorted(behind, key=lambda one: (one.name not in refused, one.topic, one.number))
+    return PartitionsStatus(
+        total=len(found),
+        under_replicated=len(behind),
+        under_min_isr=len(refused),
+        moving=sum(one.moving for one in found),
+        named=[
+            f"{one.name}: in sync {_ids(one.isr)} of {_ids(one.replicas)}, at least {one.min_isr}"
+            for one in named[:PARTITIONS_NAMED_MAX]
+        ],
+    )
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(ids))) or "none"
 
 
 def nodes_of(step: Step) -> list[int]:
