@@ -36,7 +36,10 @@ class Metrics:
             "kraft_operator_reconcile_duration_seconds", "of a pass", buckets=BUCKETS, registry=self.registry
         )
         self.last_success = Gauge(
-            "kraft_operator_last_success_timestamp_seconds", "when a pass last had no error", CLUSTER, **place
+            "kraft_operator_last_success_timestamp_seconds",
+            "when a pass last had no error",
+            CLUSTER,
+            registry=self.registry,
         )
         self.condition = Gauge(
             "kraft_operator_condition", "1 true, 0 false, -1 unknown", [*CLUSTER, "type"], registry=self.registry
