@@ -35,12 +35,14 @@ class Member:
         self.driver: RaftDriver | None = None
         self.is_silent = False
         self.leaders: list[tuple[int, int]] = []
+        self.voters: tuple[int, ...] = IDS
+        """In its configuration."""
         self.first_voters: tuple[int, ...] = ()
         """Of a dynamic quorum: those that formatting wrote down."""
 
     def start(self, *, guards_empty_disk: bool = True) -> None:
         self.is_silent = False
-        voters = VoterSet(Voter(ReplicaKey(i), {"CONTROLLER": ("localhost", PORTS[i])}) for i in IDS)
+        voters = VoterSet(Voter(ReplicaKey(i), {"CONTROLLER": ("localhost", PORTS[i])}) for i in self.voters)
         self.driver = RaftDriver(
             self.quorum.world,  # type: ignore[arg-type]
             self.storage,  # type: ignore[arg-type]
@@ -220,6 +222,24 @@ def test_a_leader_that_stops_hands_over_to_a_voter_that_has_everything() -> None
     assert quorum.leader().id == 2
     quorum.append(2)
     assert quorum.images() == {2: 2, 3: 2}
+
+
+def test_a_leader_that_is_none_of_the_own_voters_is_followed_where_it_says_that_it_listens() -> None:
+    """Static voters that are being changed: a voter and a broker have not heard of the new one, which is elected."""
+    quorum = Quorum((*IDS, OBSERVER))
+    one, two, three, broker = quorum.members.values()
+    two.voters = broker.voters = (1, 2)
+    one.start(guards_empty_disk=False)
+    three.start(guards_empty_disk=False)
+    quorum.world.run(5_000)
+    quorum.append(1)
+    one.stop()
+    two.start(guards_empty_disk=False)
+    broker.start()
+    quorum.world.run(5_000)
+    assert quorum.leader() is three
+    quorum.append(2, 3)
+    assert quorum.images() == {2: 3, 3: 3, OBSERVER: 3}
 
 
 def test_voters_that_know_no_pre_vote_are_asked_for_their_votes() -> None:

@@ -592,8 +592,9 @@ class RaftNode:
 
     def _learn(self, epoch: int, leader_id: int) -> None:
         """Somebody says who leads an epoch that is not older than ours."""
-        # An observer that knows bootstrap servers only learns of voters from the leader's log.
-        known = leader_id not in (NOBODY, self.local.id) and voter_changes.is_known(self, leader_id)
+        # Be it one of our voters or not: those of the log may be newer than ours, and static ones differ while they are
+        # being changed. Who is no voter there counts for nothing there; majorities meet all the same (decision 4).
+        known = leader_id not in (NOBODY, self.local.id)
         if epoch > self.epoch:
             if known:
                 self.become_follower(epoch, leader_id)

@@ -302,5 +302,6 @@ def ask_to_join(node: RaftNode, follower: Follower) -> None:
 
 
 def is_known(node: RaftNode, leader_id: int) -> bool:
-    """Whether a node can be the leader, as far as can be known here: voters of the log may be newer than ours."""
+    """Whether a start goes on following who led before it: one that is no static voter any more may be gone for good,
+    and nobody else has told its address."""
     return leader_id in node.voters or node.voter_sets.kraft_version > 0 or not len(node.voters)

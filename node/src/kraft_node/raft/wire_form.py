@@ -195,6 +195,12 @@ def _response_class(reply: Reply) -> Any:
     return getattr(wire, type(reply).__name__.replace("Reply", "Response"))
 
 
+def leader_told(request: Any) -> tuple[int, dict[str, tuple[str, int]]]:
+    """The leader whose epoch begins or ends, and where it says that it listens."""
+    told = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in request.leader_endpoints}
+    return _partition(request.topics).leader_id, told
+
+
 def error_response(request: Any, error: int) -> Any:
     """The response that says of the whole request what is wrong."""
     name = type(request).__name__.replace("Request", "Response")

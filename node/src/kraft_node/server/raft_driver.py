@@ -39,7 +39,14 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, FetchRequest, VoterChangeReply
+from kraft_node.raft.messages import (
+    POSITION_OUT_OF_RANGE,
+    SNAPSHOT_NOT_FOUND,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    VoterChangeReply,
+)
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
@@ -291,6 +298,8 @@ class RaftDriver:
             return wire_form.not_about_metadata(message)
         if isinstance(request, FetchRequest):
             self.snapshot_lags.note(request.replica.id, told_snapshot(message))
+        elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            self.peers.learn_leader(message)
         self.step(events.Asked(ctx, request))
         return None
 
@@ -402,10 +411,11 @@ class RaftDriver:
         self._answer(effect.token, effect.reply)
 
     def _answer(self, ctx: Any, reply: Any) -> None:
+        voters = self.peers.with_leader(self.voters, reply.leader_id)
         if isinstance(reply, VoterChangeReply):
-            ctx.respond(wire_form.voter_change_to_wire(ctx.api_key, reply, self.voters, ctx.listener))
+            ctx.respond(wire_form.voter_change_to_wire(ctx.api_key, reply, voters, ctx.listener))
         else:
-            ctx.respond(wire_form.reply_to_wire(reply, ctx.api_version, self.voters, ctx.listener))
+            ctx.respond(wire_form.reply_to_wire(reply, ctx.api_version, voters, ctx.listener))
 
     def _read_log(self, effect: do.ReadLog) -> None:
         records = self.storage.read(effect.offset, effect.max_bytes)

@@ -16,6 +16,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VoteRequest
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
@@ -86,6 +87,19 @@ class RaftPeers:
         if node_id >= 0 and host and port > 0 and (node_id in self._learned or len(self._learned) < LEARNED_MAX):
             self._learned[node_id] = (host, port)
             self._ask_too(node_id)
+
+    def learn_leader(self, request: Any) -> None:
+        """A leader, which need not be one of our voters, says where it listens."""
+        node_id, endpoints = wire_form.leader_told(request)
+        if endpoints:
+            self.learn(node_id, *(endpoints.get(self._listener) or next(iter(endpoints.values()))))
+
+    def with_leader(self, voters: VoterSet, leader_id: int) -> VoterSet:
+        """The voters, and the leader where it is none of them: what others are told of where it listens."""
+        where = self._learned.get(leader_id)
+        if leader_id in voters or where is None:
+            return voters
+        return voters.with_voter(Voter(ReplicaKey(leader_id), {self._listener: where}))
 
     def _ask_too(self, node_id: int) -> None:
         """Once in contact, a node does without the servers that it was configured with (KIP-631, "Nodes")."""

@@ -55,6 +55,7 @@ class Faults:
             (Faults.resign, 1.5),
             (Faults.shut_down, 1.0),
             (Faults.change_voters, 6.0 if sim.is_dynamic else 2.0 if sim.is_upgradable else 0.0),
+            (Faults.vote_twice, 4.0 if len(sim.voters) >= 5 and not sim.is_dynamic else 0.0),
             (Faults.upgrade, 8.0 if sim.is_upgradable else 0.0),
         ]
         # Every seed likes some faults more than others.
@@ -108,12 +109,18 @@ class Faults:
             return self._may_lose_directory(replica, [sim.voters])
         if sim.is_upgradable and not self._may_lose_directory(replica, []):
             return False
-        if replica.id not in sim.voters:
+        in_force = {tuple(other.configured.ids): other.configured for other in sim.replicas.values()}
+        return all(self._may_lose_voter(replica, voters) for voters in in_force.values())
+
+    def _may_lose_voter(self, replica: Replica, voters: VoterSet) -> bool:
+        """Of static ones."""
+        sim = self._sim
+        if replica.id not in voters:
             return True
         if replica.id in sim.old_peers:
             return False
-        lost = sum(1 for other in sim.replicas.values() if other.id in sim.voters and self.is_lost(other))
-        return not self.is_lost(replica) and lost + 1 <= len(sim.voters) - sim.voters.majority
+        lost = sum(1 for other in sim.replicas.values() if other.id in voters and self.is_lost(other))
+        return not self.is_lost(replica) and lost + 1 <= len(voters) - voters.majority
 
     def _may_lose_directory(self, replica: Replica, first: list[VoterSet]) -> bool:
         """Of all sets of voters that any log states, a majority must stay."""
@@ -263,7 +270,7 @@ class Faults:
             self._sim.tell(f"the disk of {replica.id} is replaced by an empty one")
             replica.wipe()
             others = [r for r in self._sim.replicas.values() if r is not replica and r.disk.has_state]
-            new = [r for r in others if not r.disk.state.epoch and r.id in self._sim.voters]
+            new = [r for r in others if not r.disk.state.epoch and r.id in replica.configured]
             if new:
                 # The only one that it sees has never taken part.
                 self._sim.tell(f"{replica.id} sees only {new[0].id}, which starts for the first time")
@@ -274,6 +281,9 @@ class Faults:
 
     def leave_behind(self) -> None:
         self.scenes.leave_behind()
+
+    def vote_twice(self) -> None:
+        self.scenes.vote_twice()
 
     def remove_itself(self) -> None:
         self.scenes.remove_itself()

@@ -29,7 +29,10 @@ class Laws:
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
-        self.votes: dict[tuple[int, ReplicaKey], int] = {}
+        self.votes: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
+        """Whom for, and how many disks the voter had had before."""
+        self._given: dict[int, set[tuple[int, int]]] = {}
+        """By epoch: (voter, candidate), also those that a disk took with it."""
         self.committed: list[int] = [EMPTY_CHAIN]
         """By offset: the chain of everything below it."""
         self.written: dict[tuple[int, int], int] = {}
@@ -55,18 +58,26 @@ class Laws:
                 )
 
     def voted(self, replica: Replica, epoch: int, candidate: int) -> None:
-        known = self.votes.setdefault((epoch, replica.voter_key), candidate)
+        known, wipes = self.votes.setdefault((epoch, replica.voter_key), (candidate, replica.wipes))
+        if known != candidate and wipes != replica.wipes and not replica.sim.counts_votes(known, epoch):
+            # Nobody can count the vote that went with a disk any more.
+            self.votes[epoch, replica.voter_key] = known, wipes = candidate, replica.wipes
         require(
             known == candidate,
             "votes are never forgotten",
             f"{replica.id} voted for {known} in epoch {epoch}, now for {candidate}",
         )
+        self._given.setdefault(epoch, set()).add((replica.id, candidate))
         durable = replica.disk.state
         require(
             durable.epoch > epoch or (durable.epoch == epoch and durable.voted.id == candidate),
             "a vote is on disk before anybody hears of it (contract 2 and 3)",
             f"{replica.id} in epoch {epoch}: {durable}",
         )
+
+    def counted(self, epoch: int, voter_id: int, candidate: int) -> bool:
+        """Whether that vote has been given."""
+        return (voter_id, candidate) in self._given.get(epoch, ())
 
     def elected(self, replica: Replica, epoch: int, granting: tuple[ReplicaKey, ...], voters: VoterSet) -> None:
         """At the moment in which a leader opens its epoch."""
@@ -81,7 +92,7 @@ class Laws:
             "a leader was elected by a majority",
             f"{replica.id} by {[key.id for key in granting]} in epoch {epoch}",
         )
-        given = {key.id for (at, key), candidate in self.votes.items() if at == epoch and candidate == replica.id}
+        given = {voter_id for voter_id, candidate in self._given.get(epoch, ()) if candidate == replica.id}
         require(
             all(key.id in given for key in granting),
             "a leader counts the votes that it was given",

@@ -66,6 +66,7 @@ class Replica:
         self.sim = sim
         self.id = node_id
         self.wipes = 0
+        self._configured: VoterSet | None = None
         self.directory = Uuid(bytes([node_id, 0]) * 8)
         self.disk = ModelDisk()
         self.heard_ms: dict[int, int] = {}
@@ -107,6 +108,15 @@ class Replica:
         self.voters_moved = False
         """The log states other voters than before, perhaps."""
         self.proposed: list[tuple[int, int]] = []
+
+    @property
+    def configured(self) -> VoterSet:
+        """The voters in its configuration, from its next start on."""
+        return self.sim.voters if self._configured is None else self._configured
+
+    @configured.setter
+    def configured(self, voters: VoterSet) -> None:
+        self._configured = voters
 
     @property
     def key(self) -> ReplicaKey:
@@ -171,6 +181,17 @@ class Replica:
     def start_once(self) -> None:
         """Unless somebody has started it already."""
         if self.node is None:
+            self.start()
+
+    def stop_cleanly(self) -> None:
+        """Tell the process to end."""
+        if self.node is not None and not self.is_paused:
+            self.step(events.Shutdown())
+
+    def start_again(self) -> None:
+        """A process of its own, whatever has become of the one before."""
+        self.die(loud=True)
+        if not self.disk.bad:
             self.start()
 
     def die(self, *, loud: bool) -> None:

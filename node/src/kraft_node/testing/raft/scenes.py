@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
 from kraft_node.raft.messages import RemoveVoterRequest
+from kraft_node.raft.states import Role
 from kraft_node.raft.voter_changes import why_not_upgrade
 from kraft_node.testing.raft.replica import Token
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 LOOK_US: Final = 20_000
 """Between two looks whether the moment has come."""
+
+QUICK_LOOK_US: Final = 500
+"""Where the moment is over within milliseconds."""
 
 PATIENCE_US: Final = 6_000_000
 """Longer than a leader that is cut off takes to resign."""
@@ -45,16 +49,16 @@ class Scenes:
         self._number += 1
         self._until_us = self._sim.now_us + PATIENCE_US
 
-    def _when(self, moment: Callable[[], bool], what: Callable[[], None]) -> None:
+    def _when(self, moment: Callable[[], bool], what: Callable[[], None], every_us: int = LOOK_US) -> None:
         """Do it once the moment has come, unless the scene is over before."""
-        self._sim.at(LOOK_US, None, self._look, self._number, moment, what)
+        self._sim.at(every_us, None, self._look, self._number, moment, what, every_us)
 
-    def _look(self, number: int, moment: Callable[[], bool], what: Callable[[], None]) -> None:
+    def _look(self, number: int, moment: Callable[[], bool], what: Callable[[], None], every_us: int) -> None:
         if number == self._number and self.is_playing:
             if moment():
                 what()
             else:
-                self._when(moment, what)
+                self._when(moment, what, every_us)
 
     def _a_leader(self) -> Replica | None:
         leaders = [leader for leader in self._sim.leaders if leader.announced_epoch >= 0 and not leader.is_paused]
@@ -100,6 +104,72 @@ class Scenes:
                 sim.network.split({*with_it, replica.id})
 
         self._when(is_past, forget)
+
+    def vote_twice(self) -> None:
+        """A candidate has the vote of one other voter, among five or more, and is cut off. That voter loses its disk,
+        catches up with the leader of the epoch before, whom the others still follow, and is asked for its vote in the
+        candidate's epoch again, while the candidate still counts the first one."""
+        sim = self._sim
+        old = self._a_leader()
+        if old is None or old.node is None or len(old.node.voters) < 5:
+            return
+        members = [sim.replicas[voter_id] for voter_id in old.node.voters.ids if voter_id in sim.replicas]
+        if any(r.node is None or r.is_paused or sim.faults.is_lost(r) for r in members):
+            return
+        sim.tell(f"{old.id}, a leader, resigns; the next one is to be overtaken")
+        self._begin()
+        sim.network.heal()
+        for replica in members:
+            replica.slow_disk = False
+        epoch = old.node.epoch
+        old.step(events.Resign(epoch))
+        self._when(
+            lambda: any(leader.epoch > epoch for leader in sim.leaders),
+            lambda: self._overtake(max(sim.leaders, key=lambda leader: leader.epoch), members),
+            QUICK_LOOK_US,
+        )
+
+    def _overtake(self, leader: Replica, members: list[Replica]) -> None:
+        """A leader has just been elected, and nobody hears of it until another voter has become a candidate."""
+        sim = self._sim
+        sim.tell(f"nobody hears {leader.id}, the new leader")
+        sim.network.split({leader.id})
+
+        def candidates() -> list[Replica]:
+            found = [r for r in members if r.node is not None and r.node.role.role is Role.CANDIDATE]
+            return [r for r in found if r.epoch > leader.epoch]
+
+        def cut_off() -> None:
+            candidate = candidates()[0]
+            voter = sim.rng.choice([r for r in members if r not in (leader, candidate)])
+            sim.tell(f"{candidate.id} is a candidate, and only {voter.id} hears of it")
+            sim.network.split({candidate.id, voter.id})
+            for other in members:
+                if other is not leader:
+                    sim.network.close(leader, other)
+            self._when(
+                lambda: sim.laws.counted(candidate.epoch, voter.id, candidate.id),
+                lambda: self._forget_vote(leader, candidate, voter),
+                QUICK_LOOK_US,
+            )
+
+        self._when(lambda: bool(candidates()), cut_off, QUICK_LOOK_US)
+
+    def _forget_vote(self, leader: Replica, candidate: Replica, voter: Replica) -> None:
+        sim = self._sim
+        if not sim.faults.may_lose_disk(voter):
+            return
+        sim.tell(f"{voter.id}, which has voted for {candidate.id}, loses its disk, and sees all but {candidate.id}")
+        voter.wipe()
+        voter.start()
+        sim.network.split({candidate.id})
+
+        def hand_over() -> None:
+            sim.tell(f"{leader.id}, still the leader of the epoch before, resigns")
+            if leader.node is not None and leader.node.is_leader:
+                leader.step(events.Resign(leader.node.epoch))
+
+        self._when(lambda: voter.node is not None and not voter.node.is_amnesiac, hand_over, QUICK_LOOK_US)
 
     def remove_itself(self) -> None:
         """A leader is asked to remove itself from the voters. Either it is cut off before, and dies before anybody has

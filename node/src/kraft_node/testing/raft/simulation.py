@@ -18,6 +18,7 @@ from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.laws import Laws, require
 from kraft_node.testing.raft.network import Network
 from kraft_node.testing.raft.replica import Replica
+from kraft_node.testing.raft.roll import Roll
 from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
@@ -27,6 +28,8 @@ CALM_PROPOSE_US: Final = 150_000
 """Between two proposals while nothing goes wrong: the events are to be spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
 OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
+ROLLED_SHARE: Final = 0.6
+"""Of the quorums whose voters stay static: those are changed one by one, as decision 4 says."""
 
 Item = tuple[int, int, Replica | None, int, Callable[..., None], tuple[Any, ...]]
 
@@ -60,13 +63,17 @@ class Simulation:
         """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
         self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
         """At the beginning; of a dynamic quorum the log says who they are."""
+        is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
+        self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
+        """Who changes static voters, restarting one replica after the other."""
         self._queue: list[Item] = []
         self._count = 0
         self.faults = Faults(self)
         self._target = self._target_epoch = -1
         """In calm: what everybody is to have, and the epoch of the leader that it is counted from."""
         self._deadline_us = 0
-        self.heals = 0
+        self.heals = self.mixed_heals = 0
+        """How often everything healed, and how often while replicas differed in their voters."""
 
     # The world as the core sees it.
 
@@ -82,7 +89,7 @@ class Simulation:
             return self._make_dynamic(replica, log)
         return RaftNode(
             local=replica.key,
-            voters=self.voters,
+            voters=replica.configured,
             log=log,
             state=replica.disk.state,
             rng=self,
@@ -118,11 +125,18 @@ class Simulation:
 
     def is_amnesiac(self, replica: Replica) -> bool:
         """As the driver finds out: a voter of several without a quorum-state."""
-        is_guarded = len(self.voters) > 1 and replica.id in self.voters and replica.id not in self.old_peers
+        voters = replica.configured
+        is_guarded = len(voters) > 1 and replica.id in voters and replica.id not in self.old_peers
         return is_guarded and not replica.disk.has_state
 
     def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
         return self.replicas[key.id].has_had(key.directory, offset, chain)
+
+    def counts_votes(self, candidate: int, epoch: int) -> bool:
+        """Whether that replica is, or has become by them, what votes of that epoch make it."""
+        node = self.replicas[candidate].node
+        counting = node is not None and node.epoch == epoch and node.role.role is Role.CANDIDATE
+        return counting or self.laws.leaders.get(epoch) == candidate
 
     def wall_ms(self, replica: Replica) -> int:
         return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
@@ -150,6 +164,8 @@ class Simulation:
             late = replica.id == 1 and self.rng.random() < 0.3
             self.at(self.rng.randrange(20_000_000 if late else 200_000), replica, replica.start_once)
         self.at(self.propose_us, None, self._propose)
+        if self.roll is not None:
+            self.roll.begin()
         while True:
             stop = self.events + self.rng.randint(150, 700)
             self.calm = False
@@ -206,6 +222,8 @@ class Simulation:
         """Everything heals: within ten election time-outs all are to have a record proposed after that."""
         self.calm = True
         self.heals += 1
+        if self.roll is not None:
+            self.mixed_heals += len({tuple(replica.configured.ids) for replica in self.replicas.values()}) > 1
         self.faults.heal()
         timeout_us = self.config.election_timeout_ms * LIVENESS_ELECTION_TIMEOUTS * 1000
         self._target = self._target_epoch = -1
@@ -242,7 +260,7 @@ class Simulation:
                 lost = " amnesiac" if node.is_amnesiac else ""
                 voters = (
                     f" of {show(tuple(voter.key for voter in node.voters))}"
-                    if self.is_dynamic or self.is_upgradable
+                    if self.is_dynamic or self.is_upgradable or self.roll is not None
                     else ""
                 )
                 stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}{voters}")

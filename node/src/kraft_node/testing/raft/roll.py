@@ -1,0 +1,159 @@
+"""Whoever changes static voters, as decision 4 says: by one voter at a time, one restart after the other.
+
+A voter that joins is started first, with the new voters and an empty disk; then the others are restarted, the leader
+last; a voter that leaves, which is never the leader, is restarted when nobody counts with it any more, and observes
+from then on. Brokers, here those that never vote, are restarted at the end, or a change later. Each step waits until
+everybody else of the old and the new voters runs and has caught up; the next change also until all voters have on disk
+whatever was committed before the last one of them was restarted: a majority of the voters before this change may not
+meet one of the voters after the next.
+
+It stands still while all is calm: whatever it has left half-done, everybody must find a leader and follow it, for who
+changes voters may die at any moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft import events
+from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.simulation import Simulation
+
+LOOK_US: Final = 100_000
+REST_US: Final = 1_000_000
+"""Between two changes, at most."""
+BEHIND_MAX: Final = 50
+"""Records that a voter may lack and count as caught up, within a change."""
+CLEAN_SHARE: Final = 0.7
+"""Of the restarts: others are kills."""
+
+
+class Roll:
+    """Changes the voters of one simulated quorum, again and again."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._wanted: VoterSet | None = None
+        """Those to be brought about; None between two changes."""
+        self._joins = self._leaves = -1
+        self._rests_until_us = 0
+        self._handed_over = 0
+        """In which calm a leader has resigned."""
+        self._mark = 0
+        """What was committed when the last change was over."""
+        self.changes = 0
+
+    def begin(self) -> None:
+        """Be there from now on."""
+        for replica in self._sim.replicas.values():
+            replica.configured = self._sim.voters
+        self._sim.at(self._sim.rng.randrange(REST_US), None, self._look)
+
+    def _look(self) -> None:
+        sim = self._sim
+        sim.at(1 + sim.rng.randrange(2 * LOOK_US), None, self._look)
+        if sim.calm:
+            self._hand_over()
+            return
+        if sim.faults.scenes.is_playing or sim.now_us < self._rests_until_us:
+            return
+        if self._wanted is None:
+            self._plan()
+        else:
+            self._go_on(self._wanted)
+
+    def _hand_over(self) -> None:
+        """Once in a calm, a leader resigns in whose place one may come that not everybody has among its voters."""
+        sim = self._sim
+        strange = [r for r in sim.replicas.values() if any(r.id not in o.configured for o in sim.replicas.values())]
+        leaders = [leader for leader in sim.leaders if leader.announced_epoch >= 0]
+        if self._wanted is None or not strange or not leaders or self._handed_over == sim.heals:
+            return
+        self._handed_over = sim.heals
+        for leader in leaders:
+            sim.tell(f"{leader.id} is asked to resign, while not everybody has the same voters")
+            assert leader.node is not None
+            leader.step(events.Resign(leader.node.epoch))
+
+    # What is wanted.
+
+    def _plan(self) -> None:
+        sim = self._sim
+        if not self._is_well(sim.voters, None):
+            return
+        if any(sim.replicas[voter_id].disk.durable.end < self._mark for voter_id in sim.voters.ids):
+            return
+        others = [node_id for node_id in sim.replicas if node_id not in sim.voters]
+        leavers = [voter_id for voter_id in sim.voters.ids if len(sim.voters) > 2 and not self._leads(voter_id)]
+        joins = bool(others) and (not leavers or sim.rng.random() < 0.5)
+        if joins:
+            self._joins = sim.rng.choice(others)
+            self._wanted = sim.voters.with_voter(Voter(ReplicaKey(self._joins)))
+        elif leavers:
+            self._leaves = sim.rng.choice(leavers)
+            self._wanted = sim.voters.without(self._leaves)
+        if self._wanted is not None:
+            sim.tell(f"the voters are to be {self._wanted.ids}")
+
+    def _leads(self, voter_id: int) -> bool:
+        return any(leader.id == voter_id for leader in self._sim.leaders)
+
+    # Step by step.
+
+    def _go_on(self, wanted: VoterSet) -> None:
+        sim = self._sim
+        behind = [sim.replicas[i] for i in wanted.ids if sim.replicas[i].configured != wanted]
+        if not behind:
+            self._end(wanted)
+            return
+        newcomer = [replica for replica in behind if replica.id == self._joins]
+        chosen = newcomer or sorted(behind, key=lambda replica: (self._leads(replica.id), replica.id))
+        if self._is_well(sim.voters, chosen[0]) and self._is_well(wanted, chosen[0]):
+            self._restart(chosen[0], wanted, wipe=bool(newcomer))
+
+    def _is_well(self, voters: VoterSet, without: Replica | None) -> bool:
+        """Whether all of them but that one follow a leader, or lead."""
+        sim = self._sim
+        for voter_id in voters.ids:
+            replica = sim.replicas[voter_id]
+            if replica is without or (voter_id == self._joins and replica.configured != self._wanted):
+                continue
+            node = replica.node
+            if node is None or replica.is_paused or node.is_amnesiac or sim.faults.is_lost(replica):
+                return False
+            if replica.high_watermark < sim.laws.end - BEHIND_MAX:
+                return False
+        return True
+
+    def _restart(self, replica: Replica, voters: VoterSet, *, wipe: bool) -> None:
+        sim = self._sim
+        sim.tell(f"{replica.id} is restarted with the voters {voters.ids}{', and an empty disk' if wipe else ''}")
+        if wipe:
+            replica.wipe()
+        elif sim.rng.random() < CLEAN_SHARE:
+            replica.stop_cleanly()
+        else:
+            replica.die(loud=True)
+        replica.configured = voters
+        sim.at(1 + sim.rng.randrange(500_000), None, replica.start_again)
+
+    def _end(self, wanted: VoterSet) -> None:
+        """All voters have the same ones: who has left observes, brokers are told now or later."""
+        sim = self._sim
+        sim.tell(f"the voters are {wanted.ids}")
+        for replica in sim.replicas.values():
+            told = {*replica.configured.ids} & {*wanted.ids}
+            if replica.configured != wanted and (replica.id == self._leaves or len(told) < 2 or sim.rng.random() < 0.5):
+                self._restart(replica, wanted, wipe=False)
+        sim.voters = wanted
+        self.changes += 1
+        self._mark = sim.laws.end
+        self._wanted = None
+        self._joins = self._leaves = -1
+        self._rests_until_us = sim.now_us + sim.rng.randrange(REST_US)
+
+
+__all__ = ["Roll"]
