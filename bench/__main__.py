@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
-from bench import codec, image, report
+from bench import codec, etcd, image, report
+from bench.cluster import CLIENTS, COMMITS
 from bench.report import Samples
 from bench.rows import KEPT, ROUNDS_MAX, Load
 from bench.scenarios import GROUPS, ROWS_OF, SCENARIOS
@@ -29,6 +30,7 @@ from bench.servers import SERVERS
 from tools import peers
 
 OUT = Path(__file__).parent / "out"
+KEPT_FIGURES = OUT / "samples.json"
 
 
 def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Samples], None]) -> Samples:
@@ -54,8 +56,7 @@ def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Sam
     return samples
 
 
-def main() -> int:
-    """The command line."""
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     choices = [*GROUPS, *SCENARIOS]
     parser.add_argument(
@@ -73,49 +74,67 @@ def main() -> int:
     unknown = set(options.scenarios) - set(choices)
     if unknown:
         parser.error(f"unknown scenarios: {', '.join(sorted(unknown))}")
-    names = [n for named in options.scenarios for n in GROUPS.get(named, [named])]
-    groups = [group for group, scenarios in GROUPS.items() if set(scenarios) <= set(names)]
-    if options.write and not groups:
+    options.names = [n for named in options.scenarios for n in GROUPS.get(named, [named])]
+    options.groups = [group for group, scenarios in GROUPS.items() if set(scenarios) <= set(options.names)]
+    if options.write and not options.groups:
         parser.error(f"--write needs all scenarios of one of {', '.join(GROUPS)}")
+    return options
+
+
+def _measured(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Everything that is asked for; what there is so far is kept in a file, for `--again`."""
+    figures: dict[str, Any] = {"samples": {}, "codecs": {}, "image": {}, "many": {}, "etcd": {}}
+    groups = options.groups if options.write else ()
+    if "node" in groups:
+        figures["codecs"] = codec.results()
+        figures["image"] = image.topic_cost()
+    if "metadata" in groups:
+        figures["many"] = image.beside_many()
+    if "cluster" in groups:
+        with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
+            figures["etcd"] = etcd.results(Path(folder), CLIENTS, COMMITS)
+    OUT.mkdir(exist_ok=True)
+
+    def keep(samples: Samples) -> None:
+        figures["samples"] = samples
+        KEPT_FIGURES.write_text(json.dumps(figures, indent=1))
+
+    measure(options.names, options.rounds, console, keep)
+    return figures
+
+
+def _write(page: Path, group: str, figures: dict[str, Any]) -> Path:
+    """Put the tables of a group into the page; where its picture is."""
+    samples = {row: values for row, values in figures["samples"].items() if row in ROWS_OF[group]}
+    picture = page.with_name(f"{page.stem}-{group}.svg")
+    report.plot(samples, picture)
+    body = report.compared(samples, picture.name)
+    if group == "node":
+        body += report.parts_of_a_node(figures["codecs"], figures["image"])
+    elif group == "metadata":
+        body += report.parts_of_many(figures["many"])
+    else:
+        body += report.parts_of_a_cluster(samples, figures["etcd"])
+    report.write_page(page, group, body)
+    return picture
+
+
+def main() -> int:
+    """The command line."""
+    options = _options()
     if not peers.installed():
         print("bench: Apache Kafka is not installed: `make peers`", file=sys.stderr)
         return 1
     console = Console(stderr=True)
-    kept = OUT / "samples.json"
-    figures: dict[str, Any]
-    if options.again:
-        figures = json.loads(kept.read_text())
-    else:
-        figures = {"samples": {}, "codecs": {}, "image": {}, "many": {}}
-        if options.write and "node" in groups:
-            figures["codecs"] = codec.results()
-            figures["image"] = image.topic_cost()
-        if options.write and "metadata" in groups:
-            figures["many"] = image.beside_many()
-        OUT.mkdir(exist_ok=True)
-
-        def keep(samples: Samples) -> None:
-            figures["samples"] = samples
-            kept.write_text(json.dumps(figures, indent=1))
-
-        measure(names, options.rounds, console, keep)
-    samples: Samples = figures["samples"]
-    for group in groups if options.write else ():
-        of_group = {row: values for row, values in samples.items() if row in ROWS_OF[group]}
-        picture = options.write.with_name(f"{options.write.stem}-{group}.svg")
-        report.plot(of_group, picture)
-        body = report.compared(of_group, picture.name)
-        if group == "node":
-            body += report.parts_of_a_node(figures["codecs"], figures["image"])
-        if group == "metadata":
-            body += report.parts_of_many(figures["many"])
-        report.write_page(options.write, group, body)
+    figures = json.loads(KEPT_FIGURES.read_text()) if options.again else _measured(options, console)
+    for group in options.groups if options.write else ():
+        picture = _write(options.write, group, figures)
         console.print(f"written: {options.write}, {picture}")
     if options.json:
-        print(json.dumps({**figures, "ratios": report.ratios(samples)}))
+        print(json.dumps({**figures, "ratios": report.ratios(figures["samples"])}))
         return 0
     shown = Table(*report.HEAD)
-    for line in report.table(samples):
+    for line in report.table(figures["samples"]):
         shown.add_row(*line)
     Console().print(shown)
     return 0

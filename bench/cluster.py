@@ -6,7 +6,6 @@ what they cost is the same for both.
 
 from __future__ import annotations
 
-import selectors
 import signal
 import socket
 import statistics
@@ -19,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import frames
-from bench.rows import Figures, Load, Row, _settle
-from bench.servers import TunedApache, rss_mib, warm_memory
+from bench.many import answers_a_second
+from bench.rows import GIB, Figures, Load, Row, _settle
+from bench.servers import TunedApache, cpu_s, rss_mib, warm_memory
 from kraft_node.base.errors import ErrorCode
 from kraft_node.cli.client import Client
 from kraft_node.cli.common import ToolError
@@ -37,6 +37,9 @@ from kraft_node.wire.messages import (
 from tests.compat import members
 from tests.compat.members import Members
 
+COMMIT = "metadata commit, one client, p50"
+COMMITS_OF_MANY = "metadata commits, 1,000 concurrent clients"
+
 ROWS = {
     "cluster 3+3: formatted disks to first acks=all record": Row("s", False, 0.15),
     "cluster 3+3: memory of the six processes": Row("MiB", False, 0.15),
@@ -47,13 +50,18 @@ ROWS = {
     "CreateTopics 1000x10, replication factor 3, acknowledged": Row("s", False, 1 / 0.7),
     "reassignment of 1,000 empty partitions": Row("s", False, 1.0),
     "produce acks=all, replication factor 3, 100 B records": Row("MB/s", True, 0.8),
-    "metadata commit, one client, p50": Row("ms", False, 1.0),
-    "metadata commits, 1,000 concurrent clients": Row("/s", True, 1.0),
+    "a new replica of 2 GiB until it is in sync": Row("MB/s", True, 1.0),
+    "a new replica of 2 GiB, CPU of leader and follower per GB": Row("s/GB", False, 1.0),
+    COMMIT: Row("ms", False, 1.0),
+    COMMITS_OF_MANY: Row("/s", True, 1.0),
 }
 
 WAIT_S = 120.0
 LED = 1000
 CLIENTS = 1000
+COMMITS = 10_000
+LACKED = 2 * GIB
+"""What the new replica fetches: enough that a second more or less for noticing does not count."""
 
 
 class ClusterApache(TunedApache):
@@ -67,11 +75,11 @@ PROGRAMS = {"ours": "kraftcluster", "kafka": "apache"}
 
 
 @contextmanager
-def _cluster(name: str, folder: Path) -> Iterator[Members]:
+def _cluster(name: str, folder: Path, controllers: int = 3, brokers: int = 3) -> Iterator[Members]:
     members.PROGRAMS["apache"] = ClusterApache
     kind = PROGRAMS[name]
-    overrides = {"default.replication.factor": "3", "min.insync.replicas": "2"}
-    cluster = Members(folder, (kind,) * 3, (kind,) * 3, overrides=overrides)
+    overrides = {"default.replication.factor": str(brokers), "min.insync.replicas": str(brokers - 1)}
+    cluster = Members(folder, (kind,) * controllers, (kind,) * brokers, overrides=overrides)
     for node in cluster.nodes.values():
         node.format()
     try:
@@ -101,7 +109,12 @@ def _leader_port(cluster: Members, topic: str, *, create: bool) -> int:
     )
     answer = cluster.ask(cluster.broker_ids[-1], ApiKey.METADATA, request, timeout_s=5)
     partitions = answer.topics[0].partitions
-    if answer.topics[0].error_code or not partitions or partitions[0].error_code or len(partitions[0].isr_nodes) < 3:
+    if (
+        answer.topics[0].error_code
+        or not partitions
+        or partitions[0].error_code
+        or len(partitions[0].isr_nodes) < len(cluster.broker_ids)
+    ):
         return 0
     return cluster.nodes[partitions[0].leader_id].port
 
@@ -110,16 +123,12 @@ def _produced(cluster: Members, topic: str, record: bytes) -> bool:
     port = _leader_port(cluster, topic, create=True)
     if not port:
         return False
-    wire = frames.Wire(port, 10)
-    try:
-        return frames.produce_error(wire.ask(frames.produce(topic, 0, record))) == 0
-    finally:
-        wire.close()
+    return _accepted(port, frames.produce(topic, 0, record))
 
 
 def _ready(cluster: Members) -> None:
     cluster.start()
-    _until("a topic on three brokers", lambda: _produced(cluster, "ready", frames.batch(1, 10)), 0.05)
+    _until("a topic on all brokers", lambda: _produced(cluster, "ready", frames.batch(1, 10)), 0.05)
 
 
 def _create(client: Client, topics: list[Any]) -> None:
@@ -223,20 +232,54 @@ def brokers(name: str, folder: Path, _load: Load) -> Figures:
     return figures
 
 
+def catch_up(name: str, folder: Path, load: Load) -> Figures:
+    """A partition of some GB is given a second replica, which fetches all of it."""
+    with _cluster(name, folder, 1, 2) as cluster:
+        _ready(cluster)
+        first, second = (cluster.nodes[broker_id] for broker_id in cluster.broker_ids)
+        assert first.process is not None
+        assert second.process is not None
+        with Client("127.0.0.1", first.port, 120) as client:
+            _create(client, [_assigned("big", [cluster.broker_ids[0]], 1)])
+            request = frames.produce("big", 0, frames.batch(8, 131_000))
+            _until("a produce", lambda: _accepted(first.port, request), 0.05)
+            load.run(first, [request], LACKED // len(request), 5)
+            _settle()
+            warm_memory(LACKED + GIB)
+            cpu = cpu_s(first.process) + cpu_s(second.process)
+            taken = _reassigned(client, "big", cluster.broker_ids, 1)
+            cpu = cpu_s(first.process) + cpu_s(second.process) - cpu
+        return {
+            "a new replica of 2 GiB until it is in sync": LACKED / 1e6 / taken,
+            "a new replica of 2 GiB, CPU of leader and follower per GB": cpu / (LACKED / 1e9),
+        }
+
+
+def _accepted(port: int, request: bytes) -> bool:
+    wire = frames.Wire(port, 10)
+    try:
+        return frames.produce_error(wire.ask(request)) == 0
+    finally:
+        wire.close()
+
+
+def _reassigned(client: Client, topic: str, replicas: list[int], count: int) -> float:
+    """Seconds until the topic's partitions have those replicas, and none else."""
+    kind = AlterPartitionReassignmentsRequest
+    partitions = [kind.ReassignablePartition(p, replicas) for p in range(count)]
+    begun = time.monotonic()
+    answer = client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, kind(topics=[kind.ReassignableTopic(topic, partitions)]))
+    assert answer.error_code == 0, answer
+    listing = ListPartitionReassignmentsRequest(topics=None)
+    _until("no reassignment", lambda: not client.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing).topics, 0.01)
+    return time.monotonic() - begun
+
+
 def _in_bulk(cluster: Members, client: Client) -> Figures:
     first, second, third = cluster.broker_ids
     _create(client, [_assigned("moved", [first, second], LED)])
     _until("all in sync", lambda: _all(cluster, second, "moved", lambda p: len(p.isr_nodes) == 2), 0.1)
-    kind = AlterPartitionReassignmentsRequest
-    partitions = [kind.ReassignablePartition(p, [second, third]) for p in range(LED)]
-    begun = time.monotonic()
-    answer = client.ask(
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS, kind(topics=[kind.ReassignableTopic("moved", partitions)])
-    )
-    assert answer.error_code == 0, answer
-    listing = ListPartitionReassignmentsRequest(topics=None)
-    _until("no reassignment", lambda: not client.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, listing).topics, 0.01)
-    moved = time.monotonic() - begun
+    moved = _reassigned(client, "moved", [second, third], LED)
     _until("moved", lambda: _all(cluster, second, "moved", lambda p: sorted(p.replica_nodes) == [second, third]))
     topics = [CreateTopicsRequest.CreatableTopic(f"t{i}", 10, 3) for i in range(1000)]
     begun = time.monotonic()
@@ -264,8 +307,8 @@ def _commits(cluster: Members) -> Figures:
             client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, _change(number))
             taken.append((time.monotonic() - begun) * 1000)
     return {
-        "metadata commit, one client, p50": statistics.median(taken[100:]),
-        "metadata commits, 1,000 concurrent clients": _concurrent(port, 10_000),
+        COMMIT: statistics.median(taken[100:]),
+        COMMITS_OF_MANY: _concurrent(port),
     }
 
 
@@ -275,34 +318,44 @@ def _change(number: int) -> Any:
     return kind(resources=[kind.AlterConfigsResource(2, "ready", [config])])
 
 
-def _concurrent(port: int, count: int) -> float:
+class _Changing:
+    """One connection that changes the configuration of a topic again and again."""
+
+    def __init__(self, port: int, number: int) -> None:
+        self._request = b"".join(
+            encode_request(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, "bench", _change(number))  # type: ignore[arg-type]
+        )
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self) -> None:
+        self._socket.sendall(self._request)
+
+    def receive(self) -> bool:
+        answer = self._socket.recv(65536)
+        assert len(answer) == 4 + struct.unpack_from(">i", answer)[0], "an answer in pieces, or none"
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _concurrent(port: int) -> float:
     """Commits a second over CLIENTS connections, each with one request under way."""
-    api = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    requests = [b"".join(encode_request(1, api, 1, "bench", _change(n))) for n in range(CLIENTS)]  # type: ignore[arg-type]
-    selector = selectors.DefaultSelector()
-    for request in requests:
-        connection = socket.create_connection(("127.0.0.1", port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(connection, selectors.EVENT_READ, request)
-    begun = time.monotonic()
-    for key in selector.get_map().values():
-        key.fileobj.sendall(key.data)  # type: ignore[union-attr]
-    done = 0
-    while done < count:
-        for key, _ in selector.select(30):
-            answer = key.fileobj.recv(65536)  # type: ignore[union-attr]
-            assert len(answer) == 4 + struct.unpack_from(">i", answer)[0], "an answer in pieces, or none"
-            done += 1
-            key.fileobj.sendall(key.data)  # type: ignore[union-attr]
-    seconds = time.monotonic() - begun
-    for key in list(selector.get_map().values()):
-        selector.unregister(key.fileobj)
-        key.fileobj.close()  # type: ignore[union-attr]
-    return done / seconds
+    connections = [_Changing(port, number) for number in range(CLIENTS)]
+    try:
+        return answers_a_second(connections, COMMITS)
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 SCENARIOS: dict[str, Callable[[str, Path, Load], Figures]] = {
     "cluster-starts": starts,
     "cluster-controllers": controllers,
     "cluster-brokers": brokers,
+    "cluster-catch-up": catch_up,
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import report
+from bench.cluster import COMMIT, COMMITS_OF_MANY
 from bench.scenarios import GROUPS, ROWS
 
 PRODUCE = "produce 1 KB records, default batching"
@@ -89,9 +90,17 @@ def test_the_page_has_a_place_for_every_group() -> None:
 
 
 def test_what_a_million_partitions_cost_in_one_process_is_judged() -> None:
-    many = {"load_s": 2.3, "kept": 31.2, "index": 40.0, "failover_ms": 0.14, "failover": 1.3}
+    many = {"load_s": 2.3, "kept": 31.2, "index": 2.2, "failover_ms": 0.14, "failover": 1.3}
     body = report.parts_of_many(many)
     assert "| 2.30 s | ≤ 5 s | yes |" in body
     assert "| 31 bytes | ≤ 64 bytes | yes |" in body
     assert "| 0.14 ms, ratio 1.30 | ≤ 1.2 | **no** |" in body
-    assert "40 bytes a partition" in body
+    assert "| 2.2 bytes | ≤ 33 bytes | yes |" in body
+
+
+def test_etcd_is_printed_beside_where_there_was_one() -> None:
+    figures = {**samples(COMMIT, 2, 3), **samples(COMMITS_OF_MANY, 4000, 5000)}
+    assert report.parts_of_a_cluster(figures, {}) == ""
+    body = report.parts_of_a_cluster(figures, {"p50_ms": 1.25, "per_s": 3000})
+    assert "| metadata commit, one client, p50 | 2 ms | 3 ms | 1.25 ms |" in body
+    assert "| 4,000 /s | 5,000 /s | 3,000 /s |" in body

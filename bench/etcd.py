@@ -1,0 +1,208 @@
+"""What a commit costs in etcd, three of which are started where there is one in PATH: printed beside our own figures.
+
+Each put is one fsynced entry of a Raft log of three voters, as a metadata record of ours is. gRPC is spelled out here
+as far as one unary call takes it, so that 1,000 connections cost the client next to nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.many import answers_a_second
+from tests.compat.targets import free_ports
+
+WAIT_S = 60.0
+PUT = b"/etcdserverpb.KV/Put"
+STATUS = b"/etcdserverpb.Maintenance/Status"
+WARM, MEASURED = 100, 200
+
+_DATA, _HEADERS, _SETTINGS, _PING = 0, 1, 4, 6
+_ACK = _END_STREAM = 1
+_END_HEADERS = 4
+_HEAD = 9
+"""Length in three bytes, type, flags, stream."""
+
+
+def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+
+def _call(path: bytes, stream: int, message: bytes) -> bytes:
+    """One unary call; header fields as literals, so that there is no table to keep."""
+    fields = (
+        *((b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"bench")),
+        *((b"content-type", b"application/grpc"), (b"te", b"trailers")),
+    )
+    head = b"".join(bytes((0, len(name))) + name + bytes((len(value),)) + value for name, value in fields)
+    body = b"\0" + struct.pack(">I", len(message)) + message
+    return _frame(_HEADERS, _END_HEADERS, stream, head) + _frame(_DATA, _END_STREAM, stream, body)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _numbers(message: bytes) -> dict[int, int | bytes]:
+    """The fields of a protobuf message of varints and strings, the last one of each number."""
+    found: dict[int, int | bytes] = {}
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        value, at = _varint(message, at)
+        if key & 7 == 0:
+            found[key >> 3] = value
+        else:
+            found[key >> 3] = message[at : at + value]
+            at += value
+    return found
+
+
+def _put(number: int) -> bytes:
+    key, value = b"bench", b"%d" % number
+    return bytes((0x0A, len(key))) + key + bytes((0x12, len(value))) + value
+
+
+class Connection:
+    """One connection with one call under way at a time."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0))
+        self._stream = -1
+        self._waiting = b""
+        self._answer = b""
+
+    @classmethod
+    def to(cls, port: int) -> Connection:
+        """Connect to a member on this machine."""
+        connected = socket.create_connection(("127.0.0.1", port), 30)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(connected)
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self) -> None:
+        """Begin the next put."""
+        self._begin(PUT, _put(self._stream))
+
+    def _begin(self, path: bytes, message: bytes) -> None:
+        self._stream += 2
+        self._answer = b""
+        self.socket.sendall(_call(path, self._stream, message))
+
+    def receive(self) -> bool:
+        """Read what has come; whether the call has been answered. AssertionError when it was refused."""
+        data = self.socket.recv(65536)
+        assert data, "etcd closed the connection"
+        data = self._waiting + data
+        at = 0
+        done = False
+        while len(data) - at >= _HEAD:
+            length = int.from_bytes(data[at : at + 3], "big")
+            kind, flags, stream = struct.unpack_from(">BBI", data, at + 3)
+            end = at + _HEAD + length
+            if end > len(data):
+                break
+            body = data[at + _HEAD : end]
+            at = end
+            if kind in (_SETTINGS, _PING) and not flags & _ACK:
+                self.socket.sendall(_frame(kind, _ACK, 0, body if kind == _PING else b""))
+            elif stream == self._stream and kind == _DATA:
+                self._answer += body
+            if stream == self._stream and kind in (_DATA, _HEADERS) and flags & _END_STREAM:
+                assert self._answer, "etcd refused a call"
+                done = True
+        self._waiting = data[at:]
+        return done
+
+    def ask(self, path: bytes, message: bytes) -> bytes:
+        """One whole call; the answer's message."""
+        self._begin(path, message)
+        while not self.receive():
+            pass
+        return self._answer[5:]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@contextmanager
+def _cluster(program: str, folder: Path) -> Iterator[list[int]]:
+    """Three members; their client ports."""
+    ports = free_ports(6)
+    peers = ",".join(f"m{i}=http://127.0.0.1:{ports[3 + i]}" for i in range(3))
+    processes = []
+    try:
+        for i in range(3):
+            client, peer = (f"http://127.0.0.1:{port}" for port in (ports[i], ports[3 + i]))
+            command = (
+                *(program, "--name", f"m{i}", "--data-dir", str(folder / f"m{i}"), "--log-level", "error"),
+                *("--listen-client-urls", client, "--advertise-client-urls", client),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", peers),
+            )
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        yield ports[:3]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _leader(ports: list[int]) -> int:
+    """The client port of the leader."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        for port in ports:
+            try:
+                connection = Connection.to(port)
+            except OSError:
+                continue
+            try:
+                status = _numbers(connection.ask(STATUS, b""))
+            except (OSError, AssertionError):
+                continue
+            finally:
+                connection.close()
+            header = status[1]
+            assert isinstance(header, bytes)
+            if status.get(4) == _numbers(header)[2]:
+                return port
+        time.sleep(0.1)
+    raise AssertionError(f"etcd has no leader within {WAIT_S} s")
+
+
+def results(folder: Path, clients: int, count: int) -> dict[str, float]:
+    """Milliseconds a put of one client (median), and puts a second of many; empty where there is no etcd."""
+    program = shutil.which("etcd")
+    if program is None:
+        return {}
+    with _cluster(program, folder) as ports:
+        port = _leader(ports)
+        one = Connection.to(port)
+        taken = []
+        for number in range(WARM + MEASURED):
+            begun = time.monotonic()
+            one.ask(PUT, _put(number))
+            taken.append((time.monotonic() - begun) * 1000)
+        one.close()
+        many = [Connection.to(port) for _ in range(clients)]
+        try:
+            return {"p50_ms": statistics.median(taken[WARM:]), "per_s": answers_a_second(many, count)}
+        finally:
+            for connection in many:
+                connection.close()

@@ -1,0 +1,88 @@
+"""The little of gRPC that the bench speaks to etcd: frames in pieces, answers to what the server asks, refusals."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from bench import etcd
+from bench.many import answers_a_second
+
+DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[etcd.Connection, socket.socket]]:
+    ours, server = socket.socketpair()
+    with closing(ours), closing(server):
+        for end in (ours, server):
+            end.settimeout(60)
+        connection = etcd.Connection(ours)
+        assert server.recv(65536).startswith(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04")
+        yield connection, server
+
+
+def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+    return len(body).to_bytes(3, "big") + struct.pack(">BBI", kind, flags, stream) + body
+
+
+def test_an_answer_may_come_in_pieces_and_the_server_may_ask_meanwhile(
+    pair: tuple[etcd.Connection, socket.socket],
+) -> None:
+    connection, server = pair
+    connection.send()
+    sent = server.recv(65536)
+    assert sent[3:9] == struct.pack(">BBI", HEADERS, 4, 1)
+    assert b"/etcdserverpb.KV/Put" in sent
+    answer = frame(SETTINGS, 0, 0) + frame(PING, 0, 0, b"12345678") + frame(HEADERS, 4, 1, b"h")
+    answer += frame(DATA, 0, 1, b"\0\0\0\0\x02\x08\x01") + frame(HEADERS, 5, 1, b"t")
+    for piece in (answer[:20], answer[20:-4]):
+        server.sendall(piece)
+        assert not connection.receive()
+    assert server.recv(65536) == frame(SETTINGS, 1, 0) + frame(PING, 1, 0, b"12345678")
+    server.sendall(answer[-4:])
+    assert connection.receive()
+
+
+def test_a_refusal_is_no_answer(pair: tuple[etcd.Connection, socket.socket]) -> None:
+    connection, server = pair
+    connection.send()
+    server.sendall(frame(HEADERS, 5, 1, b"only trailers"))
+    with pytest.raises(AssertionError, match="refused"):
+        connection.receive()
+
+
+def test_fields_of_a_message() -> None:
+    assert etcd._numbers(b"\x0a\x02\x10\x07\x20\x96\x01") == {1: b"\x10\x07", 4: 150}
+
+
+def test_each_of_many_sends_again_when_it_is_answered() -> None:
+    sent = []
+
+    class Echo:
+        def __init__(self) -> None:
+            self.near, self.far = socket.socketpair()
+
+        def fileno(self) -> int:
+            return self.near.fileno()
+
+        def send(self) -> None:
+            sent.append(self)
+            self.far.sendall(b"x")
+
+        def receive(self) -> bool:
+            return self.near.recv(1) == b"x"
+
+    echoes = [Echo() for _ in range(3)]
+    try:
+        assert answers_a_second(echoes, 30) > 0
+    finally:
+        for echo in echoes:
+            echo.near.close()
+            echo.far.close()
+    assert 30 <= len(sent) <= 33
+    assert all(sent.count(echo) >= 10 for echo in echoes)
