@@ -8,9 +8,10 @@ SEEDS ?= 200
 SEED_FROM ?= 100000
 JOBS ?= 3
 MINUTES ?= 10
+PICK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
+.PHONY: help run cluster test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +35,15 @@ cluster: $(VENV)/.node ## three controllers, three brokers on localhost:9092, 91
 test: $(VENV)/.dev ## the everyday tests
 	-@$(BIN)/python tools/peers.py suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 tests
+
+SPARK42 := .spark/4.2
+$(SPARK42)/.installed: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(SPARK42) 'pyspark==4.2.*'
+	@touch $@
+
+test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline on PySpark 4.2
+	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
+		tests/compat/test_pipeline_spark.py tests/compat/test_pipeline_connector.py
 
 matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
 	$(BIN)/python tools/peers.py suite
@@ -69,8 +79,9 @@ sim-night: $(VENV)/.dev ## seeds of the raft core, of nodes and of clusters with
 	trap 'kill $$raft 2>/dev/null' INT TERM EXIT; \
 	$(BIN)/python -m kraft_node.testing.sim --scenario both --seeds 0 --first $(SEED_FROM) --jobs 1
 
-peers: $(VENV)/.dev ## Apache Kafka from Maven Central into .peers (needs Java and Maven)
+peers: $(VENV)/.dev ## Apache Kafka and Spark's connector from Maven Central into .peers (needs Java and Maven)
 	$(BIN)/python tools/peers.py install
+	$(BIN)/python tools/peers.py connector
 
 faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)

@@ -3,6 +3,7 @@
     python tools/peers.py install [VERSION ...]       (default: the release that we are compatible with)
     python tools/peers.py run [--version V] MAIN_CLASS [ARG ...]
     python tools/peers.py suite                       (kafka-python's source with its tests, of the installed version)
+    python tools/peers.py connector                   (Spark's own connector to Kafka: the jars that PySpark lacks)
 
 Tests and benchmarks judge by these; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
 """
@@ -25,6 +26,15 @@ LAST_WITH_ZOOKEEPER = "3.9.2"
 LOG4J = {VERSION: ("log4j-core", "log4j-slf4j-impl"), LAST_WITH_ZOOKEEPER: ()}
 LOG4J_VERSION = "2.25.3"
 MODULES = ("kafka_2.13", "kafka-tools", "kafka-shell")
+CONNECTOR_VERSION = "4.2.0"
+"""Of spark-sql-kafka-0-10; the one for Spark 4.3 is not in Maven Central yet. This one runs there too."""
+CONNECTOR = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR_VERSION),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the last one that is in Maven Central
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+"""The connector and what its POM wants beyond Spark's own jars."""
 COMPLETE = ".complete"
 
 
@@ -85,13 +95,38 @@ def install_kafka_python() -> None:
     print(f"kafka-python {kafka_python_version()}: source with its tests in {target}")
 
 
-def _pom(version: str) -> str:
+def connector() -> Path:
+    """The folder with the jars of Spark's connector, which may not be there."""
+    return home() / f"spark-sql-kafka-{CONNECTOR_VERSION}" / "lib"
+
+
+def connector_installed() -> bool:
+    """Whether all of them are there."""
+    return (connector() / COMPLETE).exists()
+
+
+def install_connector() -> None:
+    """Download the connector's jars unless they are there. Raises CalledProcessError with Maven's own words."""
+    if connector_installed():
+        return
+    # Without what they depend on: Spark's POMs name repositories of their own, and Spark is there already.
+    _download(list(CONNECTOR), connector(), transitive=False)
+    print(f"spark-sql-kafka-0-10 {CONNECTOR_VERSION}: {len(CONNECTOR)} jars in {connector()}")
+
+
+def _wanted(version: str) -> list[tuple[str, str, str]]:
     wanted = [("org.apache.kafka", module, version) for module in MODULES]
     wanted += [("org.apache.logging.log4j", module, LOG4J_VERSION) for module in LOG4J.get(version, LOG4J[VERSION])]
     if version == LAST_WITH_ZOOKEEPER:
         wanted.append(("org.slf4j", "slf4j-simple", "1.7.36"))
+    return wanted
+
+
+def _pom(wanted: list[tuple[str, str, str]], *, transitive: bool) -> str:
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version></dependency>"
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
+        f"{'' if transitive else alone}</dependency>"
         for group, artifact, number in wanted
     )
     return (
@@ -101,17 +136,21 @@ def _pom(version: str) -> str:
     )
 
 
+def _download(wanted: list[tuple[str, str, str]], target: Path, *, transitive: bool = True) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pom.xml").write_text(_pom(wanted, transitive=transitive))
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        subprocess.run(command, cwd=folder, check=True)
+    (target / COMPLETE).touch()
+
+
 def install(version: str) -> None:
     """Download the jars of `version` unless they are there. Raises CalledProcessError with Maven's own words."""
     target = lib(version)
     if (target / COMPLETE).exists():
         print(f"Apache Kafka {version}: already in {target}")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "pom.xml").write_text(_pom(version))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
-        subprocess.run(command, cwd=folder, check=True)
-    (target / COMPLETE).touch()
+    _download(_wanted(version), target)
     print(f"Apache Kafka {version}: {len(list(target.glob('*.jar')))} jars in {target}")
 
 
@@ -126,6 +165,7 @@ def main() -> int:
     running.add_argument("main_class")
     running.add_argument("args", nargs=argparse.REMAINDER)
     commands.add_parser("suite", help="download kafka-python's source with its integration tests")
+    commands.add_parser("connector", help="download Spark's connector to Kafka")
     options = parser.parse_args()
     if options.command == "suite":
         if kafka_python_version() == "?":
@@ -133,10 +173,13 @@ def main() -> int:
             return 1
         install_kafka_python()
         return 0
-    if options.command == "install":
+    if options.command in {"install", "connector"}:
         if shutil.which("mvn") is None:
             print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)
             return 1
+        if options.command == "connector":
+            install_connector()
+            return 0
         for version in options.versions:
             install(version)
         return 0

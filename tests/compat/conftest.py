@@ -15,6 +15,9 @@ import pytest
 from tests.compat import matrix
 from tests.compat.targets import Apache, Ours, Target
 from tests.peer import require_peer
+from tests.spark import spark
+
+__all__ = ["spark"]
 
 SERVERS = {matrix.OURS: Ours, matrix.APACHE: Apache}
 

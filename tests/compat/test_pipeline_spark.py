@@ -1,10 +1,7 @@
-"""`format("kraft")` in a real Spark session of two threads; skipped, and saying so, where PySpark is not installed."""
+"""`format("kraft")` in a real Spark session of two threads."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +12,6 @@ from tests.compat.test_pipeline_client import create, produced
 
 CLIENT = "pipeline on Spark"
 pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
-HOW = "PySpark is not here: pip install '.[pipeline]' installs it (400 MB, needs Java 17)"
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    sql = pytest.importorskip("pyspark.sql", reason=HOW)
-    from kraft_pipeline.sources.kraft import register
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        sql.SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    register(session)
-    yield session
-    session.stop()
 
 
 def source(reader: Any, target: Target, topic: str, **options: str) -> Any:

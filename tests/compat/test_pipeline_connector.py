@@ -1,0 +1,130 @@
+"""Spark's own connector (`spark-sql-kafka-0-10`, unmodified) against both servers, and our data source beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compat.targets import Target
+from tests.compat.test_pipeline_client import create, produced
+from tests.spark import require_connector
+
+CLIENT = "Spark's own connector"
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
+
+
+@pytest.fixture(autouse=True)
+def connector() -> None:
+    require_connector()
+
+
+def load(reader: Any, kind: str, target: Target, **options: str) -> Any:
+    """`reader` for `kind`, "kafka" or "kraft", with the same options."""
+    reader = reader.format(kind).option("kafka.bootstrap.servers", target.bootstrap)
+    return reader.options(**options).load()
+
+
+def until_the_end(frame: Any, kind: str, tmp_path: Path, **options: str) -> list[int]:
+    """Run a query over what is there; the rows of each micro-batch."""
+    query = (
+        frame.writeStream.format(kind)
+        .options(checkpointLocation=str(tmp_path / "checkpoint"), **options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+    return [p.numInputRows for p in query.recentProgress if p.numInputRows]
+
+
+def test_connector_reads_batches(spark: Any, cluster: Target, name: str) -> None:
+    create(cluster, name, 2)
+    values = produced(cluster, name, 1500, "lz4")
+    options = {"subscribe": name, "includeHeaders": "true", "minPartitions": "3"}
+    theirs, ours = (load(spark.read, kind, cluster, **options) for kind in ("kafka", "kraft"))
+    assert theirs.dtypes == ours.dtypes
+    rows = theirs.orderBy("offset").collect()
+    assert [bytes(row["value"]) for row in rows] == values
+    assert ours.select(COLUMNS).orderBy("offset").collect() == theirs.select(COLUMNS).orderBy("offset").collect()
+    times = {
+        "startingOffsetsByTimestamp": f'{{"{name}": {{"0": 1700000010000, "1": 0}}}}',
+        "endingTimestamp": "1700000020000",
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    some = [
+        [row["offset"] for row in load(spark.read, kind, cluster, subscribe=name, **times).orderBy("offset").collect()]
+        for kind in ("kafka", "kraft")
+    ]
+    assert some == [list(range(10, 20))] * 2
+
+
+def test_connector_reads_streams(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    produced(cluster, name, 250)
+    options = {"subscribePattern": f"{name}.*", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"}
+    frame = load(spark.readStream, "kafka", cluster, **options)
+    assert until_the_end(frame, "parquet", tmp_path, path=str(tmp_path / "out")) == [100, 100, 50]
+    produced(cluster, name, 30, first=250)
+    assert until_the_end(frame, "parquet", tmp_path, path=str(tmp_path / "out")) == [30]
+    found = spark.read.parquet(str(tmp_path / "out")).select("offset").collect()
+    assert sorted(row["offset"] for row in found) == list(range(280))
+
+
+def test_connector_writes(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    copy = f"{name}-copy"
+    for topic in (name, copy):
+        create(cluster, topic, 3)
+    rows = spark.range(2000).selectExpr(
+        "cast(id % 20 as string) key",
+        "concat('value ', id) value",
+        "array(struct('n' key, cast(cast(id as string) as binary) value)) headers",
+    )
+    target = {"kafka.bootstrap.servers": cluster.bootstrap}
+    rows.write.format("kafka").options(**target).option("topic", name).save()
+    options = {"subscribe": name, "startingOffsets": "earliest", "includeHeaders": "true"}
+    stream = load(spark.readStream, "kafka", cluster, **options).select("key", "value", "headers")
+    assert sum(until_the_end(stream, "kafka", tmp_path, topic=copy, **target)) == 2000
+    columns = ["key", "value", "partition", "headers"]
+    found = load(spark.read, "kraft", cluster, subscribe=copy, includeHeaders="true").select(columns).collect()
+    assert sorted(bytes(row["value"]) for row in found) == sorted(b"value %d" % i for i in range(2000))
+    assert all(row["headers"][0]["value"] == row["value"].split()[1] for row in found)
+    # Both partition by the key, alike.
+    ours = rows.select("key", "value")
+    ours.write.format("kraft").options(**target).option("topic", name).mode("append").save()
+    both = load(spark.read, "kafka", cluster, subscribe=name).select("key", "partition").distinct().collect()
+    assert len(both) == 20
+
+
+@pytest.mark.xdist_group("compat-kraftcluster")
+def test_connector_reads_what_is_committed(spark: Any, make_target: Callable[..., Target], tmp_path: Path) -> None:
+    """Transactions that Apache Kafka's coordinator wrote into a data directory, which our node then serves."""
+    from confluent_kafka import Producer
+
+    writer = make_target("apache", "writer").start()
+    create(writer, "t")
+    producer = Producer({"bootstrap.servers": writer.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(60)
+    for batch, commit in enumerate([True, False, True, False]):
+        producer.begin_transaction()
+        for i in range(50):
+            producer.produce("t", f"{batch}.{i}", partition=0)
+        producer.flush(60)
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+    produced(writer, "t", 20)
+    options = {"subscribe": "t", "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    expected = load(spark.read, "kafka", writer, **options).orderBy("offset").collect()
+    assert len(expected) == 120
+    assert {bytes(row["value"]) for row in expected[:100]} == {f"{b}.{i}".encode() for b in (0, 2) for i in range(50)}
+    assert writer.stop() in {0, 143}
+    server = make_target("kraftcluster", "reader", **{"log.dirs": str(writer.data)}).start()
+    for kind in ("kafka", "kraft"):
+        assert load(spark.read, kind, server, subscribe="t").count() == 220
+        assert load(spark.read, kind, server, **options).orderBy("offset").collect() == expected
+        stream = load(spark.readStream, kind, server, maxOffsetsPerTrigger="70", **options)
+        until_the_end(stream, "parquet", tmp_path / kind, path=str(tmp_path / kind / "out"))
+        found = spark.read.parquet(str(tmp_path / kind / "out")).orderBy("offset").collect()
+        assert [row["offset"] for row in found] == [row["offset"] for row in expected]

@@ -1,0 +1,61 @@
+"""One Spark session a test process, with our data source and Spark's own connector to Kafka.
+
+`make test-spark42` puts another PySpark first on the PYTHONPATH; the session's Python workers inherit that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.peer import missing
+from tools import peers
+
+QUICK = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "768m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Sessions of tests live a minute: compiling for speed costs more than it brings, and nobody looks at the UI."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session of two threads on this machine; skips, saying so, without Java or PySpark (in CI a failure)."""
+    if shutil.which("java") is None:
+        missing("Java", "Spark needs version 17 or later")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        missing("PySpark", "pip install '.[dev]' installs it (450 MB)")
+    from kraft_pipeline.sources.kraft import register
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in QUICK.items():
+        builder = builder.config(name, value)
+    if peers.connector_installed():
+        builder = builder.config("spark.jars", ",".join(map(str, sorted(peers.connector().glob("*.jar")))))
+    builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
+
+
+def require_connector() -> None:
+    """Skip (in CI fail) where Spark's own connector is not installed."""
+    if not peers.connector_installed():
+        missing("Spark's connector to Kafka", "`make peers` installs it (needs Maven)")
