@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
 from bench import codec, etcd, image, report
 from bench.cluster import CLIENTS, COMMITS
 from bench.report import Samples
-from bench.rows import KEPT, ROUNDS_MAX, Load
+from bench.rows import KEPT, ROUNDS_MAX, Figures, Load
 from bench.scenarios import GROUPS, ROWS_OF, SCENARIOS
 from bench.servers import SERVERS
+from kraft_node.cli.common import ToolError
 from tools import peers
 
 OUT = Path(__file__).parent / "out"
@@ -34,7 +36,10 @@ KEPT_FIGURES = OUT / "samples.json"
 
 
 def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Samples], None]) -> Samples:
-    """All figures: row -> server -> one value a round; `keep` gets what there is after each scenario's round."""
+    """All figures: row -> server -> one value a round; `keep` gets what there is after each scenario's round.
+
+    A round that one of the two servers does not get through counts for neither.
+    """
     samples: Samples = {}
     plan = [(name, at) for name in names for at in range(min(rounds, ROUNDS_MAX.get(name, rounds)))]
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
@@ -42,16 +47,25 @@ def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Sam
         load = Load(Path(top))
         task = progress.add_task("", total=len(plan) * len(SERVERS))
         for scenario, at in plan:
+            found: dict[str, Figures] = {}
             for server in list(SERVERS) if at % 2 == 0 else list(reversed(SERVERS)):
                 progress.update(task, description=f"{scenario}, round {at + 1}, {server}")
                 folder = Path(top) / f"{scenario}-{at}-{server}"
                 begun = time.monotonic()
-                for row, value in SCENARIOS[scenario](server, folder, load).items():
-                    samples.setdefault(row, {}).setdefault(server, []).append(value)
+                try:
+                    found[server] = SCENARIOS[scenario](server, folder, load)
+                except (AssertionError, OSError, ToolError) as error:
+                    if scenario in GROUPS["node"]:
+                        raise  # its server may be left, beside which nothing is to be measured
+                    progress.print(f"[bold]{scenario}, round {at + 1}, {server} failed[/]: {escape(str(error))}")
                 if scenario not in KEPT:
                     shutil.rmtree(folder, ignore_errors=True)
                 progress.advance(task)
                 progress.print(f"{scenario}, round {at + 1}, {server}: {time.monotonic() - begun:.0f} s")
+            if len(found) == len(SERVERS):
+                for server, figures in found.items():
+                    for row, value in figures.items():
+                        samples.setdefault(row, {}).setdefault(server, []).append(value)
             keep(samples)
     return samples
 

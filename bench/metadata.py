@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.image import LEVEL, directories, opening, topic_records
+from bench.quorum import until_caught_up
 from bench.rows import Figures, Load, Row
 from bench.servers import SERVERS, TunedApache, rss_mib, spawn
 from kraft_node.base.errors import ErrorCode
@@ -29,7 +30,7 @@ from kraft_node.log import quorum_state
 from kraft_node.metadata.log_batches import data_batch, encode_values, snapshot_footer_batch, snapshot_header_batch
 from kraft_node.raft.quorum import QuorumState
 from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import CreateTopicsRequest, DescribeQuorumRequest, IncrementalAlterConfigsRequest
+from kraft_node.wire.messages import CreateTopicsRequest, IncrementalAlterConfigsRequest
 from tests.compat.targets import Target, free_ports
 
 MANY, FEW = 1_000_000, 10_000
@@ -47,8 +48,6 @@ COMMITS_MIN = 500
 """Commits that a p99 is made of at least."""
 SETTLE_S = 8.0
 """For what nodes do in the background after they have been started, before one is killed."""
-ABSENT_MS = 2_000
-"""A voter that has not fetched for so long is not there."""
 FAILOVERS = {"ours": 5, "kafka": 2}
 
 ROWS = {
@@ -224,7 +223,7 @@ def _failovers(name: str, folder: Path, partitions: int) -> float:
         active = _until_created(targets, "first")
         seconds = []
         for number in range(FAILOVERS[name]):
-            _until_caught_up(active)
+            until_caught_up(active)
             time.sleep(SETTLE_S)
             assert active.process is not None
             active.process.send_signal(signal.SIGKILL)
@@ -236,21 +235,6 @@ def _failovers(name: str, folder: Path, partitions: int) -> float:
             spawn(active)
             active = after
         return statistics.median(seconds)
-
-
-def _until_caught_up(active: Target) -> None:
-    """Until all three voters are there and have what is committed."""
-    topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        with Client("127.0.0.1", active.controller_port) as client:
-            found = client.ask(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics)).topics[0].partitions[0]
-        since = time.time() * 1000 - ABSENT_MS
-        others = [voter for voter in found.current_voters if voter.replica_id != found.leader_id]
-        if all(v.log_end_offset >= found.high_watermark and v.last_fetch_timestamp > since for v in others):
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"not all caught up within {WAIT_S} s:\n{active.tail()}")
 
 
 SCENARIOS: dict[str, Callable[[str, Path, Load], Figures]] = {
