@@ -33,6 +33,8 @@ class Pod:
     rack: str = ""
     message: str = ""
     """Why it is not ready, as Kubernetes has it."""
+    over: bool = False
+    """It has ended for good (evicted, its machine shut down): only another pod can take its place."""
 
 
 @dataclass(frozen=True, slots=True)

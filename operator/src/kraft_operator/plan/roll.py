@@ -12,7 +12,7 @@ from kraft_operator.plan.steps import Recreate, Restart
 
 
 def recover(s: Situation) -> None:
-    """Pods in which nothing runs get what was corrected: they hold up nothing that could break."""
+    """Pods in which nothing runs get what was corrected, or an heir: they hold up nothing that could break."""
     idle = []
     for node in s.record.nodes:
         pod = s.kube.pods.get(node.id)
@@ -21,12 +21,13 @@ def recover(s: Situation) -> None:
             and not pod.running
             and not pod.terminating
             and node.id not in s.wanted.skip
-            and s.lacks(node)
+            and (pod.over or s.lacks(node))
         ):
             idle.append(node)
     if idle:
         lacks = sorted({reason for node in idle for reason in s.lacks(node)})
-        s.plan.steps.append(Recreate(tuple(node.id for node in idle), f"they do not run, and lack {', '.join(lacks)}"))
+        why = f"they do not run, and lack {', '.join(lacks)}" if lacks else "they have ended"
+        s.plan.steps.append(Recreate(tuple(node.id for node in idle), why))
 
 
 def roll(s: Situation) -> bool:

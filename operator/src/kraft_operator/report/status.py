@@ -18,7 +18,7 @@ from kraft_operator.api.status import (
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.situation import BEHIND_MAX_MS, Situation
 from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.remembered import remembered
@@ -107,7 +107,8 @@ def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
     if s.quorum is not None:
         replica = {**s.quorum.observers, **s.quorum.voters}.get(node.id)
         found.epoch = s.quorum.epoch
-        found.lag = replica.lag if replica is not None else None
+        # Whoever fetches twice a second is a record or two behind at any moment: nothing to tell, let alone to write.
+        found.lag = None if replica is None else replica.lag if replica.behind_ms > BEHIND_MAX_MS else 0
     return found
 
 

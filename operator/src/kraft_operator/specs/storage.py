@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +19,12 @@ DISK: Final = f"{GROUP}/disk"
 ATTEMPTS_MAX: Final = 3
 FORMAT_S_MAX: Final = 300
 """Formatting takes well under a second; the rest is the machine's volume and image."""
+
+
+def directory_id(cluster_id: str, node_id: int) -> str:
+    """Of the metadata directory of one of a dynamic quorum's first voters: all their jobs must say the same."""
+    raw = hashlib.sha256(f"{cluster_id}/{node_id}/directory".encode()).digest()[:16]
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=").replace("-", "_", 1)
 
 
 def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:

@@ -1,0 +1,249 @@
+"""The steps that Kubernetes carries out: volumes, jobs, pods; and what all nodes share.
+
+Every write is told from what is there before it is made; one that was made before (409) is fine. Deletions name the
+object's uid, so that nobody's successor is hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import Listener
+from kraft_operator.apply.objects import marked, same
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.observe.objects import by_node
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.record import Node, Record
+from kraft_operator.specs import network, pods, storage
+from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.properties import External
+
+Object = dict[str, Any]
+SHARED_KINDS: Final = ("Service", "PodDisruptionBudget")
+CONFLICT: Final = 409
+
+KubeStep = (
+    do.CreateVolume
+    | do.Format
+    | do.MarkFormatted
+    | do.GrowVolume
+    | do.DeleteVolume
+    | do.CreatePod
+    | do.Recreate
+    | do.Restart
+    | do.Stop
+)
+
+
+class NotYetError(Exception):
+    """A step has to wait for something that Kubernetes has not done yet."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """Objects of one cluster as this pass found them."""
+
+    pods: dict[int, Object] = field(default_factory=dict)
+    claims: list[Object] = field(default_factory=list)
+    jobs: list[Object] = field(default_factory=list)
+
+
+class Hands:
+    """Writes for one cluster."""
+
+    def __init__(self, api: Api, cluster: Cluster, record: Record, seen: Seen) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._record = record
+        self._seen = seen
+        self.writes = 0
+
+    async def carry_out(self, step: KubeStep) -> None:
+        """Do it. Raises ApiError, or NotYetError."""
+        match step:
+            case do.CreateVolume():
+                await self._create_all(storage.claims(self._cluster, *self._pool_and(step.node)), disk=step.disk)
+            case do.Format():
+                await self._format(step)
+            case do.MarkFormatted():
+                await self._mark(step)
+            case do.GrowVolume():
+                await self._grow(step)
+            case do.DeleteVolume():
+                for claim in self._claims(step.node, step.disk):
+                    await self._delete(claim)
+            case do.CreatePod():
+                await self._start(step)
+            case do.Recreate() | do.Restart():
+                await asyncio.gather(*(self._stop(node) for node in step.nodes))
+            case do.Stop():
+                await self._stop(step.node)
+
+    # Volumes
+
+    def _pool_and(self, node_id: int) -> tuple[Any, Node]:
+        node = self._record.node(node_id)
+        pool = self._cluster.pool(node.pool) if node is not None else None
+        if node is None or pool is None:
+            raise NotYetError(f"node {node_id} has no pool")
+        return pool, node
+
+    def _claims(self, node_id: int, disk: int) -> list[Object]:
+        return [
+            dict(claim)
+            for number, claim in by_node(self._seen.claims)
+            if number == node_id and claim["metadata"]["labels"].get(storage.DISK, "0") == str(disk)
+        ]
+
+    async def _create_all(self, wanted: list[Object], *, disk: int) -> None:
+        for one in wanted:
+            assert one["metadata"]["labels"][storage.DISK] == str(disk), "the record has another disk in force"
+            await self._create(one)
+
+    async def _format(self, step: do.Format) -> None:
+        pool, node = self._pool_and(step.node)
+        voters = sorted({*self._record.voters, *((node.id,) if node.controller else ())})
+        roles = ",".join([*["broker"] * node.broker, *["controller"] * node.controller])
+        aspects = {"roles": roles, "voters": ",".join(map(str, voters))}
+        if node.id not in self._seen.pods:
+            await self._ensure(pods.config_map(self._cluster, pool, node, aspects))
+        dynamic = None
+        if self._cluster.spec.quorum.mode == "Dynamic" and node.controller:
+            dynamic = {"initial": "" if step.joins else self._initial_voters()}
+        assert self._record.cluster_id is not None
+        await self._create(storage.format_job(self._cluster, pool, node, self._record.cluster_id, dynamic))
+
+    def _initial_voters(self) -> str:
+        """`ID@HOST:PORT:DIRECTORY-ID` of each: what a dynamic quorum begins with."""
+        return ",".join(
+            f"{i}@{self._cluster.host(i)}:{CONTROLLER_PORT}:{storage.directory_id(self._record.cluster_id or '', i)}"
+            for i in self._record.voters
+        )
+
+    async def _mark(self, step: do.MarkFormatted) -> None:
+        owner = f"{self._record.cluster_id}/{step.node}"
+        for claim in self._claims(step.node, step.disk):
+            if claim["metadata"].get("annotations", {}).get(storage.FORMATTED) != owner:
+                annotations = {"annotations": {storage.FORMATTED: owner}}
+                version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+                await self._patch(claim, {"metadata": {**annotations, **version}})
+        for number, one in by_node(self._seen.jobs):
+            if number == step.node:
+                await self._delete({**one, "kind": "Job"})
+
+    async def _grow(self, step: do.GrowVolume) -> None:
+        for claim in self._claims(step.node, step.disk):
+            name = claim["metadata"]["name"].removesuffix(f"-{self._cluster.node(step.node)}-{step.disk}")
+            if name in step.size_bytes:
+                size = str(step.size_bytes[name])
+                await self._patch(claim, {"spec": {"resources": {"requests": {"storage": size}}}})
+
+    async def _patch(self, claim: Object, patch: Object) -> None:
+        name = claim["metadata"]["name"]
+        self.writes += 1
+        await self._api.patch("PersistentVolumeClaim", self._cluster.namespace, name, patch)
+
+    # Pods
+
+    async def _start(self, step: do.CreatePod) -> None:
+        pool, node = self._pool_and(step.node)
+        external = await self._addresses(node) if "broker" in step.aspects.get("roles", "") else {}
+        await self._ensure(pods.config_map(self._cluster, pool, node, step.aspects))
+        await self._create(pods.pod(self._cluster, pool, node, step.aspects, external))
+
+    async def _addresses(self, node: Node) -> External:
+        """Services of a broker's own, and what they are reached by. Raises NotYetError."""
+        found: dict[str, tuple[str, int]] = {}
+        for listener in self._cluster.spec.listeners:
+            if listener.type == "Internal":
+                continue
+            service = network.external_broker(self._cluster, listener, node.id, self._place(node))
+            found[listener.name] = _address(listener, await self._ensure(service))
+        return found
+
+    def _place(self, node: Node) -> int:
+        """Counted from the first id of any broker: it does not change when others come and go."""
+        return node.id - min(p.first_node_id for p in self._cluster.spec.node_pools if "broker" in p.roles)
+
+    async def _stop(self, node_id: int) -> None:
+        pod = self._seen.pods.get(node_id)
+        if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+            await self._delete({**pod, "kind": "Pod"})
+
+    # What all nodes share
+
+    async def share(self) -> None:
+        """Services and budgets; and away with what was some node's that has left."""
+        cluster = self._cluster
+        selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/managed-by=kraft-operator"
+        wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
+        wanted += [network.external_bootstrap(cluster, one) for one in cluster.spec.listeners if one.type != "Internal"]
+        wanted += network.disruption_budgets(cluster)
+        names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
+        kinds = (*SHARED_KINDS, "ConfigMap")
+        lists = await asyncio.gather(*(self._api.list(kind, cluster.namespace, selector) for kind in kinds))
+        there = {
+            (kind, one["metadata"]["name"]): one for kind, found in zip(kinds, lists, strict=True) for one in found
+        }
+        for one in wanted:
+            await self._ensure(one, there.get((one["kind"], one["metadata"]["name"])))
+        external = {listener.name for listener in cluster.spec.listeners if listener.type != "Internal"}
+        for key, one in there.items():
+            if key not in names and self._left_behind(one, external):
+                await self._delete({**one, "kind": key[0]})
+
+    def _left_behind(self, one: Object, external: set[str]) -> bool:
+        """Whether an object belongs to a node, a listener or a role that is there no longer."""
+        number = one["metadata"].get("labels", {}).get(f"{GROUP}/node", "")
+        if not number.isdigit():
+            return True
+        if self._record.node(int(number)) is None:
+            return True
+        name = one["metadata"]["name"]
+        return (
+            name != self._cluster.node(int(number))
+            and name.removeprefix(f"{self._cluster.node(int(number))}-") not in external
+        )
+
+    # Writes
+
+    async def _ensure(self, wanted: Object, there: Object | None = None) -> Object:
+        """Server-side apply where it is not so already."""
+        wanted = marked(wanted)
+        name, kind = wanted["metadata"]["name"], wanted["kind"]
+        there = there or await self._api.get(kind, self._cluster.namespace, name)
+        if there is not None and same(wanted, there):
+            return there
+        self.writes += 1
+        return await self._api.apply(wanted)
+
+    async def _create(self, wanted: Object) -> None:
+        self.writes += 1
+        try:
+            await self._api.create(marked(wanted))
+        except ApiError as error:
+            if error.status != CONFLICT or error.reason != "AlreadyExists":
+                raise
+
+    async def _delete(self, one: Mapping[str, Any]) -> None:
+        self.writes += 1
+        kind = one.get("kind", "PersistentVolumeClaim")
+        await self._api.delete(kind, self._cluster.namespace, one["metadata"]["name"], one["metadata"]["uid"])
+
+
+def _address(listener: Listener, service: Object) -> tuple[str, int]:
+    """What clients outside use. Raises NotYetError while there is none."""
+    if listener.type == "NodePort":
+        port = service["spec"]["ports"][0].get("nodePort")
+        if port is None:
+            raise NotYetError(f"service {service['metadata']['name']} has no port on the machines yet")
+        return listener.host or "$(HOST_IP)", int(port)
+    for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
+        host = ingress.get("hostname") or ingress.get("ip")
+        if host:
+            return str(host), listener.port
+    raise NotYetError(f"service {service['metadata']['name']} has no address from its load balancer yet")

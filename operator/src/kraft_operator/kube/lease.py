@@ -1,0 +1,111 @@
+"""Which of the operator's replicas works: the holder of a Lease (coordination.k8s.io).
+
+The holder renews it three times within its duration. Others take it over when they themselves have seen it unchanged
+for the whole duration: no clock is compared with another machine's. Whoever cannot renew in time gives up before others
+may take over, and the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from kraft_operator.kube.client import Api, ApiError, Object
+
+log = logging.getLogger("kraft_operator.lease")
+
+RENEWALS: Final = 3
+"""In a lease's duration."""
+
+
+class Lease:
+    """One Lease and what we know of it."""
+
+    def __init__(
+        self, api: Api, namespace: str, name: str, holder: str, duration_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._namespace, self._name, self._holder = namespace, name, holder
+        self._duration_s = duration_s
+        self._clock = clock
+        self._seen: tuple[str, float] = ("", clock())
+        self._renewed_at = float("-inf")
+
+    @property
+    def period_s(self) -> float:
+        return self._duration_s / RENEWALS
+
+    def held(self) -> bool:
+        """Whether nobody else can have it yet: counted from before the renewal was asked for."""
+        return self._clock() - self._renewed_at < self._duration_s - self.period_s / 2
+
+    async def acquire(self) -> None:
+        """Until we hold it."""
+        while not await self._try():
+            await asyncio.sleep(min(self.period_s, 2.0))
+        log.info("we hold the lease %s/%s as %s", self._namespace, self._name, self._holder)
+
+    async def keep(self) -> None:
+        """Renew it until that fails for too long."""
+        while True:
+            await asyncio.sleep(self.period_s)
+            if not await self._try() and not self.held():
+                log.error("the lease %s/%s could not be renewed: stopping", self._namespace, self._name)
+                return
+
+    async def release(self) -> None:
+        """Let the next one take it at once."""
+        if not self.held():
+            return
+        self._renewed_at = float("-inf")
+        try:
+            lease = await self._api.get("Lease", self._namespace, self._name)
+            if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._api.replace(lease)
+        except ApiError as error:
+            log.info("the lease was not released: %s", error)
+
+    async def _try(self) -> bool:
+        asked_at = self._clock()
+        try:
+            async with asyncio.timeout(self.period_s):
+                done = await self._write()
+        except (ApiError, TimeoutError) as error:
+            log.info("the lease was not taken: %s", error or "no answer in time")
+            return False
+        if done:
+            self._renewed_at = asked_at
+        return done
+
+    async def _write(self) -> bool:
+        lease = await self._api.get("Lease", self._namespace, self._name)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": max(1, round(self._duration_s)),
+            "renewTime": now,
+        }
+        if lease is None:
+            metadata = {"name": self._name, "namespace": self._namespace}
+            body: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            await self._api.create({**body, "spec": {**spec, "acquireTime": now, "leaseTransitions": 0}})
+            return True
+        there = lease["spec"]
+        ours = there.get("holderIdentity") == self._holder
+        if not ours and there.get("holderIdentity") and not self._expired(lease):
+            return False
+        if not ours:
+            spec |= {"acquireTime": now, "leaseTransitions": there.get("leaseTransitions", 0) + 1}
+        await self._api.replace({**lease, "spec": {**there, **spec}})
+        return True
+
+    def _expired(self, lease: Object) -> bool:
+        """Whether we have seen it unchanged for as long as its holder said."""
+        version = lease["metadata"]["resourceVersion"]
+        if version != self._seen[0]:
+            self._seen = (version, self._clock())
+        return self._clock() - self._seen[1] > float(lease["spec"].get("leaseDurationSeconds", self._duration_s))

@@ -1,0 +1,171 @@
+"""Objects of Kubernetes -> the planner's model. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.kafka.client import Address
+from kraft_operator.plan.observed import Job, Kube, Pod, Volume
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.situation import is_controller
+from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.pods import ASPECT
+from kraft_operator.specs.quantities import as_bytes
+from kraft_operator.specs.storage import DISK, FORMATTED
+
+Object = Mapping[str, Any]
+MESSAGE_CHARS_MAX: Final = 500
+NODE_LABEL: Final = f"{GROUP}/node"
+ENDED: Final = frozenset({"Failed", "Succeeded"})
+
+
+def kube(
+    cluster: Cluster,
+    record: Record,
+    pods: Iterable[Object],
+    claims: Iterable[Object],
+    jobs: Iterable[Object],
+    racks: Mapping[str, str] | None = None,
+) -> Kube:
+    """All of it. `racks` by machine."""
+    return Kube(
+        {number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")) for number, one in by_node(pods)},
+        volumes(cluster, record, claims),
+        {(number, _disk(one)): job(one) for number, one in by_node(jobs)},
+    )
+
+
+def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
+    """Those that are marked as some node's."""
+    for one in objects:
+        number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
+        if number.isdigit():
+            yield int(number), one
+
+
+def _disk(one: Object) -> int:
+    return int(one["metadata"].get("labels", {}).get(DISK, "0"))
+
+
+def _condition(one: Object, kind: str) -> Object:
+    return next((c for c in one.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
+
+
+# Pods
+
+
+def pod(one: Object, rack: str = "") -> Pod:
+    """How a pod is. One that has ended for good (evicted, its machine shut down) does not run and is `over`."""
+    status = one.get("status", {})
+    annotations = one["metadata"].get("annotations", {})
+    return Pod(
+        running=_runs(status),
+        ready=_condition(one, "Ready").get("status") == "True",
+        aspects={key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
+        terminating="deletionTimestamp" in one["metadata"],
+        rack=rack,
+        message=_why_not(one)[:MESSAGE_CHARS_MAX],
+        over=status.get("phase") in ENDED,
+    )
+
+
+def _runs(status: Object) -> bool:
+    """Whether a container of it runs, or may: what waits for an image or for its next try does not."""
+    if status.get("phase") in ENDED:
+        return False
+    containers = status.get("containerStatuses", ())
+    if not containers:
+        # Placed or not: the kubelet has said nothing yet, so what it may be starting is not taken for stopped.
+        return any(c["type"] == "PodScheduled" and c["status"] == "True" for c in status.get("conditions", ()))
+    return any("running" in c.get("state", {}) or _starts(c) for c in containers)
+
+
+def _starts(container: Object) -> bool:
+    waiting = container.get("state", {}).get("waiting", {})
+    return waiting.get("reason") in {"ContainerCreating", "PodInitializing"}
+
+
+def _why_not(one: Object) -> str:
+    status = one.get("status", {})
+    if status.get("phase") in ENDED:
+        return f"{status.get('reason', status['phase'])}: {status.get('message', '')}".rstrip(": ")
+    for container in status.get("containerStatuses", ()):
+        waiting = container.get("state", {}).get("waiting")
+        if waiting and waiting.get("reason") != "ContainerCreating":
+            last = container.get("lastState", {}).get("terminated", {}).get("message", "")
+            text = last.strip().rpartition("\n")[2] or waiting.get("message", "")
+            return f"{waiting.get('reason', 'waits')}: {text}".rstrip(": ")
+    placed = _condition(one, "PodScheduled")
+    if placed.get("status") == "False":
+        return f"{placed.get('reason', 'not placed')}: {placed.get('message', '')}"
+    return "is not ready" if status.get("containerStatuses") else "is being started"
+
+
+def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:
+    """What of pods makes older views of quorum and metadata worthless when it changes: who is there, who is ready."""
+    return frozenset(
+        (
+            one["metadata"]["uid"],
+            _condition(one, "Ready").get("status") == "True",
+            sum(c.get("restartCount", 0) for c in one.get("status", {}).get("containerStatuses", ())),
+        )
+        for one in pods
+    )
+
+
+def controllers(pods: Iterable[Object]) -> dict[int, Address]:
+    """Where controllers can be asked, ready or not."""
+    return {
+        number: Address(one["status"]["podIP"], CONTROLLER_PORT)
+        for number, one in by_node(pods)
+        if one.get("status", {}).get("podIP") and _runs(one["status"]) and is_controller(pod(one))
+    }
+
+
+def brokers(cluster: Cluster, pods: Iterable[Object]) -> dict[int, Address]:
+    """Where brokers can be asked: those that are ready."""
+    port = next(one.port for one in cluster.spec.listeners if one.type == "Internal")
+    return {
+        number: Address(one["status"]["podIP"], port)
+        for number, one in by_node(pods)
+        if one.get("status", {}).get("podIP")
+        and one["metadata"].get("labels", {}).get(f"{GROUP}/broker") == "true"
+        and _condition(one, "Ready").get("status") == "True"
+    }
+
+
+# Volumes and jobs
+
+
+def volumes(cluster: Cluster, record: Record, claims: Iterable[Object]) -> dict[tuple[int, int], Volume]:
+    """By node and disk. A disk of which a claim is missing, lost or being deleted is not there."""
+    found: dict[tuple[int, int], dict[str, Object]] = {}
+    for number, one in by_node(claims):
+        if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
+            name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{_disk(one)}")
+            found.setdefault((number, _disk(one)), {})[name] = one
+    disks = {}
+    for (number, disk), parts in found.items():
+        node = record.node(number)
+        pool = cluster.pool(node.pool) if node is not None else None
+        if pool is not None and not {volume.name for volume in pool.storage.volumes} <= parts.keys():
+            continue
+        disks[number, disk] = _volume(parts)
+    return disks
+
+
+def _volume(parts: Mapping[str, Object]) -> Volume:
+    owners = {one["metadata"].get("annotations", {}).get(FORMATTED, "") for one in parts.values()}
+    sizes = {name: as_bytes(one["spec"]["resources"]["requests"]["storage"]) for name, one in parts.items()}
+    return Volume(owners.pop() if len(owners) == 1 else "", sizes)
+
+
+def job(one: Object) -> Job:
+    """`failed` when Kubernetes has given up."""
+    failed = _condition(one, "Failed")
+    if failed.get("status") == "True":
+        return Job("failed", f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": "))
+    done = _condition(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
+    return Job("done" if done else "running")

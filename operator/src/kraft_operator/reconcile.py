@@ -1,0 +1,339 @@
+"""One pass over one cluster: read the resource, observe, plan, act, tell.
+
+Who calls it: the queue's workers, one pass a cluster at a time. It decides nothing itself: that is the planner's. What
+it remembers (views, what was last written, when pods last changed) is found anew after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply import kafka as by_kafka
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen
+from kraft_operator.apply.objects import difference
+from kraft_operator.events import Events
+from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.metrics import Metrics
+from kraft_operator.observe import objects
+from kraft_operator.observe.kafka import View
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.observed import Seen as Aged
+from kraft_operator.plan.planner import plan
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.situation import situation
+from kraft_operator.report.status import document, status
+from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.remembered import record_of
+from kraft_operator.specs.wishes import wishes
+
+log = logging.getLogger("kraft_operator.reconcile")
+
+AGAIN_S: Final = 0.2
+"""After a pass that did something: so long, views of the cluster become newer than what was done."""
+WAITING_S: Final = 1.0
+"""While something is waited for that no event tells of, such as a replica that catches up."""
+BLOCKED_S: Final = 5.0
+SHARED_S: Final = 300.0
+"""Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
+
+KAFKA_STEPS: Final = (do.SetConfig, do.Reassign, do.Unregister, do.AddVoter, do.RemoveVoter)
+
+
+class Key(NamedTuple):
+    """Which cluster."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Of one cluster between passes; worth nothing after a crash."""
+
+    client: Client
+    view: View
+    written_at: float = float("-inf")
+    pods_changed_at: float = float("-inf")
+    pods: frozenset[tuple[str, bool, int]] | None = None
+    shared_at: float = float("-inf")
+    shared: str = ""
+    told: tuple[tuple[str, str], ...] = ()
+    waited: dict[str, float] = field(default_factory=dict)
+
+
+class Reconciler:
+    """All clusters of this operator."""
+
+    def __init__(
+        self,
+        api: Api,
+        events: Events,
+        metrics: Metrics,
+        *,
+        resync_s: float = 30.0,
+        machines: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._events = events
+        self._metrics = metrics
+        self._resync_s = resync_s
+        self._machines = machines
+        self._clock = clock
+        self._memories: dict[Key, _Memory] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; seconds until the next one, None when the cluster is gone."""
+        began = self._clock()
+        try:
+            return await self._pass(key)
+        except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
+            self._metrics.failed(*key, took_s=self._clock() - began)
+            log.warning("%s/%s: %s", *key, error)
+            raise
+
+    def forget(self, key: Key) -> None:
+        """It is gone: nothing is kept of it."""
+        memory = self._memories.pop(key, None)
+        if memory is not None:
+            memory.client.close()
+            self._metrics.forget(*key)
+            self._metrics.clusters.set(len(self._memories))
+
+    def close(self) -> None:
+        for key in list(self._memories):
+            self.forget(key)
+
+    async def _pass(self, key: Key) -> float | None:
+        began = self._clock()
+        resource = await self._api.get("KRaftCluster", *key)
+        if resource is None or "deletionTimestamp" in resource["metadata"]:
+            self.forget(key)
+            return None
+        memory = self._memory(key)
+        try:
+            spec = KRaftClusterSpec.model_validate(resource["spec"])
+            before = KRaftClusterStatus.model_validate(resource.get("status", {}))
+        except ValidationError as error:
+            # Made under another version of the definitions: nothing is done to a cluster that is not understood.
+            await self._events.tell(resource, "Warning", "NotUnderstood", str(error)[:900])
+            return BLOCKED_S
+        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec)
+        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines)
+        record = record_of(before)
+        wanted = wishes(cluster, resource["metadata"].get("annotations", {}))
+        if not spec.paused:
+            await one.share(record)
+        observed = await one.observe(record)
+        fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
+        plan_ = plan(record, wanted, observed, fresh_id)
+        failure: Exception | None = None
+        try:
+            record = await one.act(plan_, record, self._told(resource))
+        except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
+            failure = error
+            if isinstance(error, NotYetError):
+                plan_.waits.append(str(error))
+            else:
+                await self._events.tell(resource, "Warning", "StepFailed", str(error))
+        s = situation(record, wanted, observed)
+        told = conditions(s, plan_)
+        if failure is None or isinstance(failure, NotYetError):
+            await self._tell_blocked(memory, resource, plan_)
+            features = observed.metadata.value.features if observed.metadata.value is not None else {}
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            after = status(
+                cluster,
+                record,
+                s,
+                plan_,
+                before,
+                generation=resource["metadata"].get("generation", 0),
+                now=now,
+                version=str(features.get("metadata.version", "")),
+                revision=wanted.revision,
+            )
+            await one.report(document(after), now)
+        if failure is not None and not isinstance(failure, NotYetError):
+            raise failure
+        self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
+        return self._next(plan_)
+
+    def _told(self, resource: dict[str, Any]) -> Callable[[do.Step], Any]:
+        async def tell(step: do.Step) -> None:
+            await self._events.step(resource, step)
+
+        return tell
+
+    def _next(self, plan_: do.Plan) -> float:
+        if plan_.steps:
+            return AGAIN_S
+        if plan_.waits:
+            return WAITING_S
+        return BLOCKED_S if plan_.blocked else self._resync_s
+
+    async def _tell_blocked(self, memory: _Memory, resource: dict[str, Any], plan_: do.Plan) -> None:
+        """An event for each thing that has become blocked, once."""
+        blocked = tuple((one.reason, one.message) for one in plan_.blocked)
+        for reason, message in blocked:
+            if (reason, message) not in memory.told:
+                await self._events.tell(resource, "Warning", reason, message)
+        memory.told = blocked
+
+    def _memory(self, key: Key) -> _Memory:
+        memory = self._memories.get(key)
+        if memory is None:
+            client = Client()
+            memory = self._memories[key] = _Memory(client, View(client, self._clock))
+            self._metrics.clusters.set(len(self._memories))
+        return memory
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass has in hand."""
+
+    api: Api
+    memory: _Memory
+    cluster: Cluster
+    resource: dict[str, Any]
+    before: KRaftClusterStatus
+    clock: Callable[[], float]
+    machines: bool
+    seen: Seen = field(default_factory=Seen)
+
+    async def share(self, record: Record) -> None:
+        """Services and budgets, when they may have to change."""
+        marks = digest([self.resource["metadata"].get("generation"), [node.id for node in record.nodes]])
+        now = self.clock()
+        if self.memory.shared == marks and now - self.memory.shared_at < SHARED_S:
+            return
+        hands = Hands(self.api, self.cluster, record, self.seen)
+        await hands.share()
+        self.memory.shared, self.memory.shared_at = marks, now
+
+    async def observe(self, record: Record) -> Observed:
+        """Everything, each with its age."""
+        namespace, name = self.cluster.namespace, self.cluster.name
+        selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/name=kraftcluster"
+        listed_at = self.clock()
+        pods, claims, jobs = await asyncio.gather(
+            self.api.list("Pod", namespace, selector),
+            self.api.list("PersistentVolumeClaim", namespace, selector),
+            self.api.list("Job", namespace, selector),
+        )
+        self.seen = Seen({number: dict(one) for number, one in objects.by_node(pods)}, claims, jobs)
+        shape = objects.shape(pods)
+        if shape != self.memory.pods:
+            self.memory.pods, self.memory.pods_changed_at = shape, listed_at
+        kube = objects.kube(self.cluster, record, pods, claims, jobs, await self._racks())
+        await self.memory.view.look(objects.controllers(pods), objects.brokers(self.cluster, pods))
+        now = self.clock()
+        return Observed(
+            Aged(kube, _ms(now - listed_at)),
+            self.memory.view.quorum,
+            self.memory.view.metadata,
+            since_write_ms=_ms(now - self.memory.written_at),
+            since_pod_change_ms=_ms(now - self.memory.pods_changed_at),
+        )
+
+    async def _racks(self) -> dict[str, str]:
+        rack = self.cluster.spec.rack
+        if rack is None or not self.machines:
+            return {}
+        machines = await self.api.list("Node", None)
+        return {one["metadata"]["name"]: one["metadata"].get("labels", {}).get(rack.node_label, "") for one in machines}
+
+    async def act(self, plan_: do.Plan, record: Record, tell: Callable[[do.Step], Any]) -> Record:
+        """The plan's steps in their order, those of one kind together; the record in force afterwards."""
+        for kind, steps in itertools.groupby(plan_.steps, key=type):
+            if kind is do.Remember:
+                for step in steps:
+                    assert isinstance(step, do.Remember)
+                    record = await self._remember(step)
+            else:
+                await self._all(list(steps), record, tell)
+        return record
+
+    async def _all(self, steps: Iterable[do.Step], record: Record, tell: Callable[[do.Step], Any]) -> None:
+        hands = Hands(self.api, self.cluster, record, self.seen)
+
+        async def one(step: do.Step) -> None:
+            log.info("%s/%s: %s", self.cluster.namespace, self.cluster.name, step)
+            if isinstance(step, KAFKA_STEPS):
+                await self._by_kafka(step)
+            else:
+                assert isinstance(step, KubeStep)
+                await hands.carry_out(step)
+            await tell(step)
+
+        try:
+            results = await asyncio.gather(*map(one, steps), return_exceptions=True)
+        finally:
+            self.memory.written_at = self.clock()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _by_kafka(self, step: by_kafka.KafkaStep) -> None:
+        pods = list(self.seen.pods.values())
+        controllers = objects.controllers(pods)
+        # As the quorum's members will know it, by its name: a pod's address does not outlive it.
+        named = {i: address._replace(host=self.cluster.host(i)) for i, address in controllers.items()}
+        ask = list(objects.brokers(self.cluster, pods).values()) or list(controllers.values())
+        if isinstance(step, do.AddVoter | do.RemoveVoter):
+            quorum = self.memory.view.quorum.value
+            leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
+            ask = [*leader, *ask]
+        quorum = self.memory.view.quorum.value
+        await by_kafka.carry_out(self.memory.client, step, ask, quorum=quorum, controllers=named)
+
+    # The status
+
+    async def _remember(self, step: do.Remember) -> Record:
+        """Write the record; another writer's change makes it fail."""
+        log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
+        generation = self.before.observed_generation
+        after = status(self.cluster, step.record, None, do.Plan(), self.before, generation=generation, now="")
+        remembered = document(after)
+        keys = ("clusterId", "nodes", "retiredIds", "voters", "replacements", "managedConfig")
+        await self._patch({key: remembered[key] for key in keys if key in remembered})
+        return step.record
+
+    async def report(self, after: dict[str, Any], now: str) -> None:
+        """Write the status where it differs; the time of the pass only then."""
+        there = self.resource.get("status", {})
+        stamp = after.pop("lastReconcileTime", None)
+        change = difference({k: v for k, v in there.items() if k != "lastReconcileTime"}, after)
+        if change or stamp is None:
+            await self._patch({**change, "lastReconcileTime": now})
+
+    async def _patch(self, change: dict[str, Any]) -> None:
+        metadata = {"resourceVersion": self.resource["metadata"]["resourceVersion"]}
+        self.resource = await self.api.patch(
+            "KRaftCluster",
+            self.cluster.namespace,
+            self.cluster.name,
+            {"metadata": metadata, "status": change},
+            "status",
+        )
+
+
+def _ms(seconds: float) -> int:
+    return 2**31 if seconds == float("inf") else round(seconds * 1000)
