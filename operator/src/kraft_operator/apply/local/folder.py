@@ -37,6 +37,8 @@ class Memory:
     ports: Ports = field(default_factory=dict)
     accepted: dict[str, Any] | None = None
     """The specification in force, which the next one is held against."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """Of the file in force."""
     generation: int = 0
     uid: str = ""
     offset: int = 0
@@ -97,6 +99,7 @@ class Folder:
             "record": remembered(memory.record),
             "ports": memory.ports,
             "accepted": memory.accepted,
+            "annotations": memory.annotations,
             "generation": memory.generation,
             "uid": memory.uid,
             "offset": memory.offset,

@@ -7,6 +7,7 @@ and whoever starts it again goes on from what is remembered and seen. Who calls 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -23,13 +24,14 @@ from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_operator.apply.local.probe import all_not_ready
 from kraft_operator.apply.local.processes import Processes
-from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, Resource, parsed, values
+from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, parsed, values
 from kraft_operator.apply.local.world import Starts, World
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Kube, Observed, Seen
 from kraft_operator.plan.planner import plan
+from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import is_controller, situation
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.wanted import Wanted
@@ -42,6 +44,8 @@ BUSY_S: Final = 0.2
 SETTLED_S: Final = 2.0
 """Between passes while nothing is; an end of a process, a changed file or a request ends the wait."""
 LOOK_S: Final = 0.1
+LOOKS_AHEAD: Final = 8
+"""Decisions that a preview follows."""
 FOREVER_MS: Final = 2**31
 
 
@@ -54,7 +58,7 @@ class Tells(Protocol):
 
 
 class Supervisor:
-    """Of one cluster, whose lock the caller has taken."""
+    """Of one cluster, whose lock the caller has taken; without `acts` it only looks, and needs no lock."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Supervisor:
         processes: Starts | None = None,
         offset: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        acts: bool = True,
     ) -> None:
         self.folder = folder
         self.file = file
@@ -73,11 +78,10 @@ class Supervisor:
         self.memory = folder.memory()
         if not folder.exists():
             self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
-        self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event)
+        self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event, acts=acts)
         self.client = Client()
         self._view = View(self.client, clock)
         self._text: str | None = None
-        self._resource: Resource | None = None
         self._requests = folder.requests()
         self._pods: dict[int, tuple[bool, str]] = {}
         self._changed_at = self._wrote_at = -float(FOREVER_MS)
@@ -100,17 +104,14 @@ class Supervisor:
             return
         self._text = text
         resource = parsed(text, str(self.file), self.memory.accepted)
-        if self._resource is not None and resource.name != self._resource.name:
-            raise BadResourceError(
-                f"{self.file}: metadata.name: it is {self._resource.name} that runs, not {resource.name}"
-            )
-        self._resource = resource
+        if resource.name != self.name:
+            raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
         accepted = values(resource.spec)
-        if accepted != self.memory.accepted:
+        if (accepted, resource.annotations) != (self.memory.accepted, self.memory.annotations):
             self.memory.generation += 1
             if self.memory.accepted is not None:
                 self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
-            self.memory.accepted = accepted
+            self.memory.accepted, self.memory.annotations = accepted, resource.annotations
             self.folder.remember(self.memory)
 
     def _reload(self) -> None:
@@ -125,18 +126,20 @@ class Supervisor:
                 self._shown.event(f"not taken over:\n{error}")
 
     @property
+    def name(self) -> str:
+        return self.folder.root.name
+
+    @property
     def cluster(self) -> Cluster:
-        assert self._resource is not None, "load comes first"
-        return Cluster(self._resource.name, self._resource.namespace, self.memory.uid, self._spec())
+        return Cluster(self.name, "default", self.memory.uid, self._spec())
 
     def _spec(self) -> KRaftClusterSpec:
         """The file's, with what was asked for on the command line."""
-        assert self._resource is not None
-        assert self.memory.accepted is not None
+        assert self.memory.accepted is not None, "load comes first"
         return asked_for(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
 
     def annotations(self) -> dict[str, str]:
-        return {**(self._resource.annotations if self._resource else {}), **self._requests.annotations}
+        return {**self.memory.annotations, **self._requests.annotations}
 
     # A pass
 
@@ -202,8 +205,26 @@ class Supervisor:
             self._wrote_at = self._clock()
             if not await self._do(step, observed):
                 break
-        self._tell(observed, wanted, before)
+        resource = self._told(observed, wanted, before)
+        self.folder.tell(resource)
+        self._shown.status(resource)
         return self.last
+
+    async def look(self) -> dict[str, Any]:
+        """A pass that does nothing: the resource with its status, and with the plan as it would be."""
+        await self.observe()  # only a view that is newer than the first sight of the processes counts
+        observed, wanted = await self.observe(), self.wanted()
+        record, fresh_id, decided = self.memory.record, _fresh_id(), list[do.Step]()
+        for _ in range(LOOKS_AHEAD):
+            self.last = plan(record, wanted, observed, fresh_id)
+            if not self.last.steps or not isinstance(self.last.steps[-1], do.Remember):
+                break
+            # What would be remembered is followed by what would be done about it.
+            decided += self.last.steps
+            record = self.last.steps[-1].record
+        self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
+        self.memory.record = record
+        return self._told(observed, wanted, record)
 
     async def _do(self, step: do.Step, observed: Observed) -> bool:
         """Whether it was done; what was not, the next pass plans again."""
@@ -232,37 +253,29 @@ class Supervisor:
             controllers=controllers,
         )
 
-    def _tell(self, observed: Observed, wanted: Wanted, before: Any) -> None:
-        s = situation(before, wanted, observed)
-        assert self._resource is not None
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _told(self, observed: Observed, wanted: Wanted, before: Record) -> dict[str, Any]:
         found = status(
             self.cluster,
             self.memory.record,
-            s,
+            situation(before, wanted, observed),
             self.last,
             self._before,
             generation=self.memory.generation,
-            now=now,
+            now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             revision=wanted.revision,
         )
         self._before = found
         ready = next(condition for condition in found.conditions if condition.type == "Ready")
         self.ready = ready.status == "True" and not any(isinstance(step, do.Remember) for step in self.last.steps)
-        resource = {
+        metadata = {"name": self.name, "generation": self.memory.generation, "annotations": self.annotations()}
+        return {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {
-                "name": self._resource.name,
-                "generation": self.memory.generation,
-                "annotations": self.annotations(),
-            },
+            "metadata": metadata,
             "spec": values(self._spec()),
             "status": document(found),
             "local": self.local(),
         }
-        self.folder.tell(resource)
-        self._shown.status(resource)
 
     def local(self) -> dict[str, Any]:
         """What only a local cluster has: where its nodes listen, their processes, what is wrong with the file."""
@@ -276,7 +289,7 @@ class Supervisor:
             "trouble": self._trouble,
             "ports": self.memory.ports,
             "pids": {str(i): p.pid for i, p in self.world.processes().items() if p.alive},
-            "seen": time.time(),
+            "driver": os.getpid(),
         }
 
     # The loop

@@ -88,6 +88,7 @@ class World:
         *,
         say: Callable[[str], None],
         free: Callable[[int], bool] = is_free,
+        acts: bool = True,
     ) -> None:
         self.folder = folder
         self.memory = memory
@@ -95,6 +96,8 @@ class World:
         self._clock = clock
         self._say = say
         self._free = free
+        self._acts = acts
+        """Else it only looks, as somebody else may drive the cluster."""
         self._since: dict[int, float] = {}
         self._ended: dict[int, _Ended] = {}
         self._failures: dict[int, int] = {}
@@ -134,10 +137,12 @@ class World:
         stopping = self._stopping(node_id, process)
         if process.alive:
             self._since.setdefault(node_id, self._clock())
-            if stopping is not None:
+            if stopping is not None and self._acts:
                 self._press(node_id, process, stopping)
             ready = lacks is None and stopping is None
             return Pod(True, ready, process.what, terminating=stopping is not None, message=lacks or "")
+        if not self._acts:
+            return Pod(False, False, process.what, message="has ended")
         if stopping is None:
             ended = self._ended.get(node_id) or self._has_ended(node_id, process)
             if self._clock() < ended.again_at:
@@ -189,6 +194,8 @@ class World:
             return Job("running")
         if process.exit_code == 0:
             return Job("done")
+        if not self._acts:
+            return None
         if process.exit_code is not None:
             failed = self._failed_jobs.setdefault(key_, self._clock())
             if self._clock() - failed < FORMAT_AGAIN_S:

@@ -1,0 +1,82 @@
+"""What `kraftcluster up` shows: events as lines; on a terminal, the tables below them, kept up to date."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from kraft_operator.report import tables
+
+LASTS_S: Final = 3.0
+
+
+def greeting(resource: dict[str, Any]) -> str:
+    """What a new user needs to know."""
+    servers = resource["local"]["bootstrap"]
+    if shutil.which("kcat"):
+        line = f"echo hello | kcat -b {servers} -P -t greetings && kcat -b {servers} -C -t greetings -e"
+    else:
+        line = f"kafka-console-producer.sh --bootstrap-server {servers} --topic greetings"
+    return f"\n  bootstrap servers: {servers}\n  try in another terminal: {line}"
+
+
+class Lines:
+    """For a file or a pipe."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+        self._greeted = False
+        self._blocked = ("", 0.0)
+
+    def event(self, text: str) -> None:
+        click.echo(f"  {text}")
+
+    def status(self, resource: dict[str, Any]) -> None:
+        ready = tables.condition(resource, "Ready")
+        self._tell_blocked(tables.condition(resource, "Degraded"))
+        if ready.get("status") == "True" and not self._greeted:
+            self._greeted = True
+            click.echo(greeting(resource) + f"\n  {self._hint}\n")
+
+    def _tell_blocked(self, degraded: Mapping[str, Any]) -> None:
+        """Once, and only what lasts: right after a change, views are too old to permit the next one."""
+        message = degraded["message"] if degraded.get("status") == "True" else ""
+        told, since = self._blocked
+        if message != told:
+            self._blocked = (message, time.monotonic())
+        elif message and since and time.monotonic() - since > LASTS_S:
+            self._blocked = (message, 0.0)
+            self.event(f"blocked: {message}")
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class Screen(Lines):
+    """For a terminal."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__(hint)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def event(self, text: str) -> None:
+        self._console.print(f"  {text}", markup=False, style="dim")
+
+    def status(self, resource: dict[str, Any]) -> None:
+        self._tell_blocked(tables.condition(resource, "Degraded"))
+        if tables.is_ready(resource) and not self._greeted:
+            self._greeted = True
+            self._console.print(greeting(resource) + f"\n  {self._hint}\n", markup=False, soft_wrap=True)
+        self._live.update(tables.summary(resource), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
