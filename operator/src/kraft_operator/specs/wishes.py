@@ -36,7 +36,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         )
         for pool in spec.node_pools
     )
-    rolls = _rolls(annotations.get(ROLL, ""))
+    rolls = rolls_of(annotations.get(ROLL, ""))
     return Wanted(
         pools=pools,
         cluster_id=spec.cluster_id,
@@ -57,7 +57,8 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
     )
 
 
-def _rolls(text: str) -> dict[int, str]:
+def rolls_of(text: str) -> dict[int, str]:
+    """The annotation ROLL by node."""
     found = {}
     for word in text.split(","):
         node_id, _, token = word.strip().partition("=")
