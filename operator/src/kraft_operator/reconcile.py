@@ -39,7 +39,7 @@ from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import situation
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster, digest
-from kraft_operator.specs.remembered import record_of
+from kraft_operator.specs.remembered import record_of, remembered
 from kraft_operator.specs.wishes import wishes
 
 log = logging.getLogger("kraft_operator.reconcile")
@@ -310,10 +310,10 @@ class _Pass:
         """Write the record; another writer's change makes it fail."""
         log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
         generation = self.before.observed_generation
-        after = status(self.cluster, step.record, None, do.Plan(), self.before, generation=generation, now="")
-        remembered = document(after)
-        keys = ("clusterId", "nodes", "retiredIds", "voters", "replacements", "managedConfig")
-        await self._patch({key: remembered[key] for key in keys if key in remembered})
+        after = document(status(self.cluster, step.record, None, do.Plan(), self.before, generation=generation, now=""))
+        await self._patch({key: after[key] for key in remembered(step.record) if key in after})
+        if record_of(KRaftClusterStatus.model_validate(self.resource["status"])) != step.record:
+            raise ApiError(0, "NotRemembered", "the API server's definition of KRaftCluster is older than the operator")
         return step.record
 
     async def report(self, after: dict[str, Any], now: str) -> None:
