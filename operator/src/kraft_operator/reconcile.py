@@ -36,7 +36,7 @@ from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import situation
+from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
@@ -173,7 +173,7 @@ class Reconciler:
         if failure is not None and not isinstance(failure, NotYetError):
             raise failure
         self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
-        return self._next(plan_)
+        return self._next(plan_, s)
 
     def _told(self, resource: dict[str, Any]) -> Callable[[do.Step], Any]:
         async def tell(step: do.Step) -> None:
@@ -181,12 +181,16 @@ class Reconciler:
 
         return tell
 
-    def _next(self, plan_: do.Plan) -> float:
+    def _next(self, plan_: do.Plan, s: Situation | None) -> float:
         if plan_.steps:
             return AGAIN_S
         if plan_.waits:
             return WAITING_S
-        return BLOCKED_S if plan_.blocked else self._resync_s
+        if s is not None and s.wanted.hibernated:
+            return self._resync_s
+        # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
+        unknown = s is None or s.quorum is None or s.metadata is None
+        return BLOCKED_S if plan_.blocked else WAITING_S if unknown else self._resync_s
 
     async def _tell_blocked(self, memory: _Memory, resource: dict[str, Any], plan_: do.Plan) -> None:
         """An event for each thing that has become blocked, once."""
