@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATA ?= .kraft/data
-CLUSTER_DATA ?= .kraft/cluster
+FILE ?= deploy/samples/kraftcluster.yaml
+DATA ?= .kraft
+NODE_DATA ?= .kraft/data
 SEEDS ?= 200
 SEED_FROM ?= 100000
 JOBS ?= 3
@@ -11,7 +12,7 @@ MINUTES ?= 10
 PICK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
+.PHONY: help run cluster node test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,16 +22,23 @@ $(VENV)/.node: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+$(VENV)/.cli: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@touch $@ $(VENV)/.node
+
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(VENV)/.node
+	@touch $@ $(VENV)/.node $(VENV)/.cli
 
-run: $(VENV)/.node ## a node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
-	@exec $(BIN)/python -m kraft_node.cli.local --data $(DATA)
+run: $(VENV)/.cli ## the cluster of FILE (three controllers, three brokers from localhost:9092 on; data in .kraft); Ctrl-C stops it
+	@exec $(BIN)/kraftcluster up --file $(FILE) --data $(DATA)
 
-cluster: $(VENV)/.node ## three controllers, three brokers on localhost:9092, 9192, 9292 (data in .kraft/cluster); Ctrl-C
-	@exec $(BIN)/python -m kraft_node.cli.local_cluster --data $(CLUSTER_DATA)
+cluster: run ## the same
+
+node: $(VENV)/.node ## one node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
+	@exec $(BIN)/python -m kraft_node.cli.local --data $(NODE_DATA)
 
 test: $(VENV)/.dev ## the everyday tests
 	-@$(BIN)/python tools/peers.py suite

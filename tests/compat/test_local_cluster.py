@@ -1,10 +1,10 @@
-"""`make cluster`: one command starts three controllers and three brokers, brings back what is killed, stops cleanly."""
+"""`make run`: one command starts three controllers and three brokers, brings back what is killed, stops cleanly."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -28,6 +28,7 @@ from tests.peer import require_program
 pytestmark = pytest.mark.xdist_group("quorum")
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "deploy" / "samples" / "kraftcluster.yaml"
 CONTROLLERS, BROKERS = (1, 2, 3), (101, 102, 103)
 PATIENCE_S = 90.0
 NEARLY = 20
@@ -40,10 +41,9 @@ class Started:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.port = _room()
-        self.processes: dict[int, int] = {}
-        command = [sys.executable, "-m", "kraft_node.cli.local_cluster", "--data", str(data)]
+        command = [sys.executable, "-m", "kraft_operator.cli.kraftcluster", "up", "--file", str(SAMPLE)]
         self.process = subprocess.Popen(
-            [*command, "--first-port", str(self.port)],
+            [*command, "--data", str(data), "--port", str(self.port)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -58,9 +58,12 @@ class Started:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._said.append(line)
-            shown = re.search(r"(?:controller|broker) +(\d+) .*process (\d+)", line)
-            if shown:
-                self.processes[int(shown[1])] = int(shown[2])
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Which run now, by node."""
+        told = json.loads((self.data / "sample" / "status.json").read_text())
+        return {int(node_id): pid for node_id, pid in told["local"]["pids"].items()}
 
     @property
     def said(self) -> str:
@@ -141,12 +144,12 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 
 
 def _room() -> int:
-    """A first port such that all six are free, below those that the system gives to connections."""
+    """A first port such that all are free, below those that the system gives to connections."""
     while True:
         first = random.randrange(12_000, 32_000)
         with ExitStack() as stack:
             try:
-                for port in (first + 100 * number + other for number in range(3) for other in (0, 1)):
+                for port in (first + 100 * number + other for number in range(3) for other in (0, 1, 2)):
                     stack.enter_context(socket.create_server(("localhost", port)))
             except OSError:
                 continue
@@ -193,7 +196,7 @@ def test_kills_of_any_one_process_go_unnoticed_by_kcats_producer_and_consumer(st
                 wait_for("it is connected to all", lambda c=client: started.has_all_connections(c.pid), PATIENCE_S)
             before, count = started.processes[node_id], len(lines)
             os.kill(before, signal.SIGKILL)
-            wait_for(f"{node_id} is back", lambda n=node_id, p=before: started.processes[n] != p, PATIENCE_S)
+            wait_for(f"{node_id} is back", lambda n=node_id, p=before: started.processes.get(n, p) != p, PATIENCE_S)
             wait_for("lines go on", lambda c=count: (tmp_path / "seen").read_bytes().count(b"\n") > c, PATIENCE_S)
         over.set()
         typing.join(PATIENCE_S)
@@ -215,4 +218,4 @@ def test_kills_of_any_one_process_go_unnoticed_by_kcats_producer_and_consumer(st
 def test_ctrl_c_stops_all_of_them_cleanly(started: Started) -> None:
     assert started.stop() == 0
     for node_id in (*CONTROLLERS, *BROKERS):
-        assert "stopped code=0" in (started.data / f"{node_id}.log").read_text()
+        assert "stopped code=0" in (started.data / "sample" / "nodes" / str(node_id) / "node.log").read_text()

@@ -11,7 +11,7 @@ that the node needs, and nothing imports it.
 | `kafka-cluster` | `cluster`, with `client` |
 | `kafka-dump-log` | `dump_log`, with `dump_text`, `record_text` |
 | `kafka-metadata-shell` | `metadata_shell`, with `metadata_source` (files, the quorum), `metadata_tree` |
-| (`make run`) | `local` |
+| (`make node`) | `local` |
 
 Each starts within 0.2 s: what is heavy is imported where it is used. Flags, output and exit codes follow Kafka 4.3.1.
 """

@@ -1,4 +1,4 @@
-"""`make run`: one node on this machine, formatted when it is new, until Ctrl-C.
+"""`make node`: one node on this machine, formatted when it is new, until Ctrl-C.
 
     python -m kraft_node.cli.local [--data DIRECTORY] [--config FILE] [--override KEY=VALUE]…
 
