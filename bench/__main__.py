@@ -25,8 +25,8 @@ from rich.table import Table
 from bench import codec, etcd, image, report
 from bench.cluster import CLIENTS, COMMITS
 from bench.report import Samples
-from bench.rows import KEPT, ROUNDS_MAX, Figures, Load
-from bench.scenarios import GROUPS, ROWS_OF, SCENARIOS
+from bench.rows import KEPT, Figures, Load
+from bench.scenarios import GROUPS, ROUNDS_MAX, ROWS_OF, SCENARIOS
 from bench.servers import SERVERS
 from kraft_node.cli.common import ToolError
 from tools import peers

@@ -65,6 +65,9 @@ SETTLE_S = 3.0
 LED = 1000
 CLIENTS = 1000
 COMMITS = 10_000
+WARM_COMMITS, COMMITS_OF_ONE = 50, 150
+PRODUCED = 400_000_000
+"""Bytes sent to the partition that three brokers have."""
 LACKED = 3
 """GiB that new replicas fetch, each a partition: memory can be kept warm for so much at a time, see bench.rows."""
 
@@ -165,8 +168,8 @@ def starts(name: str, folder: Path, load: Load) -> Figures:
         request = [frames.produce("bulk", 0, batch)]
         load.run(target, request, 100, 5)
         _settle()
-        warm_memory(4 << 30)
-        got = load.run(target, request, 1_000_000_000 // len(batch), 5)
+        warm_memory(3 * PRODUCED + GIB)
+        got = load.run(target, request, PRODUCED // len(batch), 5)
         return {
             "cluster 3+3: formatted disks to first acks=all record": first,
             "cluster 3+3: memory of the six processes": memory,
@@ -310,12 +313,12 @@ def _commits(cluster: Members) -> Figures:
     port = cluster.nodes[cluster.leader()].controller_port
     with Client("127.0.0.1", port) as client:
         taken = []
-        for number in range(300):
+        for number in range(WARM_COMMITS + COMMITS_OF_ONE):
             begun = time.monotonic()
             client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, _change(number))
             taken.append((time.monotonic() - begun) * 1000)
     return {
-        COMMIT: statistics.median(taken[100:]),
+        COMMIT: statistics.median(taken[WARM_COMMITS:]),
         COMMITS_OF_MANY: _concurrent(port),
     }
 

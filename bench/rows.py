@@ -338,9 +338,6 @@ SCENARIOS: dict[str, Callable[[str, Path, Load], Figures]] = {
     "latency": latency,
 }
 
-ROUNDS_MAX = {"latency": 2, "topics": 2}
-"""Rounds that are enough: one of these takes minutes, and samples thousands of requests or partitions."""
-
 KEPT = ("topics",)
 """Scenarios whose files stay until the end: ext4 is slow to make files for minutes after many have been removed, which
 would fall on whichever server comes next."""

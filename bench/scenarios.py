@@ -10,3 +10,11 @@ SCENARIOS = {name: function for group in GROUPS.values() for name, function in g
 
 ROWS_OF = {"node": rows.ROWS, "cluster": cluster.ROWS, "metadata": metadata.ROWS}
 ROWS: dict[str, Row] = {name: row for group in ROWS_OF.values() for name, row in group.items()}
+
+ROUNDS_MAX = {
+    **dict.fromkeys(("latency", "topics", "cluster-controllers", "cluster-brokers", "cluster-catch-up"), 2),
+    "metadata-snapshots": 2,
+    "metadata-failover": 1,
+}
+"""Rounds that are enough: one of these takes minutes, and samples thousands of requests or partitions, or several
+failovers."""
