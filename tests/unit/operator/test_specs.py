@@ -9,8 +9,11 @@ import pytest
 
 from kraft_node.base.config import tables
 from kraft_node.base.config.node import NodeConfig
+from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Node, Record, Replacement
+from kraft_operator.specs import network, pods
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 from kraft_operator.specs.properties import aspects, properties, text
 from kraft_operator.specs.quantities import as_bytes
@@ -117,6 +120,9 @@ def test_what_is_remembered_comes_back() -> None:
         (1,),
         (Replacement("r", 1, "NewId", new_id=7), Replacement("s", 1, "EmptyDisk", disk=2, done=True)),
         ("log.retention.ms",),
+        True,
+        (101, 102),
+        "again",
     )
     assert record_of(KRaftClusterStatus.model_validate(remembered(record))) == record
 
@@ -132,3 +138,50 @@ def test_quantities(text: str, number: int) -> None:
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="no quantity"):
         as_bytes(text)
+
+
+def test_levels_are_the_nodes() -> None:
+    assert [(FIRST + place, name) for place, name in enumerate(NAMES)] == [(v.level, v.name) for v in METADATA_VERSIONS]
+    assert level_of("4.3") == level_of("4.3-IV0") == 30
+    assert name_of(30) == "4.3-IV0"
+    assert level_of("9.9") is None
+    assert wishes(sample(metadataVersion="9.9"), {}).metadata_version == UNKNOWN
+    assert wishes(sample(metadataVersion="4.2"), {}).metadata_version == level_of("4.2-IV1")
+
+
+def test_a_dynamic_quorum_is_found_through_its_controllers() -> None:
+    cluster = sample(quorum={"mode": "Dynamic"})
+    pool = cluster.spec.node_pools[1]
+    aspects = {"roles": "broker", "quorum": "dynamic", "bootstrap": "1,2", "rack": "x"}
+    text = pods.config_map(cluster, pool, Node(101, "brokers", False, True), aspects)["data"]["server.properties"]
+    values = dict(line.split("=", 1) for line in text.splitlines())
+    hosts = ",".join(f"sample-{i}.sample-nodes.demo.svc:9090" for i in (1, 2))
+    assert values["controller.quorum.bootstrap.servers"] == hosts
+    assert "controller.quorum.voters" not in values
+    assert values["broker.rack"] == "x"
+
+
+def test_a_broker_stays_near_its_rack() -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+    cluster = sample(rack={"nodeLabel": "zone"})
+    pool = cluster.spec.node_pools[1]
+    pool.pod.affinity = affinity
+    made = pods.pod(cluster, pool, Node(101, "brokers", False, True), {"roles": "broker", "rack": "x"}, {})
+    machines = made["spec"]["affinity"]["nodeAffinity"]
+    assert machines["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": []}
+    (wish,) = machines["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wish["preference"]["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["x"]}]
+    assert affinity["nodeAffinity"].keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
+
+
+def test_network_policies_let_in_who_has_to_come_in() -> None:
+    nodes, clients, jobs = network.network_policies(sample())
+    assert nodes["spec"]["podSelector"]["matchLabels"].items() <= sample().labels().items()
+    (client,) = clients["spec"]["ingress"]
+    assert client == {"ports": [{"port": 9092}, {"port": 9094}]}
+    assert jobs["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert jobs["spec"]["ingress"] == []
+    assert network.network_policies(sample(networkPolicies={"enabled": False})) == []
+    peer = {"podSelector": {"matchLabels": {"app": "x"}}}
+    limited = network.network_policies(sample(networkPolicies={"clients": [peer]}))
+    assert limited[1]["spec"]["ingress"][0]["from"] == [peer]

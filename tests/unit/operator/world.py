@@ -27,6 +27,10 @@ FORMAT_TICKS = 1
 MOVE_TICKS = 2
 
 
+def _replica(node_id: int, disk: int, *, current: bool) -> seen.Replica:
+    return seen.Replica(0, 0 if current else 60_000, f"{node_id}/{disk}".encode())
+
+
 def wanted(controllers: int = 3, brokers: int = 3, image: str = "a", **changes: object) -> Wanted:
     """The sample cluster's wishes."""
     aspects = {"image": image, "config": "c"}
@@ -75,7 +79,16 @@ class World:
     pods: dict[int, Pod] = field(default_factory=dict)
     volumes: dict[tuple[int, int], str] = field(default_factory=dict)
     jobs: dict[tuple[int, int], int] = field(default_factory=dict)
-    registered: set[int] = field(default_factory=set)
+    disks: dict[tuple[int, int], dict[str, bool]] = field(default_factory=dict)
+    """Where pools name volumes: each with whether it is formatted."""
+    sizes: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    formats: dict[tuple[int, int], int] = field(default_factory=dict)
+    racks: dict[int, str] = field(default_factory=dict)
+    """Of the machines that pods land on, by node id."""
+    volume_racks: dict[int, str] = field(default_factory=dict)
+    started: bool = False
+    registered: dict[int, str] = field(default_factory=dict)
+    """Brokers with their racks."""
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
     dynamic: dict[str, str] = field(default_factory=dict)
     bad_images: set[str] = field(default_factory=set)
@@ -83,6 +96,10 @@ class World:
     """Every id ever given, with its pool."""
     done: list[do.Step] = field(default_factory=list)
     last: do.Plan = field(default_factory=do.Plan)
+    features: dict[str, int] = field(default_factory=lambda: {"metadata.version": 29, "kraft.version": 0})
+    throttled: set[str] = field(default_factory=set)
+    log_voters: dict[int, int] | None = None
+    """Of a dynamic quorum: voter -> the disk by which it is known."""
     pods_changed: int = 1000
     led: int | None = None
 
@@ -105,10 +122,36 @@ class World:
         """A majority of its own voters would follow it: they have everything and know it as a voter."""
         if not self.counts(node_id):
             return False
+        if self.log_voters is not None:
+            able = sum(i != without and self.votes_in_log(i) for i in self.log_voters)
+            return self.votes_in_log(node_id) and able > len(self.log_voters) // 2
         voters = self.pods[node_id].voters
         return (
             sum(v != without and self.counts(v) and node_id in self.pods[v].voters for v in voters) > len(voters) // 2
         )
+
+    def votes_in_log(self, node_id: int) -> bool:
+        """Whether it counts as the voter that the log knows, which is one of a certain disk."""
+        assert self.log_voters is not None
+        return self.counts(node_id) and self.log_voters.get(node_id) == self.pods[node_id].disk
+
+    def quorum(self, leader: int) -> seen.Quorum:
+        """As the leader tells it."""
+        if self.log_voters is not None:
+            known = self.log_voters.items()
+            voters = {i: _replica(i, disk, current=self.votes_in_log(i)) for i, disk in known}
+            others = {
+                i: _replica(i, pod.disk, current=True)
+                for i, pod in self.pods.items()
+                if self.counts(i) and self.log_voters.get(i) != pod.disk
+            }
+            return seen.Quorum(leader, 1, voters, others)
+        # Who was started with voters that the leader is not among does not follow it: so it is with real nodes.
+        follows = {i: self.counts(i) and leader in pod.voters for i, pod in self.pods.items()}
+        replicas = {i: _replica(i, 0, current=follows[i]) for i in self.pods}
+        voters = {i: replicas.get(i, seen.Replica(99, 60_000)) for i in self.pods[leader].voters}
+        others = {i: r for i, r in replicas.items() if i not in voters and self.counts(i)}
+        return seen.Quorum(leader, 1, voters, others)
 
     def observe(self, rng: random.Random | None = None) -> seen.Observed:
         """Views; with `rng` some are missing or old."""
@@ -118,28 +161,40 @@ class World:
                 ready=pod.ready,
                 aspects=pod.aspects,
                 terminating=pod.stopping is not None,
+                rack=self.racks.get(i, ""),
                 message="ErrImagePull" if pod.broken else "",
             )
             for i, pod in self.pods.items()
         }
-        volumes = {key: seen.Volume(owner) for key, owner in self.volumes.items()}
-        jobs = {key: seen.Job("done" if ticks >= FORMAT_TICKS else "running") for key, ticks in self.jobs.items()}
+        volumes = {
+            key: seen.Volume(
+                owner,
+                dict(self.sizes.get(key, {})),
+                frozenset(name for name, mine in self.disks.get(key, {}).items() if owner and not mine),
+                self.volume_racks.get(key[0], ""),
+            )
+            for key, owner in self.volumes.items()
+        }
+        jobs = {
+            key: seen.Job("done" if ticks >= FORMAT_TICKS else "running", volumes=self.formats.get(key, 0))
+            for key, ticks in self.jobs.items()
+        }
         quorum = metadata = None
         leader = self.leader()
         if leader is not None:
-            # Who was started with voters that the leader is not among does not follow it: so it is with real nodes.
-            follows = {i: self.counts(i) and leader in pod.voters for i, pod in self.pods.items()}
-            replicas = {i: seen.Replica(0, 0 if follows[i] else 60_000) for i in self.pods}
-            voters = {i: replicas.get(i, seen.Replica(99, 60_000)) for i in self.pods[leader].voters}
-            others = {i: r for i, r in replicas.items() if i not in voters and self.counts(i)}
-            quorum = seen.Quorum(leader, 1, voters, others)
-        brokers = {i: seen.Broker(not (i in self.pods and self.pods[i].ready)) for i in self.registered}
+            quorum = self.quorum(leader)
+        brokers = {
+            i: seen.Broker(not (i in self.pods and self.pods[i].ready), rack) for i, rack in self.registered.items()
+        }
         if not all(broker.fenced for broker in brokers.values()):
             partitions = tuple(
                 seen.Partition(t, n, p.replicas, frozenset(p.isr), p.min_isr, bool(p.target))
                 for (t, n), p in self.partitions.items()
             )
-            metadata = seen.Metadata(brokers, partitions, dict(self.dynamic))
+            supported = {"metadata.version": 30, "kraft.version": 1}
+            metadata = seen.Metadata(
+                brokers, partitions, dict(self.dynamic), dict(self.features), supported, frozenset(self.throttled)
+            )
         ages = [0, 0, 0]
         if rng is not None:
             ages = [rng.choice((0, 0, 0, 60_000)) for _ in range(3)]
@@ -169,12 +224,22 @@ class World:
         if isinstance(step, do.Remember):
             self.remember(step.record)
         elif isinstance(step, do.CreateVolume):
-            self.volumes.setdefault((step.node, step.disk), "")
+            key = (step.node, step.disk)
+            self.volumes.setdefault(key, "")
+            for name, size in self.pool_of(step.node).size_bytes.items():
+                self.disks.setdefault(key, {}).setdefault(name, False)
+                self.sizes.setdefault(key, {}).setdefault(name, size)
+        elif isinstance(step, do.GrowVolume):
+            self.sizes[step.node, step.disk].update(step.size_bytes)
         elif isinstance(step, do.Format):
-            assert self.volumes[step.node, step.disk] == "", "formatted twice"
-            self.jobs[step.node, step.disk] = 0
+            key = (step.node, step.disk)
+            assert self.volumes[key] == "" or (step.volumes and step.node not in self.pods), "formatted twice"
+            self.jobs[key], self.formats[key] = 0, len(self.disks.get(key, ()))
+            self.format_voter(step)
         elif isinstance(step, do.MarkFormatted):
-            self.volumes[step.node, step.disk] = f"{self.record.cluster_id}/{step.node}"
+            key = (step.node, step.disk)
+            self.volumes[key] = f"{self.record.cluster_id}/{step.node}"
+            self.disks[key] = dict.fromkeys(self.disks.get(key, ()), True)
         elif isinstance(step, do.DeleteVolume):
             del self.volumes[step.node, step.disk]
         elif isinstance(step, do.CreatePod):
@@ -192,13 +257,54 @@ class World:
                 self.partitions[key].target, self.partitions[key].ticks = replicas, 0
         elif isinstance(step, do.Unregister):
             assert not any(step.node in p.replicas for p in self.partitions.values())
-            self.registered.discard(step.node)
+            self.registered.pop(step.node, None)
         elif isinstance(step, do.SetConfig):
             self.dynamic.update(step.put)
             for key in step.remove:
                 del self.dynamic[key]
+        elif isinstance(step, do.SetFeature):
+            self.set_feature(step)
+        elif isinstance(step, do.Throttle):
+            self.throttled = self.throttled | {*step.topics} if step.on else self.throttled - {*step.topics}
+        elif isinstance(step, do.AddVoter):
+            assert self.log_voters is not None
+            assert step.node not in self.log_voters, "Kafka knows a voter of this id"
+            assert self.counts(step.node), "a voter that has not caught up"
+            self.log_voters[step.node] = self.pods[step.node].disk
+        elif isinstance(step, do.RemoveVoter):
+            assert self.log_voters is not None
+            del self.log_voters[step.node]
+            assert self.leader() is not None, f"nobody can lead {self.log_voters}"
         else:
             raise AssertionError(step)
+
+    def format_voter(self, step: do.Format) -> None:
+        """A dynamic quorum's log begins with those whose first disk is formatted as one of its voters."""
+        node = self.record.node(step.node)
+        if node is None or not node.controller or not self.record.dynamic or step.volumes:
+            return
+        if step.joins:
+            assert self.log_voters, "there is nothing to join"
+        else:
+            assert step.disk == 0 and not self.started, "a second beginning of the log"
+            self.log_voters = {**(self.log_voters or {}), step.node: step.disk}
+
+    def set_feature(self, step: do.SetFeature) -> None:
+        if step.name == "kraft.version":
+            assert self.log_voters is None
+            leader = self.leader()
+            assert leader is not None
+            self.log_voters = {i: self.pods[i].disk for i in self.pods[leader].voters}
+        else:
+            images = {pod.aspects["image"] for pod in self.pods.values()}
+            assert len(images) == 1 and len(self.pods) == len(self.record.nodes), "not everybody could read it"
+        assert step.level > self.features[step.name]
+        self.features[step.name] = step.level
+
+    def pool_of(self, node_id: int) -> Pool:
+        node = self.record.node(node_id)
+        pool = None if node is None else self.wanted.pool(node.pool)
+        return pool or Pool("", False, False, 0, 0, {})
 
     def remember(self, record: Record) -> None:
         for node in record.nodes:
@@ -215,7 +321,14 @@ class World:
         assert not node.stopped, f"{node_id} was stopped for good"
         assert self.volumes[node_id, node.disk] == f"{self.record.cluster_id}/{node_id}"
         pod = Pod(aspects, node.disk, broken=aspects["image"] in self.bad_images)
-        if pod.has("controller"):
+        wanted_volumes = self.pool_of(node_id).size_bytes
+        if wanted_volumes and aspects.get("volumes") == ",".join(wanted_volumes):
+            assert all(self.disks[node_id, node.disk].get(name) for name in wanted_volumes), "not formatted"
+        self.started = True
+        if pod.has("controller") and self.record.dynamic:
+            assert not pod.voters, "Kafka refuses both"
+            assert aspects["bootstrap"], "it could find nobody"
+        elif pod.has("controller"):
             assert node_id in pod.voters, "Kafka refuses to start"
         self.pods[node_id] = pod
         self.pods_changed = 0
@@ -256,6 +369,8 @@ class World:
     def check_voter_sets(self) -> None:
         """Law 4, by listing all majorities of all voter sets that somebody runs with."""
         gone = {node.id for node in self.record.nodes if node.stopped and node.id not in self.pods}
+        if self.log_voters is not None:
+            return  # one change at a time is the log's own law
         sets = {p.voters for p in self.pods.values() if p.has("controller")}
         for a, b in itertools.combinations(sets, 2):
             for left in itertools.combinations(sorted(a), len(a) // 2 + 1):
@@ -295,7 +410,7 @@ class World:
                     del self.pods[node_id]
                     self.pods_changed = 0
             elif pod.ready and pod.has("broker"):
-                self.registered.add(node_id)
+                self.registered[node_id] = pod.aspects.get("rack", "")
         for partition in self.partitions.values():
             self._replicate(partition)
 

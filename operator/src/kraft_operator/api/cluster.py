@@ -71,6 +71,14 @@ class Quorum(Model):
         bool,
         Field(description="lets an edit change the number of controllers; one voter moves at a time"),
     ] = False
+    give_up: Annotated[
+        list[NodeId],
+        Field(
+            max_length=9,
+            description="voters that are down for good and are to leave: taken out of the quorum without them",
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+    ] = []
 
 
 class Replacement(Model):
@@ -150,8 +158,14 @@ class Metrics(Model):
     port: Annotated[int, Field(ge=1024, le=65535)] = 9404
 
 
+class Rebalance(Model):
+    """When replicas are balanced among brokers, by count and racks; the annotation kraftcluster.io/rebalance asks."""
+
+    after_scaling: Annotated[bool, Field(description="replicas move to brokers that have come")] = True
+
+
 class Drain(Model):
-    """How replicas move off brokers that leave."""
+    """How replicas move: off brokers that leave, and to balance."""
 
     partitions_at_once: Annotated[int, Field(ge=1, le=1000)] = 50
     bytes_per_second: Annotated[int, Field(ge=0, description="of each broker; 0 for no throttle")] = 0
@@ -246,6 +260,7 @@ class KRaftClusterSpec(Model):
     network_policies: NetworkPolicies = NetworkPolicies()
     update_strategy: UpdateStrategy = UpdateStrategy()
     drain: Drain = Drain()
+    rebalance: Rebalance = Rebalance()
     metrics: Metrics = Metrics()
     replacements: Annotated[
         list[Replacement], Field(max_length=REPLACEMENTS_MAX, json_schema_extra=marked(keys=("name",)))

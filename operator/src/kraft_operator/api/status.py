@@ -91,6 +91,9 @@ class KRaftClusterStatus(Model):
     managed_config: Annotated[
         list[str], Field(description="dynamic keys that the operator has set: taken back when they leave spec.config")
     ] = []
+    dynamic: Annotated[bool, Field(description="the voters are in the log: there is no way back")] = False
+    balanced: Annotated[list[NodeId], Field(description="brokers among which replicas have been balanced")] = []
+    balanced_for: Annotated[str, Field(description="the last request to balance that was carried out")] = ""
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""

@@ -11,7 +11,8 @@ or draw a random number; it imports nothing of Kubernetes.
 - `gates`     may this node go down now? the quorum's answer, the partitions' answer
 - `assign`    ids, voters, who leaves;  `provision` volumes, formats, pods
 - `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
-- `roll`      restarts;  `drain` replicas off brokers that leave;  `leave` the end of a node
+- `roll`      restarts;  `leave` the end of a node;  `finalize` metadata.version
+- `moves`     replicas move: `drain` off brokers that leave, `balance` towards new ones or on request
 - `planner`   the order of all that;  `conditions` what people are told
 
 The laws, asserted by tests/property/operator against a slow twin and a world that crashes the operator anywhere:

@@ -22,6 +22,8 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
             return begun
         record = begun
     new_cluster = not any(node.formatted for node in record.nodes)
+    if new_cluster and record.dynamic == wanted.static_quorum:
+        record = replace(record, dynamic=not wanted.static_quorum)
     for pool in wanted.pools:
         record = _filled(record, pool)
     names = {pool.name for pool in wanted.pools}

@@ -1,6 +1,5 @@
 """Replicas move off brokers that leave: by reassignment, a bounded number of partitions at once, to where there are
-fewest replicas, another rack than the partition's other replicas first. Disturbs nobody: ISRs only grow while
-replicas are added.
+fewest replicas, another rack than the partition's other replicas first.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections import Counter
 from kraft_operator.plan.observed import Metadata, Partition
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import Reassign
 
 
 def departing(s: Situation) -> list[Node]:
@@ -26,30 +24,6 @@ def departing(s: Situation) -> list[Node]:
 def drained(s: Situation, node: Node) -> bool:
     """Whether nothing is on it any more, for certain."""
     return s.metadata is not None and not any(node.id in partition.replicas for partition in s.metadata.partitions)
-
-
-def drain(s: Situation) -> None:
-    """Plan the next moves."""
-    leaving = {node.id for node in departing(s)}
-    if not leaving:
-        return
-    if s.metadata is None:
-        s.plan.block("PartitionsUnknown", f"the state of partitions is unknown: brokers {sorted(leaving)} stay")
-        return
-    todo = [partition for partition in s.metadata.partitions if leaving.intersection(partition.replicas)]
-    moving = sum(partition.moving for partition in s.metadata.partitions)
-    stay = [n.id for n in s.record.nodes if n.broker and n.id not in leaving and s.up(n.id) and s.serves(n.id)]
-    moves = moves_of(s.metadata, todo, leaving, stay, s.wanted.drain_at_once - moving)
-    if moves:
-        s.plan.steps.append(Reassign(moves))
-    elif todo and not moving:
-        s.plan.block(
-            "CannotDrain",
-            f"partition {todo[0].name} has {len(todo[0].replicas)} replicas and only brokers {stay} are there to take"
-            f" them: brokers {sorted(leaving)} stay until there are more, or the topic has fewer replicas",
-        )
-    if todo:
-        s.plan.waits.append(f"{len(todo)} partitions have to leave brokers {sorted(leaving)}")
 
 
 def moves_of(
@@ -76,14 +50,14 @@ def _targets(metadata: Metadata, partition: Partition, leaving: set[int], load: 
     for place, node_id in enumerate(replicas):
         if node_id not in leaving:
             continue
-        racks = Counter(_rack(metadata, other) for other in replicas if other not in leaving)
+        racks = Counter(rack_of(metadata, other) for other in replicas if other not in leaving)
         free = [candidate for candidate in load if candidate not in replicas]
         if not free:
             return None
-        replicas[place] = min(free, key=lambda i: (racks[_rack(metadata, i)], load[i], i))
+        replicas[place] = min(free, key=lambda i: (racks[rack_of(metadata, i)], load[i], i))
     return tuple(replicas)
 
 
-def _rack(metadata: Metadata, node_id: int) -> str:
+def rack_of(metadata: Metadata, node_id: int) -> str:
     broker = metadata.brokers.get(node_id)
     return broker.rack if broker is not None else ""

@@ -15,7 +15,7 @@ def majority(voters: Collection[int]) -> int:
 
 def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
     """Every voter set that somebody counts with once `without` has gone."""
-    if not s.wanted.static_quorum:
+    if not s.static:
         return {tuple(sorted(s.quorum.voters))} if s.quorum is not None else set()
     sets = {s.record.voters} if s.record.voters else set()
     if s.quorum is not None and without == s.quorum.leader and without not in s.record.voters:
@@ -28,7 +28,8 @@ def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
 def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> Blocked | None:
     """Law 3: what speaks against taking controller `gone` down."""
     if s.quorum is None:
-        return Blocked("QuorumUnknown", f"the state of the quorum is unknown: controller {gone} stays up")
+        text = f"the state of the quorum is unknown: controller {gone} stays up until one of them says who leads"
+        return Blocked("QuorumUnknown", text)
     live = s.live_voters()
     stopped = {node.id for node in s.record.nodes if node.stopped}
     for voters in sorted(voter_sets(s, gone)):
@@ -36,21 +37,32 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
         down = sorted(others - live)
         unavoidable = not down and (len(voters) <= 2 or pause_accepted)
         if len(others & live) < majority(voters) and not unavoidable:
-            named = f"voter {down[0]} is behind or down" if down else "there is no voter to spare"
-            return Blocked("QuorumAtRisk", f"{named}: without {gone}, voters {list(voters)} have no majority")
+            text = f"without {gone}, voters {list(voters)} have no majority"
+            if down:
+                text = f"voter {down[0]} is behind or down: {text}; wait for it, or replace it: spec.replacements"
+            else:
+                text = f"there is no voter to spare: {text}; have more of them"
+            return Blocked("QuorumAtRisk", text)
     return None
 
 
 def isr_without(s: Situation, gone: Collection[int]) -> Blocked | None:
     """Law 5: what speaks against taking brokers `gone` down."""
     if s.metadata is None:
-        return Blocked("PartitionsUnknown", f"the state of partitions is unknown: {_brokers(gone)} up")
+        text = f"the state of partitions is unknown: {_brokers(gone)} up until a broker tells it"
+        return Blocked("PartitionsUnknown", text)
     for partition in s.metadata.partitions:
         left = partition.isr.difference(gone)
         need = min(partition.min_isr, len(partition.replicas))
         if len(left) < len(partition.isr) and len(left) < need and partition.topic not in s.wanted.unavailable_topics:
             text = f"partition {partition.name} would have {len(left)} in-sync replicas of at least {need}"
-            return Blocked("PartitionAtRisk", f"{text}: {_brokers(gone)} up")
+            lag = sorted(set(partition.replicas) - partition.isr)
+            if lag:
+                text += f": {_brokers(gone)} up until replica {lag[0]} is in sync again"
+            else:
+                text += f": {_brokers(gone)} up; give the topic more replicas, or name it in"
+                text += " updateStrategy.unavailableTopics"
+            return Blocked("PartitionAtRisk", text)
     return None
 
 

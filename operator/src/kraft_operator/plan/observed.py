@@ -44,6 +44,11 @@ class Volume:
     formatted_for: str = ""
     """`CLUSTER-ID/NODE-ID` once it has been formatted."""
     size_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By the volumes' names: those that there are."""
+    unmarked: frozenset[str] = frozenset()
+    """Volumes that came later and have not been formatted yet."""
+    rack: str = ""
+    """Of the machine that it can be used on, where that is known and is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Job:
 
     state: str
     message: str = ""
+    volumes: int = 0
+    """How many volumes it formats; 0 where nobody says, which is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,10 @@ class Metadata:
     """The cluster-wide dynamic values."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels, `metadata.version` and `kraft.version` among them."""
+    supported: Mapping[str, int] = field(default_factory=dict)
+    """The highest levels that the broker asked supports."""
+    throttled: frozenset[str] = frozenset()
+    """Topics of which every replica is throttled (`*`), as the operator does it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraft_operator.plan.assign import assigned
-from kraft_operator.plan.drain import drain
+from kraft_operator.plan.finalize import finalize
 from kraft_operator.plan.leave import leave
+from kraft_operator.plan.moves import move, throttles
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.provision import provision
 from kraft_operator.plan.record import Record
@@ -35,6 +36,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     if now != record:
         return Plan(steps=[Remember(now, "nodes are assigned")])
     provision(s)
+    move(s)
     _configure(s)
     recover(s)
     if wanted.hibernated:
@@ -47,23 +49,22 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
 
 
 def _disturb(s: Situation) -> None:
-    """One thing that disturbs, and drains, which do not."""
+    """One thing that disturbs."""
     if former_leader(s) or replacement(s):
         return
     if roll(s) and s.plan.disruptive is not None:
         return
     if change_voters(s) and any(isinstance(step, Remember | Restart) for step in s.plan.steps):
         return
-    drain(s)
-    if s.plan.disruptive is None:
-        leave(s)
+    if s.plan.disruptive is None and not leave(s):
+        finalize(s)
 
 
 def _configure(s: Situation) -> None:
     """Dynamic values: those wanted, less those that the operator had set and nobody wants any more."""
     if s.metadata is None or not any(not broker.fenced for broker in s.metadata.brokers.values()):
         return
-    there, wanted = s.metadata.dynamic_config, s.wanted.dynamic_config
+    there, wanted = s.metadata.dynamic_config, {**throttles(s), **s.wanted.dynamic_config}
     managed = tuple(sorted({*s.record.managed_config, *wanted}))
     if managed != s.record.managed_config:
         if not any(isinstance(step, Remember) for step in s.plan.steps):

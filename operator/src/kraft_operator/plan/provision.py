@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from kraft_operator.plan.observed import Volume
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import CreatePod, CreateVolume, Format, GrowVolume, MarkFormatted, Remember
@@ -43,10 +45,36 @@ def _own_volume(s: Situation, node: Node) -> bool:
         )
         return False
     pool = s.wanted.pool(node.pool)
-    more = {k: v for k, v in (pool.size_bytes if pool else {}).items() if v > volume.size_bytes.get(k, v)}
+    wanted = pool.size_bytes if pool is not None else {}
+    more = {k: v for k, v in wanted.items() if v > volume.size_bytes.get(k, v)}
     if more:
         s.plan.steps.append(GrowVolume(node.id, node.disk, more))
-    return True
+    return _added(s, node, volume, wanted)
+
+
+def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int]) -> bool:
+    """Volumes that a pool got later: made at once, formatted while the node is down for its restart.
+
+    The answer is whether it may run. A pod that runs goes on without them: its directories are locked against a format.
+    """
+    if not volume.size_bytes:
+        return True
+    if wanted.keys() - volume.size_bytes.keys():
+        s.plan.steps.append(CreateVolume(node.id, node.disk))
+        return node.id in s.kube.pods
+    if not volume.unmarked or node.id in s.kube.pods:
+        return True
+    job = s.kube.jobs.get((node.id, node.disk))
+    names = ", ".join(sorted(volume.unmarked))
+    if job is None or job.volumes < len(volume.size_bytes):
+        s.plan.steps.append(Format(node.id, node.disk, volumes=len(volume.size_bytes)))
+    elif job.state == "failed":
+        s.plan.block("FormatFailed", f"volume {names} of {node.kind} was not formatted: {job.message}")
+    elif job.state == "done":
+        s.plan.steps.append(MarkFormatted(node.id, node.disk))
+    else:
+        s.plan.waits.append(f"{node.kind}: volume {names} is being formatted")
+    return False
 
 
 def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
@@ -64,7 +92,8 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
             f"the volume of {node.kind} (disk {node.disk}) belongs to {volume.formatted_for}: left untouched",
         )
     elif job is None:
-        joins = not s.wanted.static_quorum and node.id not in s.record.voters
+        # The first disk of a first voter is what the log begins with; all others ask to be let in.
+        joins = not s.static and (node.id not in s.record.voters or node.disk > 0)
         s.plan.steps.append(Format(*key, joins=joins))
     elif job.state == "failed":
         s.plan.block("FormatFailed", f"the volume of {node.kind} was not formatted: {job.message}")

@@ -48,9 +48,16 @@ class Record:
     nodes: tuple[Node, ...] = ()
     retired: tuple[int, ...] = ()
     voters: tuple[int, ...] = ()
-    """Static quorums: what `controller.quorum.voters` shall be everywhere, one change from what it was."""
+    """Static quorums: what `controller.quorum.voters` shall be everywhere, one change from what it was. Dynamic ones:
+    the voters that the log began with."""
     replacements: tuple[Replacement, ...] = ()
     managed_config: tuple[str, ...] = ()
+    dynamic: bool = False
+    """The voters are in the log (kraft.version 1), for certain: there is no way back."""
+    balanced: tuple[int, ...] = ()
+    """Brokers among which replicas have been balanced."""
+    balanced_for: str = ""
+    """The word of the last request to balance that has been carried out."""
 
     def node(self, node_id: int) -> Node | None:
         return next((node for node in self.nodes if node.id == node_id), None)

@@ -21,6 +21,7 @@ from kraft_operator.plan.gates import isr_without, node_without, quorum_without,
 from kraft_operator.plan.record import Node, Replacement
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Blocked, Remember, Stop
+from kraft_operator.plan.voters import dynamic_voters, stale
 
 
 def pause_accepted(s: Situation) -> bool:
@@ -81,18 +82,16 @@ def _begin(s: Situation, request: asked.Replacement) -> bool:
 
 def _refused(s: Situation, node: Node, request: asked.Replacement) -> Blocked | None:
     """What speaks against beginning."""
-    if node.controller and request.by == "EmptyDisk" and not s.wanted.static_quorum:
-        return Blocked("ReplacementRefused", "a dynamic quorum knows voters by their disks: replace by NewId")
     if not s.roles(node):
         return Blocked("ReplacementRefused", f"controller {node.id} is not among the voters yet")
     if s.votes(node):
         pause = "MetadataPause" in request.accept
         blocked = _others_live(s, node)
-        if blocked is None and request.by == "EmptyDisk" and len(s.record.voters) <= 2:
+        if blocked is None and request.by == "EmptyDisk" and len(_voters(s)) <= 2:
             # The others would be no majority: nothing could be committed, and nobody could be sure of anything again.
-            text = f"of voters {list(s.record.voters)} none can lose its disk: have three first, or replace it by NewId"
+            text = f"of voters {_voters(s)} none can lose its disk: have three first, or replace it by NewId"
             blocked = Blocked("QuorumAtRisk", text)
-        if blocked is None and request.by == "NewId" and node.id not in s.live_voters() and not pause:
+        if blocked is None and request.by == "NewId" and s.static and node.id not in s.live_voters() and not pause:
             text = f"voter {node.id} is down: replace it by EmptyDisk first, or accept MetadataPause"
             blocked = Blocked("QuorumAtRisk", text)
         if blocked is not None:
@@ -106,11 +105,18 @@ def _others_live(s: Situation, node: Node) -> Blocked | None:
     """All other voters must be up and have everything: what is committed is then there without this one."""
     if s.quorum is None:
         return Blocked("QuorumUnknown", "the state of the quorum is unknown")
-    if voter_sets(s, node.id) != {s.record.voters}:
-        return Blocked("QuorumAtRisk", f"the voters change to {list(s.record.voters)} at present")
+    if s.static and voter_sets(s, node.id) != {s.record.voters}:
+        return Blocked(
+            "QuorumAtRisk", f"the voters change to {list(s.record.voters)} at present: wait for the restarts"
+        )
     stopped = {other.id for other in s.record.nodes if other.stopped}
-    behind = sorted(set(s.record.voters) - {node.id} - stopped - s.live_voters())
-    return Blocked("QuorumAtRisk", f"voter {behind[0]} is behind or down") if behind else None
+    behind = sorted(set(_voters(s)) - {node.id} - stopped - s.live_voters())
+    return Blocked("QuorumAtRisk", f"voter {behind[0]} is behind or down: bring it back first") if behind else None
+
+
+def _voters(s: Situation) -> list[int]:
+    """In force, or being put into force."""
+    return sorted(s.record.voters if s.static or s.quorum is None else s.quorum.voters)
 
 
 def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
@@ -145,6 +151,9 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
                 s.plan.steps.append(Remember(s.record.having(new), f"{node.kind} goes over to disk {item.disk}"))
         return True
     waits = _not_yet(s, node)
+    if waits is not None and node.controller and not s.static and node.formatted and dynamic_voters(s):
+        # The voter of the old disk goes, the one of the new disk comes.
+        return True
     if waits is None:
         s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"replacement {item.name} is done"))
     else:
@@ -158,6 +167,8 @@ def _not_yet(s: Situation, node: Node) -> str | None:
         return f"{node.kind} is not ready"
     if s.votes(node) and node.id not in s.live_voters():
         return f"voter {node.id} catches up"
+    if node.controller and not s.static and (node.id not in _voters(s) or stale(s, node.id)):
+        return f"controller {node.id} does not vote with its new disk yet"
     if node.broker:
         if s.metadata is None:
             return "the state of partitions is unknown"
@@ -169,7 +180,7 @@ def _not_yet(s: Situation, node: Node) -> str | None:
 
 def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
     """The rest is done by `voters`, `drain` and `leave`, which see that one is new and one leaves."""
-    if node.id not in s.record.voters or not pause_accepted(s):
+    if not s.static or node.id not in s.record.voters or not pause_accepted(s):
         return False
     if not node.stopped:
         if node.id in s.live_voters():

@@ -26,8 +26,15 @@ class Situation:
     quorum: Quorum | None
     metadata: Metadata | None
     plan: Plan = field(default_factory=Plan)
+    moves: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+    """Replicas that are about to move."""
 
     # Who is who
+
+    @property
+    def static(self) -> bool:
+        """Whether the voters are in the configuration. A cluster that is to be dynamic is static until it is not."""
+        return not self.record.dynamic
 
     def voters_wanted(self) -> tuple[int, ...]:
         """Who shall vote in the end."""
@@ -39,7 +46,7 @@ class Situation:
 
     def votes(self, node: Node) -> bool:
         """Whether it runs as a controller: in a static quorum voters, and former ones that are counted with."""
-        if not self.wanted.static_quorum:
+        if not self.static:
             return node.controller
         return node.id in self.record.voters or (node.controller and self.counted(node.id))
 
@@ -104,13 +111,31 @@ class Situation:
         pool = self.wanted.pool(node.pool)
         aspects = dict(pool.aspects) if pool is not None else {}
         aspects["roles"] = ",".join(self.roles(node))
-        if self.wanted.static_quorum:
+        if self.static:
             # A former voter that is still counted with runs on with the voters before the change.
             voters = {*self.record.voters, node.id} if self.votes(node) else set(self.record.voters)
             aspects["voters"] = ",".join(map(str, sorted(voters)))
+        else:
+            aspects["quorum"] = "dynamic"
+            aspects["bootstrap"] = ",".join(map(str, self.voters_wanted()))
+        rack = self.rack(node)
+        if self.wanted.racks and node.broker and rack:
+            aspects["rack"] = rack
         if node.id in self.wanted.rolls:
             aspects["roll"] = self.wanted.rolls[node.id]
         return aspects
+
+    def rack(self, node: Node) -> str:
+        """Of the machine that it runs on, else of the one that its volumes are for; empty if unknown."""
+        pod = self.kube.pods.get(node.id)
+        volume = self.kube.volumes.get((node.id, node.disk))
+        return (pod.rack if pod is not None else "") or (volume.rack if volume is not None else "")
+
+    def _finds_quorum(self, pod: Pod) -> bool:
+        """Whether enough of the controllers that a pod of a dynamic quorum knows are still there."""
+        known = {int(word) for word in pod.aspects.get("bootstrap", "").split(",") if word}
+        there = set(self.voters_wanted())
+        return len(known & there) >= min(2, len(there))
 
     def lacks(self, node: Node) -> list[str]:
         """Why its pod needs a restart: the aspects that differ.
@@ -122,6 +147,8 @@ class Situation:
         if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):
             return []
         target = self.aspects(node)
+        if self._finds_quorum(pod):
+            target.pop("bootstrap", None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
         return sorted(key for key, value in target.items() if pod.aspects.get(key) != value)

@@ -27,11 +27,15 @@ class CreateVolume:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Start the job that formats a disk. `joins`: of a dynamic quorum that is there already."""
+    """Start the job that formats a disk. `joins`: of a dynamic quorum that is there already.
+
+    `volumes` is how many the disk has by now, where some were added to a formatted one; else 0.
+    """
 
     node: int
     disk: int
     joins: bool = False
+    volumes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,22 @@ class SetConfig:
 
     put: Mapping[str, str] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetFeature:
+    """Finalize a feature's level: metadata.version upwards, kraft.version 1."""
+
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Replicas of these topics that are not in sync are throttled, or no longer; the rates are dynamic values."""
+
+    topics: tuple[str, ...]
+    on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +158,8 @@ Step: TypeAlias = (
     | CreatePod
     | Recreate
     | SetConfig
+    | SetFeature
+    | Throttle
     | Reassign
     | Unregister
     | AddVoter

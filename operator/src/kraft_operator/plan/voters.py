@@ -1,5 +1,7 @@
 """Who votes: from the present voters to the wanted ones, one at a time. Law 4.
 
+A voter that is down blocks every change but the one that takes it out: it is named, with what helps.
+
 Static: remember the next set; `provision` starts the new voter (with an empty disk it only reads until it is sure),
 `roll` takes the others over to the set, one by one, the new one counting in every gate; then the next change.
 Voters are added before any is removed, so that the quorum is never smaller than either end.
@@ -7,29 +9,37 @@ Voters are added before any is removed, so that the quorum is never smaller than
 
 from __future__ import annotations
 
-from kraft_operator.plan.gates import node_without, quorum_without
+from dataclasses import replace
+from typing import Final
+
+from kraft_operator.plan.gates import isr_without, majority, node_without, quorum_without
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation, pod_voters
-from kraft_operator.plan.steps import AddVoter, Remember, RemoveVoter, Restart
+from kraft_operator.plan.steps import AddVoter, Blocked, Remember, RemoveVoter, Restart, SetFeature, Stop
+
+KRAFT_VERSION: Final = "kraft.version"
 
 
 def change_voters(s: Situation) -> bool:
     """Plan the next change; whether one is under way."""
     wanted = set(s.voters_wanted())
-    if not s.wanted.static_quorum:
-        return _dynamic(s, wanted)
+    if not s.static:
+        return dynamic_voters(s)
     present = set(s.record.voters)
     if not wanted or wanted == present:
-        return False
+        return False if s.wanted.static_quorum else _go_dynamic(s)
     if s.quorum is None:
         s.plan.block("QuorumUnknown", "the state of the quorum is unknown: its voters stay as they are")
         return True
-    late = [node_id for node_id in sorted(present | set(s.controller_pods())) if _behind(s, node_id)]
-    if late:
-        s.plan.waits.append(f"voters change to {sorted(wanted)}: controller {late[0]} has to follow first")
-        return True
     leader = s.quorum.leader
     added, removed = sorted(wanted - present), sorted(present - wanted, key=lambda i: (i == leader, -i))
+    late = [node_id for node_id in sorted(present | set(s.controller_pods())) if _behind(s, node_id)]
+    lost = next((node_id for node_id in removed if _given_up(s, node_id)), None)
+    if lost is not None and not added and {*late} <= {lost}:
+        return _take_out(s, lost)
+    if late:
+        _tell_late(s, late[0], sorted(wanted))
+        return True
     if added:
         new = s.record.node(added[0])
         if new is None or not new.formatted:
@@ -43,11 +53,90 @@ def change_voters(s: Situation) -> bool:
     return True
 
 
+def _tell_late(s: Situation, late: int, wanted: list[int]) -> None:
+    """Why the voters do not change, and what helps."""
+    if s.up(late) and late in s.live_voters():
+        s.plan.waits.append(f"voters change to {wanted}: controller {late} has to follow first")
+        return
+    item = s.record.open_replacement()
+    if late not in s.record.voters:
+        s.plan.waits.append(f"voters change to {wanted}: controller {late} has to catch up or stop first")
+    elif item is not None and item.by == "NewId" and item.node == late:
+        text = f"voter {late} is down, and replacement {item.name} needs it up: bring it back, or accept MetadataPause"
+        s.plan.block("VoterDown", text)
+    else:
+        text = f"voter {late} is behind or down: voters {list(s.record.voters)} do not change to {wanted}; wait for it,"
+        text += " or replace its disk first: spec.replacements, by EmptyDisk"
+        if late not in wanted:
+            text += "; as it is to leave, it can be named in quorum.giveUp"
+        s.plan.block("VoterDown", text)
+
+
+def _given_up(s: Situation, node_id: int) -> bool:
+    """Whether a voter that leaves is taken out while it is down: named in quorum.giveUp, or begun already."""
+    node = s.record.node(node_id)
+    if node is None or not node.leaving:
+        return False
+    return node.stopped or (node_id in s.wanted.given_up and node_id not in s.live_voters())
+
+
+def _take_out(s: Situation, gone: int) -> bool:
+    """A voter that was given up leaves: stopped for good first, so that nobody runs with older voters later.
+
+    The others have to be restarted for it, each while the lost one is still counted with: one must be to spare.
+    """
+    node = s.record.node(gone)
+    assert node is not None, "law: who is given up is known"
+    live = s.live_voters().intersection(s.record.voters) - {gone}
+    blocked = isr_without(s, (gone,)) if node.broker and not node.stopped else None
+    if len(live) <= majority(s.record.voters) and not node.stopped:
+        text = f"voter {gone} is down, and voters {sorted(live)} are too few to restart one of them: replace its disk"
+        blocked = Blocked("VoterDown", text + " first: spec.replacements, by EmptyDisk")
+    pod = s.kube.pods.get(gone)
+    if pod is not None and node.stopped and not pod.terminating:
+        blocked = node_without(s, node)
+    if blocked is not None:
+        s.plan.block(blocked.reason, blocked.message)
+    elif not node.stopped:
+        s.plan.steps.append(Remember(s.record.having(replace(node, stopped=True)), f"{node.kind} is stopped for good"))
+    elif pod is None:
+        voters = set(s.record.voters) - {gone}
+        s.plan.steps.append(Remember(s.record.voting(voters), f"voter {gone} leaves the quorum"))
+    elif pod.terminating:
+        s.plan.waits.append(f"voter {gone} stops")
+    else:
+        s.plan.steps.append(Stop(gone, "it leaves the quorum, and was given up"))
+    return True
+
+
+def _go_dynamic(s: Situation) -> bool:
+    """Static -> dynamic: kraft.version 1 once all is settled, then restarts without `controller.quorum.voters`.
+
+    Until the level is finalized for certain, everybody is started with the static voters.
+    """
+    if s.metadata is None or s.quorum is None:
+        s.plan.block("QuorumUnknown", "the state of the quorum is unknown: it does not become dynamic")
+        return False
+    if s.metadata.features.get(KRAFT_VERSION, 0) >= 1:
+        s.plan.steps.append(Remember(replace(s.record, dynamic=True), "the voters are in the log"))
+        return True
+    late = [node_id for node_id in s.record.voters if _behind(s, node_id)]
+    if late:
+        s.plan.block("VoterDown", f"voter {late[0]} is behind or down: the quorum does not become dynamic; wait for it")
+    elif s.metadata.supported and s.metadata.supported.get(KRAFT_VERSION, 0) < 1:
+        s.plan.block(
+            "FeatureUnsupported", "the image does not know kraft.version 1: the quorum does not become dynamic"
+        )
+    else:
+        s.plan.steps.append(SetFeature(KRAFT_VERSION, 1))
+    return False
+
+
 def former_leader(s: Situation) -> bool:
     """Whether a former voter leads, which those with the voters in force do not follow; plans that it hands over."""
     leader = s.quorum.leader if s.quorum is not None else -1
     node = s.record.node(leader)
-    if node is None or not s.wanted.static_quorum or leader in s.record.voters or not s.up(leader):
+    if node is None or not s.static or leader in s.record.voters or not s.up(leader):
         return False
     live = s.live_voters()
     if not any(pod_voters(pod) == s.record.voters and i not in live for i, pod in s.controller_pods().items()):
@@ -74,27 +163,45 @@ def _behind(s: Situation, node_id: int) -> bool:
 
 def former(s: Situation, node: Node) -> bool:
     """Whether a controller has left the quorum for certain: nobody counts with it any more."""
-    if not s.wanted.static_quorum:
+    if not s.static:
         return s.quorum is not None and node.id not in s.quorum.voters
     return node.id not in s.record.voters and not s.counted(node.id)
 
 
-def _dynamic(s: Situation, wanted: set[int]) -> bool:
-    if s.quorum is None:
+def dynamic_voters(s: Situation) -> bool:
+    """One change of a dynamic quorum's voters; whether one is under way. Raft itself has one at a time (KIP-853)."""
+    wanted = set(s.voters_wanted())
+    if s.quorum is None or not wanted:
         return False
     present, leader = set(s.quorum.voters), s.quorum.leader
     live = s.live_voters()
+    for node_id in sorted(present & wanted):
+        if stale(s, node_id):
+            _remove_voter(s, node_id, f"voter {node_id} has another disk")
+            return True
     for node_id in sorted(wanted - present):
         if node_id in live:
             s.plan.steps.append(AddVoter(node_id))
         else:
             s.plan.waits.append(f"controller {node_id} catches up before it votes")
         return True
-    for node_id in sorted(present - wanted, key=lambda i: (i == leader, -i)) if wanted else ():
-        blocked = quorum_without(s, node_id)
-        if blocked is not None:
-            s.plan.block(blocked.reason, blocked.message)
-        else:
-            s.plan.steps.append(RemoveVoter(node_id, f"voter {node_id} leaves the quorum"))
+    for node_id in sorted(present - wanted, key=lambda i: (i == leader, i in live, -i)):
+        _remove_voter(s, node_id, f"voter {node_id} leaves the quorum")
         return True
     return False
+
+
+def stale(s: Situation, node_id: int) -> bool:
+    """Whether the voter of this id is on another disk than the node of this id: a disk that was replaced."""
+    if s.quorum is None:
+        return False
+    voter, observer = s.quorum.voters.get(node_id), s.quorum.observers.get(node_id)
+    return voter is not None and observer is not None and voter.directory != observer.directory
+
+
+def _remove_voter(s: Situation, node_id: int, why: str) -> None:
+    blocked = quorum_without(s, node_id)
+    if blocked is not None:
+        s.plan.block(blocked.reason, blocked.message)
+    else:
+        s.plan.steps.append(RemoveVoter(node_id, why))

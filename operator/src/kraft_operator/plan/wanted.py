@@ -18,6 +18,7 @@ class Pool:
     aspects: Mapping[str, str]
     """What a pod of it must have, by digest: `config`, `image`, `resources`, `template`. A difference is a restart."""
     size_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of each volume, by name."""
     delete_volumes: bool = False
 
 
@@ -53,8 +54,22 @@ class Wanted:
     """Nodes that the operator leaves alone."""
     rolls: Mapping[int, str] = field(default_factory=dict)
     """Restarts asked for by hand: a new token is a new restart."""
+    given_up: frozenset[int] = frozenset()
+    """Voters that leave and are taken out of the quorum while they are down."""
     unavailable_topics: frozenset[str] = frozenset()
     drain_at_once: int = 50
+    drain_bytes: int = 0
+    """A second and broker; 0 for no throttle."""
+    metadata_version: int | None = None
+    """The level to finalize; 0 where the name is not known."""
+    metadata_latest: bool = False
+    """Without a level: the latest that all nodes support."""
+    racks: bool = False
+    """Brokers have the rack of their machine."""
+    balance_new: bool = False
+    """Replicas move to brokers that have come."""
+    balance: str = ""
+    """A request to balance; a new word is a new request."""
 
     def pool(self, name: str) -> Pool | None:
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -50,8 +50,8 @@ class Cluster:
     def claim(self, volume: str, node_id: int, disk: int) -> str:
         return f"{volume}-{self.node(node_id)}-{disk}"
 
-    def format_job(self, node_id: int, disk: int) -> str:
-        return f"{self.node(node_id)}-format-{disk}"
+    def format_job(self, node_id: int, disk: int, volumes: int = 0) -> str:
+        return f"{self.node(node_id)}-format-{disk}" + (f"-{volumes}" if volumes else "")
 
     # Marks
 

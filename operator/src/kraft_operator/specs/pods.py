@@ -25,8 +25,10 @@ STARTING_S_MAX: Final = 600
 
 def config_map(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]) -> dict[str, Any]:
     """The file of one node."""
-    roles, voters = _made_with(aspects)
-    values = properties(cluster, pool, node.id, roles, voters)
+    rack = aspects.get("rack", "")
+    values = properties(
+        cluster, pool, node.id, _roles(aspects), ids(aspects, "voters"), ids(aspects, "bootstrap"), rack
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -37,7 +39,7 @@ def config_map(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[st
 
 def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
     """The pod that is to have `aspects`; `external` are its addresses outside."""
-    roles, _ = _made_with(aspects)
+    roles = _roles(aspects)
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
     metadata["labels"] |= {**pool.pod.labels, **{f"{GROUP}/{role}": "true" for role in roles}}
     metadata["annotations"] = {**pool.pod.annotations, **{ASPECT + key: value for key, value in aspects.items()}}
@@ -68,6 +70,8 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
         "terminationGracePeriodSeconds": template.termination_grace_seconds,
         "containers": [container],
     }
+    if aspects.get("rack") and cluster.spec.rack is not None:
+        spec["affinity"] = _near(cluster.spec.rack.node_label, aspects["rack"], template.affinity)
     if template.topology_spread_constraints:
         spec["topologySpreadConstraints"] = template.topology_spread_constraints
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -130,9 +134,23 @@ def container_security() -> dict[str, Any]:
     }
 
 
-def _made_with(aspects: Mapping[str, str]) -> tuple[list[str], list[int]]:
-    roles = [role for role in aspects.get("roles", "").split(",") if role]
-    return roles, [int(word) for word in aspects.get("voters", "").split(",") if word]
+def _roles(aspects: Mapping[str, str]) -> list[str]:
+    return [role for role in aspects.get("roles", "").split(",") if role]
+
+
+def ids(aspects: Mapping[str, str], aspect: str) -> list[int]:
+    """Node ids that an aspect names."""
+    return [int(word) for word in aspects.get(aspect, "").split(",") if word]
+
+
+def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Rather on a machine of the rack that its `broker.rack` says: elsewhere it would be restarted with another one."""
+    found: dict[str, Any] = {**(affinity or {})}
+    machines = {**found.get("nodeAffinity", {})}
+    wish = {"matchExpressions": [{"key": label, "operator": "In", "values": [rack]}]}
+    preferred = [*machines.get("preferredDuringSchedulingIgnoredDuringExecution", ())]
+    machines["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, {"weight": 100, "preference": wish}]
+    return {**found, "nodeAffinity": machines}
 
 
 def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:

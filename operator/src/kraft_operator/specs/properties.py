@@ -23,9 +23,18 @@ def listener_name(listener: Listener) -> str:
 
 
 def properties(
-    cluster: Cluster, pool: NodePool, node_id: int, roles: Collection[str], voters: Collection[int]
+    cluster: Cluster,
+    pool: NodePool,
+    node_id: int,
+    roles: Collection[str],
+    voters: Collection[int],
+    bootstrap: Collection[int] = (),
+    rack: str = "",
 ) -> dict[str, str]:
-    """Everything but `advertised.listeners`, which only the pod knows."""
+    """Everything but `advertised.listeners`, which only the pod knows.
+
+    `voters` of a static quorum, or `bootstrap`: controllers that know who leads a dynamic one.
+    """
     spec = cluster.spec
     found = {**spec.config, **pool.config}
     broker, controller = "broker" in roles, "controller" in roles
@@ -41,9 +50,13 @@ def properties(
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
         "log.dirs": ",".join(f"{DATA}/{volume.name}/log" for volume in pool.storage.volumes),
     }
-    key = "voters" if spec.quorum.mode == "Static" else "bootstrap.servers"
-    hosts = [(i, f"{cluster.host(i)}:{CONTROLLER_PORT}") for i in sorted(voters)]
-    found[f"controller.quorum.{key}"] = ",".join(f"{i}@{host}" if key == "voters" else host for i, host in hosts)
+    hosts = {i: f"{cluster.host(i)}:{CONTROLLER_PORT}" for i in sorted({*voters, *bootstrap})}
+    if voters:
+        found["controller.quorum.voters"] = ",".join(f"{i}@{hosts[i]}" for i in sorted(voters))
+    else:
+        found["controller.quorum.bootstrap.servers"] = ",".join(hosts.values())
+    if rack and broker:
+        found["broker.rack"] = rack
     if broker:
         internal = next(one for one in spec.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)

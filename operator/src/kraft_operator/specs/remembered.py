@@ -29,6 +29,9 @@ def record_of(status: KRaftClusterStatus) -> Record:
         voters=tuple(status.voters),
         replacements=tuple(Replacement(r.name, r.node, r.by, r.disk, r.new_id, r.done) for r in status.replacements),
         managed_config=tuple(status.managed_config),
+        dynamic=status.dynamic,
+        balanced=tuple(status.balanced),
+        balanced_for=status.balanced_for,
     )
 
 
@@ -55,4 +58,7 @@ def remembered(record: Record) -> dict[str, Any]:
             for r in record.replacements
         ],
         "managedConfig": list(record.managed_config),
+        "dynamic": record.dynamic,
+        "balanced": list(record.balanced),
+        "balancedFor": record.balanced_for,
     }

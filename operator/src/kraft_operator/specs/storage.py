@@ -16,6 +16,8 @@ from kraft_operator.specs.pods import CONFIG, FILE, base, container_security, mo
 FORMATTED: Final = f"{GROUP}/formatted-for"
 """On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
 DISK: Final = f"{GROUP}/disk"
+VOLUMES: Final = f"{GROUP}/volumes"
+"""On a format job: how many volumes it formats."""
 ATTEMPTS_MAX: Final = 3
 FORMAT_S_MAX: Final = 300
 """Formatting takes well under a second; the rest is the machine's volume and image."""
@@ -45,11 +47,17 @@ def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]
 
 
 def format_job(
-    cluster: Cluster, pool: NodePool, node: Node, cluster_id: str, dynamic: Mapping[str, str] | None = None
+    cluster: Cluster,
+    pool: NodePool,
+    node: Node,
+    cluster_id: str,
+    dynamic: Mapping[str, str] | None = None,
+    volumes: int = 0,
 ) -> dict[str, Any]:
     """`kafka-storage format`, which refuses directories of another cluster or node.
 
     `dynamic`, for a controller of a dynamic quorum: `initial` its first voters in Kafka's form, or empty to join.
+    `volumes`: how many there are by now, where some came later; those that are formatted already are left as they are.
     """
     command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
     if dynamic is not None:
@@ -66,8 +74,8 @@ def format_job(
         "volumeMounts": mounts(pool),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    metadata = cluster.metadata(cluster.format_job(node.id, node.disk), node_id=node.id, pool=pool.name)
-    metadata["labels"][DISK] = str(node.disk)
+    metadata = cluster.metadata(cluster.format_job(node.id, node.disk, volumes), node_id=node.id, pool=pool.name)
+    metadata["labels"] |= {DISK: str(node.disk), VOLUMES: str(len(pool.storage.volumes))}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraft_operator.api.base import GROUP
+from kraft_operator.plan.levels import UNKNOWN, level_of
 from kraft_operator.plan.wanted import Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.dynamic_keys import DYNAMIC
@@ -16,6 +17,8 @@ SKIP: Final = f"{GROUP}/skip"
 """`3,101`: nodes that the operator leaves alone."""
 ROLL: Final = f"{GROUP}/roll"
 """`101=2026-01-01,102=x`: restarts by hand; a new word behind the id is a new restart."""
+REBALANCE: Final = f"{GROUP}/rebalance"
+"""Any word: replicas are balanced once for it."""
 APPROVE: Final = f"{GROUP}/approve"
 """The revision that somebody approves."""
 
@@ -49,11 +52,22 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         hibernated=spec.hibernated,
         supervised=spec.update_strategy.supervised,
         approved=annotations.get(APPROVE, ""),
-        revision=digest([[pool.name, pool.replicas, dict(pool.aspects)] for pool in pools] + [sorted(rolls.items())]),
+        revision=digest(
+            [[pool.name, pool.replicas, dict(pool.aspects)] for pool in pools]
+            + [sorted(rolls.items()), spec.quorum.mode]
+            + [[one.name, one.node, one.by, sorted(one.accept)] for one in spec.replacements]
+        ),
         skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdigit()),
         rolls=rolls,
+        given_up=frozenset(spec.quorum.give_up),
         unavailable_topics=frozenset(spec.update_strategy.unavailable_topics),
         drain_at_once=spec.drain.partitions_at_once,
+        drain_bytes=spec.drain.bytes_per_second,
+        metadata_version=None if spec.metadata_version is None else level_of(spec.metadata_version) or UNKNOWN,
+        metadata_latest=spec.metadata_version_policy == "Latest",
+        racks=spec.rack is not None,
+        balance_new=spec.rebalance.after_scaling,
+        balance=annotations.get(REBALANCE, ""),
     )
 
 

@@ -1,0 +1,53 @@
+"""metadata.version is finalized once everybody runs what shall run: from then on no older image can take over.
+
+`spec.metadataVersion` names the level; the policy `Latest` takes the highest that the image supports; without either,
+the level stays what the cluster was formatted with.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft_operator.plan.levels import NAMES, UNKNOWN, name_of
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import SetFeature
+
+METADATA_VERSION: Final = "metadata.version"
+
+
+def finalize(s: Situation) -> None:
+    """Plan it, or say why not."""
+    level = s.wanted.metadata_version
+    if s.metadata is None or METADATA_VERSION not in s.metadata.features:
+        return
+    present = s.metadata.features[METADATA_VERSION]
+    supported = s.metadata.supported.get(METADATA_VERSION)
+    if level is None and s.wanted.metadata_latest and supported is not None:
+        level = max(present, supported)
+    if level is None or level == present:
+        return
+    if level == UNKNOWN:
+        text = f"spec.metadataVersion is no version that is known: there are {NAMES[0]} to {NAMES[-1]}"
+        s.plan.block("MetadataVersionUnknown", text)
+    elif level < present:
+        text = f"metadata.version is finalized at {name_of(present)} and does not go back to {name_of(level)}: what was"
+        s.plan.block(
+            "MetadataVersionBehind", text + " written since would be lost; raise spec.metadataVersion, or leave it out"
+        )
+    elif supported is not None and level > supported:
+        text = f"the image supports metadata.version up to {name_of(supported)}, not {name_of(level)}: roll out a newer"
+        s.plan.block("MetadataVersionUnsupported", text + " image first")
+    elif s.record.open_replacement() is not None or any(node.leaving for node in s.record.nodes):
+        s.plan.waits.append(f"metadata.version {name_of(level)} waits for nodes that are replaced or leave")
+    elif waits := _not_everybody(s):
+        s.plan.waits.append(f"metadata.version {name_of(level)} waits: {waits}")
+    else:
+        s.plan.steps.append(SetFeature(METADATA_VERSION, level))
+
+
+def _not_everybody(s: Situation) -> str | None:
+    """Who does not run what shall run; nodes that are skipped count too, as they would be left behind."""
+    for node in s.record.nodes:
+        if s.runs(node) and (not s.up(node.id) or s.lacks(node)):
+            return f"{node.kind} is not up, or not restarted yet"
+    return None

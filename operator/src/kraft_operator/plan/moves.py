@@ -1,0 +1,93 @@
+"""Replicas move: off brokers that leave, else towards balance. A bounded number of partitions at once, throttled where
+that is asked for. Disturbs nobody: ISRs only grow while replicas are added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_operator.plan.balance import balanced, spread
+from kraft_operator.plan.drain import departing, moves_of
+from kraft_operator.plan.observed import Metadata
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import Reassign, Remember, Throttle
+
+RATES: Final = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
+
+
+def throttles(s: Situation) -> Mapping[str, str]:
+    """The rates, as dynamic values, while replicas move."""
+    busy = s.metadata is not None and (s.moves or any(partition.moving for partition in s.metadata.partitions))
+    return dict.fromkeys(RATES, str(s.wanted.drain_bytes)) if busy and s.wanted.drain_bytes else {}
+
+
+def move(s: Situation) -> None:
+    """Plan the next moves; the throttle comes before them and goes after them."""
+    leaving = {node.id for node in departing(s)}
+    if s.metadata is None:
+        if leaving:
+            s.plan.block("PartitionsUnknown", f"the state of partitions is unknown: brokers {sorted(leaving)} stay")
+        return
+    if s.wanted.hibernated:
+        return
+    moving = sum(partition.moving for partition in s.metadata.partitions)
+    room = s.wanted.drain_at_once - moving
+    s.moves = _drain(s, s.metadata, leaving, room, moving) if leaving else _balance(s, s.metadata, room, moving)
+    topics = {topic for topic, _ in s.moves}
+    if s.wanted.drain_bytes and topics - s.metadata.throttled:
+        s.plan.steps.append(Throttle(tuple(sorted(topics - s.metadata.throttled)), on=True))
+    # The rates are dynamic values, which `planner` sets in this or an earlier pass: moves begin once they are there.
+    if s.moves and _throttled(s, s.metadata):
+        s.plan.steps.append(Reassign(s.moves))
+    if s.metadata.throttled and not moving and not s.moves:
+        s.plan.steps.append(Throttle(tuple(sorted(s.metadata.throttled)), on=False))
+
+
+def _throttled(s: Situation, metadata: Metadata) -> bool:
+    """Whether the rates are in force, or none are wanted."""
+    wanted = {**throttles(s), **s.wanted.dynamic_config}
+    return all(metadata.dynamic_config.get(key) == wanted[key] for key in RATES if key in wanted)
+
+
+def _takers(s: Situation, leaving: set[int]) -> list[int]:
+    """Brokers that replicas can move to."""
+    return [node.id for node in s.record.nodes if node.broker and node.id not in leaving and s.serves(node.id)]
+
+
+def _drain(
+    s: Situation, metadata: Metadata, leaving: set[int], room: int, moving: int
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    todo = [partition for partition in metadata.partitions if leaving.intersection(partition.replicas)]
+    stay = [i for i in _takers(s, leaving) if s.up(i)]
+    moves = moves_of(metadata, todo, leaving, stay, room)
+    if todo and not moves and not moving:
+        s.plan.block(
+            "CannotDrain",
+            f"partition {todo[0].name} has {len(todo[0].replicas)} replicas and only brokers {stay} are there to take"
+            f" them: brokers {sorted(leaving)} stay until there are more, or the topic has fewer replicas",
+        )
+    if todo:
+        s.plan.waits.append(f"{len(todo)} partitions have to leave brokers {sorted(leaving)}")
+    return moves
+
+
+def _balance(s: Situation, metadata: Metadata, room: int, moving: int) -> dict[tuple[str, int], tuple[int, ...]]:
+    """On request, and when brokers have come; done once nothing would get better by a move."""
+    brokers = _takers(s, set())
+    asked = s.wanted.balance not in {"", s.record.balanced_for}
+    new = set(brokers) - set(s.record.balanced)
+    first = not s.record.balanced and not metadata.partitions
+    if not asked and not (new and (s.wanted.balance_new or first)):
+        return {}
+    if len(brokers) < sum(node.broker for node in s.record.nodes) or not all(s.up(i) for i in brokers):
+        s.plan.waits.append("replicas are balanced once all brokers serve")
+        return {}
+    moves = {} if moving else balanced(metadata, brokers, room)
+    if moves or moving:
+        s.plan.waits.append(f"replicas are balanced among brokers {brokers}: {spread(metadata, brokers)}")
+    elif not any(isinstance(step, Remember) for step in s.plan.steps):
+        record = dataclasses.replace(s.record, balanced=tuple(brokers), balanced_for=s.wanted.balance)
+        s.plan.steps.append(Remember(record, f"replicas are balanced among brokers {brokers}"))
+    return moves
