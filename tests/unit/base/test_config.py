@@ -177,10 +177,9 @@ def test_effects_speak_of_known_keys() -> None:
 
 def test_what_cannot_be_honoured_safely_is_refused() -> None:
     assert refusals(node()) == []
-    found = refusals(node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer"))
+    found = refusals(node(create_topic_policy_class_name="com.example.Policy"))
     assert len(found) == 1
-    assert "authorizer.class.name" in found[0]
-    assert refusals(node(authorizer_class_name="")) == []
+    assert "create.topic.policy.class.name" in found[0]
 
 
 @pytest.mark.parametrize("key", ["node.id", "broker.id"])

@@ -217,11 +217,12 @@ def test_leader_epochs_are_checked_before_leadership(rig: Rig) -> None:
 
 
 def test_the_leader_is_named_to_who_came_to_the_wrong_broker(rig: Rig) -> None:
-    rig.commit(topic_records("c", 3, leader=2, isr=(2, 1), epoch=5))
-    response = rig.fetch((topic_id(3), 0, 0), version=16, replica_id=2)
-    row = rows(response)[topic_id(3), 0]
-    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 5)
-    assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == [(2, "host2", 9092)]
+    rig.commit(topic_records("c", 3, leader=2, isr=(2,), epoch=5))
+    for replica_id, endpoints in ((-1, [(2, "host2", 9092)]), (2, [])):  # followers know where brokers are
+        response = rig.fetch((topic_id(3), 0, 0), version=16, replica_id=replica_id)
+        row = rows(response)[topic_id(3), 0]
+        assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 5)
+        assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == endpoints
 
 
 def test_a_log_that_parted_is_told_where(rig: Rig) -> None:

@@ -1,6 +1,7 @@
 """Topics that come into being because somebody asked for them: `auto.create.topics.enable`, and internal topics.
 
-The controller is asked with CreateTopics in the name of the client; nobody waits for the answer, clients ask again.
+The controller is asked with CreateTopics in the name of the client, for internal topics in the broker's own; nobody
+waits for the answer, clients ask again.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class AutoTopics:
         self._controller = controller
         self._in_flight: set[str] = set()
 
-    def create(self, names: Iterable[str], ctx: RequestContext) -> None:
-        """Begin to create those of `names` that are not being created yet."""
+    def create(self, names: Iterable[str], ctx: RequestContext | None) -> None:
+        """Begin to create those of `names` that are not being created yet, in the name of a client or of the broker."""
         wanted = [name for name in names if name not in self._in_flight]
         wanted = wanted[: IN_FLIGHT_MAX - len(self._in_flight)]
         if not wanted:
@@ -46,8 +47,9 @@ class AutoTopics:
         self._controller.send(request, None, partial(self._answered, wanted), timeout_ms, on_behalf_of=ctx)
 
     def create_internal(self, name: str, ctx: RequestContext) -> None:
-        """Begin to create an internal topic with its own settings."""
-        self.create((name,), ctx)
+        """Begin to create an internal topic with its own settings: the broker's wish, whatever the client may do."""
+        del ctx
+        self.create((name,), None)
 
     def _topic(self, name: str) -> Any:
         if name == CONSUMER_OFFSETS:

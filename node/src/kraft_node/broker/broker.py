@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.metadata.topics import TopicChange
+    from kraft_node.security.authorizer import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,8 @@ class Broker:
     """Ties replicas, handlers, coordinators and lifecycle together.
 
     `image` is the node's committed image; `controller` leads to the active controller; `controller_apis` are the APIs
-    that the controller serves: of the forwarded ones only these are offered. `peers(node_id, lane)` leads to another
+    that the controller serves: of the forwarded ones only these are offered. `authorizer`: clients may do what it
+    says; None: anything. `peers(node_id, lane)` leads to another
     broker over the inter-broker listener, as registered, each lane a connection; None when it is not known.
     """
 
@@ -121,6 +123,7 @@ class Broker:
         controller: ControllerLink,
         controller_apis: frozenset[ApiKey] = frozenset(FORWARDED),
         peers: Callable[[int, int], ControllerLink | None] = lambda _node_id, _lane: None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.env = env
         self.peers = peers
@@ -162,6 +165,10 @@ class Broker:
         self.fetch.quota = self.replication.leader_quota
         self.produce = ProduceHandler(self)
         self.handlers: dict[ApiKey, Handler] = self._table(controller_apis)
+        if authorizer is not None:
+            from kraft_node.broker.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
+
+            self.handlers = guarded(self, self.handlers, authorizer)
         """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._cordon()

@@ -108,7 +108,7 @@ class Acls:
         response = CreateAclsResponse()
         records: list[Any] = []
         for creation in request.creations:
-            result = CreateAclsResponse.AclCreationResult(error_message=None)
+            result = CreateAclsResponse.AclCreationResult()
             response.results.append(result)
             try:
                 _check_new(creation)
@@ -192,7 +192,6 @@ def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeA
             )
         )
     return DescribeAclsResponse(
-        error_message=None,
         resources=[
             DescribeAclsResponse.DescribeAclsResource(
                 resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls

@@ -308,18 +308,20 @@ class Partition:
 
     # --- followers, as the leader sees them ---
 
-    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, start_offset: int) -> None:
+    def follower_fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, start_offset: int, *, names_epoch: bool = True
+    ) -> None:
         """A follower asks for what begins at `offset`, in its incarnation `broker_epoch` (-1: not said).
 
         So it has everything before: the high watermark may move, and the follower may join the ISR. Raises
-        UNKNOWN_LEADER_EPOCH for a broker that is no replica as far as is known here, NOT_LEADER_OR_FOLLOWER for an
-        older incarnation than has fetched before.
+        UNKNOWN_LEADER_EPOCH for a broker that is no replica as far as is known here and names the leader's epoch
+        (`names_epoch`), NOT_LEADER_OR_FOLLOWER if it does not, or is an older incarnation than has fetched before.
         """
         lead = self.lead
         follower = None if lead is None else lead.followers.get(broker_id)
         if lead is None or follower is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {broker_id} is no replica of {self.topic}-{self.index} in partition epoch "
                 f"{self.partition_epoch}",
             )

@@ -60,14 +60,26 @@ class _Call:
 
 
 class LocalChannel:
-    """Sends to `handlers` of this process under the name of `listener`."""
+    """Sends to `handlers` of this process under the name of `listener`.
 
-    def __init__(self, env: Env, listener: str, client_id: str, handlers: Mapping[ApiKey, Handler]) -> None:
+    What is asked on behalf of clients goes to `guarded` handlers, which judge them; what the node wants of itself need
+    not be judged: nobody else can have asked it.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        listener: str,
+        client_id: str,
+        handlers: Mapping[ApiKey, Handler],
+        guarded: Mapping[ApiKey, Handler] | None = None,
+    ) -> None:
         self.clock = env.clock
         self.scheduler = env.scheduler
         self.listener = listener
         self.client_id = client_id
         self.handlers = handlers
+        self.guarded = handlers if guarded is None else guarded
         self.unanswered = 0
         self._keys: dict[type[Message], ApiKey] = {}
         self._correlation_id = 0
@@ -93,7 +105,7 @@ class LocalChannel:
 
     def _deliver(self, call: _Call, request: Any, version: int | None, client: RequestContext | None) -> None:
         key = self._key(type(request))
-        handler = self.handlers.get(key)
+        handler = (self.handlers if client is None else self.guarded).get(key)
         spec = API[key]
         if handler is None:
             call.finish(KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve {key.name}"))

@@ -28,6 +28,7 @@ from kraft_node.controller.controller import Controller
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.security.authorizer import authorizer_of
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
 from kraft_node.server.channels import Channels
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from kraft_node.base.request import Handler
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
+    from kraft_node.security.authorizer import Authorizer
 
 log = logging.getLogger("kraft_node.server.node")
 
@@ -57,6 +59,8 @@ CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
 
 RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 """How long a stop waits for the other voters to hear that this one leaves."""
+
+EARLY_KEY: Final = "early.start.listeners"
 
 GUARD_KEY: Final = "quorum.empty.disk.guard"
 """Whether a voter without a quorum-state holds back (design decision 10)."""
@@ -86,6 +90,8 @@ class Node:
         self.host_name = host_name
         self.on_fatal = on_fatal or _raise
         self.storage: NodeStorage | None = None
+        self.authorizer: Authorizer | None = None
+        """Who decides what clients may do; None: they may do anything."""
         self.raft: RaftDriver | None = None
         self.controller: Controller | None = None
         self.broker: Broker | None = None
@@ -106,6 +112,10 @@ class Node:
         self._raft_channels: Channels | None = None
         self._controller_channels: Channels | None = None
         self._broker_listeners: list[ServerListener] = []
+        self._late_listeners: list[ServerListener] = []
+        """Those of the controller that open when the authorizer knows the ACLs (`early.start.listeners`)."""
+        self._own_handlers: dict[ApiKey, Handler] = {}
+        """What the controller serves this node itself, unjudged."""
         self._pool = BufferPool()
         self._gate = Gate(_limits(config))
         self._started_ms = env.clock.monotonic_ms()
@@ -159,6 +169,10 @@ class Node:
                 raise StartRefused(
                     f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release serves PLAINTEXT only"
                 )
+        try:
+            self.authorizer = authorizer_of(config)
+        except ValueError as e:
+            raise StartRefused(str(e)) from None
 
     def _make_raft(self, storage: NodeStorage) -> RaftDriver:
         config = self.config
@@ -189,7 +203,20 @@ class Node:
         if config.is_controller:
             driver.own = Voter(local, self._controller_addresses())
         driver.on_leader_changed.append(self._leader_changed)
+        if self.authorizer is not None:
+            driver.loader.publishers.append(self.authorizer.follow)
+            driver.on_commit.append(lambda offset: self._authorizer_moved(driver, offset))
         return driver
+
+    def _authorizer_moved(self, raft: RaftDriver, offset: int) -> None:
+        """Once everything known to be committed is in the image, the ACLs are complete."""
+        assert self.authorizer is not None
+        if self.authorizer.is_ready or offset + 1 < raft.high_watermark:
+            return
+        self.authorizer.completed()
+        log.info("authorizer is ready acls=%d offset=%d", len(self.authorizer), offset)
+        for listener in self._late_listeners:
+            listener.open_gates()
 
     def _controller_addresses(self) -> dict[str, tuple[str, int]]:
         """Where this controller can be reached, the default listener first."""
@@ -211,6 +238,13 @@ class Node:
         raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
         raft.on_commit.append(controller.on_commit)
         raft.on_leader_changed.append(controller.on_leader_changed)
+        self._own_handlers = dict(controller.handlers)
+        if self.authorizer is not None:
+            from kraft_node.controller.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
+
+            # In place as well: what comes in envelopes is judged, too.
+            judged = guarded(controller.handlers, self.authorizer, lambda: controller.cluster.view.topics)
+            controller.handlers.update(judged)
         return controller
 
     def _leader_changed(self, leader_id: int, epoch: int) -> None:
@@ -224,7 +258,8 @@ class Node:
         client_id = f"node-{config.node_id}-to-controller"
         own = None
         if self.controller is not None:
-            own = LocalChannel(self.env, config.controller_listener_names[0], client_id, self.controller.handlers)
+            name = config.controller_listener_names[0]
+            own = LocalChannel(self.env, name, client_id, self._own_handlers, guarded=self.controller.handlers)
         self._controller_channels = channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False)
         link = ActiveControllerLink(
             self.env, config.node_id, own, channels.find, drop=channels.drop, explain=raft.peers.explain
@@ -262,6 +297,7 @@ class Node:
             controller=link,
             controller_apis=served,
             peers=self.peers.find,
+            authorizer=self.authorizer,
         )
         broker.snapshot_end = lambda: raft.snapshot_lags.own_end
         raft.loader.publishers.append(broker.apply)
@@ -315,15 +351,21 @@ class Node:
     # Listeners
 
     def _open_controller_listeners(self, controller: Controller) -> None:
+        early = self.config.value(EARLY_KEY) if self.authorizer is not None else None
         for endpoint in self.config.controller_listeners:
-            self._listen(endpoint, controller.handlers, is_broker=False)
+            is_late = isinstance(early, list) and endpoint.name not in early
+            listener = self._listen(endpoint, controller.handlers, is_broker=False, held=is_late)
+            if is_late:
+                self._late_listeners.append(listener)
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
-            listener = self._listen(endpoint, broker.handlers, is_broker=True)
+            listener = self._listen(endpoint, broker.handlers, is_broker=True, held=True)
             self._broker_listeners.append(listener)
 
-    def _listen(self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, is_broker: bool) -> ServerListener:
+    def _listen(
+        self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, is_broker: bool, held: bool
+    ) -> ServerListener:
         raft = self.raft
         assert raft is not None
         table, fallback = with_connection_apis(
@@ -337,7 +379,7 @@ class Node:
             pool=self._pool,
             metrics=self.metrics,
             versions_fallback=fallback,
-            held=is_broker,
+            held=held,
         )
         self.listeners.append(listener)
         self.ports[endpoint.name] = listener.listen(endpoint.host, endpoint.port)

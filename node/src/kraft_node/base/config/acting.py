@@ -7,6 +7,7 @@ from typing import Final
 ACTING: Final = frozenset(
     {
         "advertised.listeners",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
@@ -32,6 +33,7 @@ ACTING: Final = frozenset(
         "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
+        "early.start.listeners",
         "fetch.max.bytes",
         "group.initial.rebalance.delay.ms",
         "group.max.session.timeout.ms",

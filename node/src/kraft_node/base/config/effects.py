@@ -16,7 +16,7 @@ from kraft_node.base.config.acting import ACTING
 if TYPE_CHECKING:
     from kraft_node.base.config.node import NodeConfig
 
-_SECURITY: Final = "connections are plain text so far: TLS, SASL, tokens and ACLs come with the security layer"
+_SECURITY: Final = "connections are plain text so far: TLS, SASL and tokens come with the security layer"
 _TIERED: Final = "there is no tiered storage: segments stay on the local disks"
 _LOOP: Final = "one event loop does the work: there is no pool of threads to size"
 _WINDOW: Final = "the rate of moves between log directories is that of the last eleven seconds, Kafka's default"
@@ -41,8 +41,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("delegation.token.*", _SECURITY),
     ("connections.max.reauth.ms", _SECURITY),
     ("connection.failed.authentication.delay.ms", _SECURITY),
-    ("authorizer.class.name", _SECURITY),
-    ("early.start.listeners", "all listeners open together, in well under a second"),
     ("*.threads", _LOOP),
     ("alter.log.dirs.replication.quota.window.*", _WINDOW),
     ("num.recovery.threads.per.data.dir", _LOOP),
@@ -112,7 +110,6 @@ def _given(name: str) -> Callable[[NodeConfig], bool]:
 
 
 UNSAFE_TO_IGNORE: Final[dict[str, tuple[Callable[[NodeConfig], bool], str]]] = {
-    "authorizer.class.name": (_given("authorizer.class.name"), "requests would be allowed that it forbids"),
     "create.topic.policy.class.name": (_given("create.topic.policy.class.name"), "topics would be made against it"),
     "alter.config.policy.class.name": (_given("alter.config.policy.class.name"), "configs would change against it"),
     "client.quota.callback.class": (_given("client.quota.callback.class"), "clients would run without their quotas"),

@@ -40,6 +40,9 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "broker.heartbeat.timeout.ms": "",  # KIP-343: without a controller for so long a broker refuses clients; 0: never
 }
 
+PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Keys of Kafka's own authorizer (`security.authorizer`), which Kafka's definitions do not name."""
+
 
 class NodeConfig(ConfigView):
     """What the file and the overrides say, checked as a whole.
@@ -61,7 +64,7 @@ class NodeConfig(ConfigView):
         self.unknown = sorted(
             name
             for name in texts
-            if name not in BROKER and name not in OWN_DEFAULTS and not name.startswith(LISTENER_PREFIX)
+            if not (name in BROKER or name in OWN_DEFAULTS or name in PLUGIN_KEYS or name.startswith(LISTENER_PREFIX))
         )
         self.warnings: list[str] = []
 

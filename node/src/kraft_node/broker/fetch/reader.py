@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 NO_RECORDS: Final = b""
 UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-"""A fetch for these waits like one for an empty partition, so that a reader of a deleted topic does not spin."""
+UNANSWERABLE: Final = UNKNOWN_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+"""A fetch for these waits like one for an empty partition, so that a reader of a deleted topic does not spin; where
+there is nothing but such partitions it is answered at once."""
 WRONG_LEADER: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
 Row = tuple[FetchPartition, Any]
@@ -32,14 +34,14 @@ Prefer: TypeAlias = Callable[[Partition, int, str], int]
 class Collected:
     """The rows read for one fetch, and what decides whether they are answered now."""
 
-    __slots__ = ("immediate", "rows", "size_bytes", "unknown_topics", "wrong_leader")
+    __slots__ = ("immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.size_bytes = 0
         self.immediate = False
         """An error, a divergence or a better replica, which the reader should hear of without waiting."""
-        self.unknown_topics = 0
+        self.unanswerable = 0
         self.wrong_leader = False
 
 
@@ -62,11 +64,14 @@ def collect(
     found = Collected()
     remaining = max_bytes
     is_follower = session.replica_id >= 0
+    denied = session.denied
     find = replicas.leader_in if session.rack is None else replicas.hosted_in
     for wanted in partitions:
         if remaining <= 0 and not all_rows and not is_follower:
             break
         try:
+            if denied is not None and wanted.key[0] in denied:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = find(wanted.key, wanted.leader_epoch)
             if prefer is not None and partition.lead is not None:
                 preferred = prefer(partition, wanted.offset, session.rack or "")
@@ -84,8 +89,8 @@ def collect(
                 row = _read(wanted, partition, room, isolation, session, min_one=min_one)
         except KafkaError as error:
             row = _failed(wanted, error)
-            if error.code in UNKNOWN_TOPIC and not is_follower:
-                found.unknown_topics += 1
+            if error.code in UNANSWERABLE and not is_follower:
+                found.unanswerable += 1
             else:
                 found.immediate = True
                 found.wrong_leader |= error.code in WRONG_LEADER
@@ -144,7 +149,13 @@ def _read(
     if wanted.last_fetched_epoch != UNKNOWN:
         parted = partition.diverging(offset, wanted.last_fetched_epoch)
     if session.replica_id >= 0 and parted is None and log.start_offset <= offset <= log.end_offset:
-        partition.follower_fetched(session.replica_id, session.replica_epoch, offset, wanted.log_start_offset)
+        partition.follower_fetched(
+            session.replica_id,
+            session.replica_epoch,
+            offset,
+            wanted.log_start_offset,
+            names_epoch=wanted.leader_epoch != UNKNOWN,
+        )
     row = FetchResponse.PartitionData(
         partition_index=wanted.index,
         high_watermark=log.high_watermark,
@@ -179,7 +190,7 @@ def _failed(wanted: FetchPartition, error: KafkaError) -> Any:
         partition_index=wanted.index,
         error_code=error.code,
         high_watermark=UNKNOWN,
-        aborted_transactions=[] if error.code in UNKNOWN_TOPIC else None,
+        aborted_transactions=[] if error.code in UNANSWERABLE else None,
         records=NO_RECORDS,
     )
 

@@ -103,6 +103,7 @@ class FetchSession:
         "arrived",
         "by_topic_id",
         "created_ms",
+        "denied",
         "epoch",
         "id",
         "partitions",
@@ -124,6 +125,8 @@ class FetchSession:
         """Where a consumer is; None for one that knows nothing of racks and is served by leaders only (KIP-392)."""
         self.replica_epoch = UNKNOWN
         """The follower's broker epoch, -1 where it does not say."""
+        self.denied: frozenset[str | bytes] | None = None
+        """The topics, as `partitions` names them, that its present request may not read; None: it may read all."""
         self.created_ms = 0
         self.used_ms = 0
         self.partitions: dict[PartitionKey, FetchPartition] = {}

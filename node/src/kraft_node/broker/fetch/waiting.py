@@ -89,7 +89,7 @@ class WaitingFetch:
         """Whether to answer with `found` rather than wait."""
         if found.size_bytes >= self.min_bytes or found.immediate:
             return True
-        return found.unknown_topics == len(self.session.partitions)
+        return found.unanswerable == len(self.session.partitions)
 
     def wait(self, found: reader.Collected, max_wait_ms: int) -> None:
         """Begin to wait, having found too little."""

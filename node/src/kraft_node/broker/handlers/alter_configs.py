@@ -22,6 +22,7 @@ from kraft_node.broker.metadata_cache import (
     GROUP_CONFIG,
     TOPIC_CONFIG,
 )
+from kraft_node.security.rewriting import changed
 from kraft_node.wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -76,7 +77,7 @@ class AlterConfigsHandler:
             return self._forward(ctx, request)
         if not others:
             return _response(request, results)
-        rest = type(request)(resources=others, validate_only=request.validate_only)
+        rest = changed(request, resources=others)
         self._forward.send(ctx, rest, partial(self._merge, ctx, rest, results))
         return None
 

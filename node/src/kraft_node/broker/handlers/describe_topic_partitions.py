@@ -15,13 +15,17 @@ from kraft_node.broker.metadata_cache import is_internal, topic_name_error
 from kraft_node.wire.messages import DescribeTopicPartitionsResponse as Response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.metadata.partitions import PartitionState, TopicView
 
 
-def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any) -> Any:
-    """One page."""
+def describe_topic_partitions(
+    broker: Broker, ctx: RequestContext, request: Any, sees: Callable[[str], bool] | None = None
+) -> Any:
+    """One page, of those topics that the client sees (None: all)."""
     cursor = request.cursor
     first_partition = 0
     fetch_all = not request.topics
@@ -39,6 +43,8 @@ def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any)
         names = {name for name in names if name >= cursor.topic_name}
         if cursor.topic_name in names:
             first_partition = cursor.partition_index
+    if sees is not None:
+        names = {name for name in names if sees(name)}
     room = max(1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit")))
     answers: list[Any] = []
     next_cursor = None

@@ -11,7 +11,8 @@ Deviations: no client quota, hence no throttling of consumers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.fetch import reader
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.replication.throttle import ReplicationQuota
+
+Judge: TypeAlias = Callable[[FetchSession], frozenset[Any] | None]
 
 CONSUMER: Final = -1
 ISOLATION_LEVELS: Final = (0, 1)
@@ -52,7 +55,8 @@ class FetchHandler:
         self._swept_ms = -SWEEP_MS
         self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
 
-    def __call__(self, ctx: RequestContext, request: Any) -> Any:
+    def __call__(self, ctx: RequestContext, request: Any, judge: Judge | None = None) -> Any:
+        """Answer now, or when there is enough. `judge` says which of a session's topics this client may not read."""
         version = ctx.api_version
         by_topic_id = version >= TOPIC_IDS_VERSION
         replica_id, replica_epoch = request.replica_id, -1
@@ -90,6 +94,8 @@ class FetchHandler:
             self.replicas.surroundings.clock_of(replica_id).fetched_ms = self.clock.monotonic_ms()
         elif version >= RACK_VERSION and replica_id == CONSUMER:
             session.rack = request.rack_id
+        if judge is not None:
+            session.denied = judge(session)
         if request.session_epoch == INITIAL_EPOCH:
             self.sessions.keep(session, self.clock.monotonic_ms())
         max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
@@ -130,6 +136,8 @@ class FetchHandler:
         response = reader.build_response(rows, session.id)
         if found.wrong_leader and fetch.ctx.api_version >= LEADER_HINT_VERSION:
             self._hint(fetch.ctx, rows, response)
+            if session.replica_id >= 0:
+                response.node_endpoints = []  # a follower knows where brokers are from the metadata
         return response
 
     def _hint(self, ctx: RequestContext, rows: list[reader.Row], response: Any) -> None:

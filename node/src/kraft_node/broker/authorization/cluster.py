@@ -1,0 +1,137 @@
+"""Guards of what concerns the cluster or this broker, of configurations, producers' ids and transactions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.authorization.gate import Gate, Guard
+from kraft_node.controller.acls import describe_acls as described_acls
+from kraft_node.security import configs
+from kraft_node.security.names import REFUSALS, Operation, ResourceType
+from kraft_node.security.rewriting import answered, changed
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import (
+    DescribeLogDirsResponse,
+    DescribeTransactionsResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import Handler, RequestContext
+
+
+def _whole(operation: Operation, gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    if not gate.authorizer.allows(ctx, operation, ResourceType.CLUSTER):
+        raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
+    return handler(ctx, request)
+
+
+def describe_cluster(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """Everybody may ask; what one may do is told to those who have DESCRIBE of the cluster."""
+    response = handler(ctx, request)
+    if request.include_cluster_authorized_operations and not response.error_code:
+        may_see = gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
+        bits = gate.authorizer.operations(ctx, ResourceType.CLUSTER) if may_see else 0
+        response.cluster_authorized_operations = bits
+    return response
+
+
+def describe_log_dirs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE of the cluster."""
+    if gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return handler(ctx, request)
+    return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def describe_acls(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+    """DESCRIBE of the cluster; with an authorizer there are entries to tell of, which the bare handler has not."""
+    gate.authorizer.require(ctx, Operation.DESCRIBE)
+    return described_acls(request, gate.broker.image)
+
+
+def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE_CONFIGS of the topic, the group or the cluster."""
+    return configs.describe_configs(gate.authorizer, handler, ctx, request)
+
+
+def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """ALTER_CONFIGS of the cluster for this process's loggers; everything else is the controller's to judge."""
+    loggers = [resource for resource in request.resources if resource.resource_type == configs.BROKER_LOGGER]
+    if not loggers or gate.authorizer.allows(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        return handler(ctx, request)
+    code, words = REFUSALS[ResourceType.CLUSTER]
+    row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    rows = [row(code, words, resource.resource_type, resource.resource_name) for resource in loggers]
+    left = [resource for resource in request.resources if resource.resource_type != configs.BROKER_LOGGER]
+    if not left:
+        return IncrementalAlterConfigsResponse(responses=rows)
+
+    def complete(response: Any) -> Any:
+        response.responses += rows
+        return response
+
+    return answered(handler, ctx, changed(request, resources=left), complete)
+
+
+def init_producer_id(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """WRITE of the transactional id; without one IDEMPOTENT_WRITE of the cluster or WRITE of any topic (KIP-679)."""
+    authorizer = gate.authorizer
+    name = request.transactional_id
+    if name is not None:
+        may = authorizer.allows(ctx, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        if may and request.enable2_pc:
+            may = authorizer.allows(ctx, Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
+        if not may:
+            raise KafkaError(*REFUSALS[ResourceType.TRANSACTIONAL_ID])
+    elif not (
+        authorizer.allows(ctx, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_denied=False)
+        or authorizer.allows_some(ctx, Operation.WRITE, ResourceType.TOPIC)
+    ):
+        raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
+    return handler(ctx, request)
+
+
+def describe_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE of the transactional ids, and of the topics that are told of."""
+    allows = gate.authorizer.allows
+    ids = request.transactional_ids
+    may = [allows(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one) for one in ids]
+    response = handler(ctx, changed(request, transactional_ids=[one for one, yes in zip(ids, may, strict=True) if yes]))
+    found = iter(response.transaction_states)
+    row = DescribeTransactionsResponse.TransactionState
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    response.transaction_states = [
+        next(found) if yes else row(error_code=code, transactional_id=one) for one, yes in zip(ids, may, strict=True)
+    ]
+    for state in response.transaction_states:
+        state.topics = [
+            topic for topic in state.topics if allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        ]
+    return response
+
+
+def list_transactions(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE of the transactional ids; the others are left out without a word."""
+    response = handler(ctx, request)
+    names = [state.transactional_id for state in response.transaction_states]
+    seen = gate.authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
+    response.transaction_states = [state for state in response.transaction_states if state.transactional_id in seen]
+    return response
+
+
+GUARDS: Final[dict[ApiKey, Guard]] = {
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.DESCRIBE_ACLS: describe_acls,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: partial(_whole, Operation.ALTER),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(_whole, Operation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(_whole, Operation.DESCRIBE),
+    ApiKey.LIST_CONFIG_RESOURCES: partial(_whole, Operation.DESCRIBE_CONFIGS),
+}

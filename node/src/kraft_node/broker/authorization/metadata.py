@@ -1,0 +1,120 @@
+"""Guards of Metadata and DescribeTopicPartitions: who may not describe a topic does not learn whether it exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.broker.authorization.gate import Gate, Guard
+from kraft_node.broker.metadata_cache import is_internal
+from kraft_node.security.names import Operation, ResourceType
+from kraft_node.security.rewriting import answered, changed
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import DescribeTopicPartitionsResponse, MetadataResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import Handler, RequestContext
+
+ASKED_BY_ID_VERSION: Final = 12
+EMPTY_IS_NONE_VERSION: Final = 1
+CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
+FIRST_TOPIC_OPERATIONS_VERSION: Final = 8
+
+
+def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE of the topics, and CREATE of those, or of the cluster, that asking for would create."""
+    version = ctx.api_version
+    topics = request.topics
+    if topics is None or (version < EMPTY_IS_NONE_VERSION and not topics):
+        return _with_operations(gate, ctx, request, _all(gate, ctx, handler(ctx, request)))
+    if any(topic.name is None if topic.topic_id == ZERO_UUID else version < ASKED_BY_ID_VERSION for topic in topics):
+        return handler(ctx, request)  # which refuses it as a whole
+    ids = [topic for topic in topics if topic.topic_id != ZERO_UUID]
+    if ids:  # names beside them do not count
+        denied = gate.denied_topics(
+            ctx, Operation.DESCRIBE, [(topic.topic_id, gate.name_of(topic.topic_id)) for topic in ids]
+        )
+        left = [topic for topic in ids if topic.topic_id not in denied]
+        refused = [_refusal(None, topic_id) for topic_id in dict.fromkeys(denied)]
+    else:
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        unseen = gate.denied_topics(ctx, Operation.DESCRIBE, [(name, name) for name in names])
+        unmade = _not_creatable(gate, ctx, request, [name for name in names if name not in unseen])
+        left = [topic for topic in topics if topic.name not in unseen and topic.name not in unmade]
+        refused = [_refusal(name, ZERO_UUID, internal=is_internal(name)) for name in unmade]
+        refused += [_refusal(name, ZERO_UUID) for name in unseen]
+
+    def complete(response: Any) -> Any:
+        response = _with_operations(gate, ctx, request, response)
+        response.topics += refused
+        return response
+
+    # Of no topics, not of all: what an empty list means depends on the version.
+    told_as = max(version, EMPTY_IS_NONE_VERSION) if not left else version
+    return answered(handler, ctx, changed(request, topics=left), complete, api_version=told_as)
+
+
+def _all(gate: Gate, ctx: RequestContext, response: Any) -> Any:
+    """The topics that the client may describe; of the others there is not a word."""
+    seen = gate.authorizer.permitted(
+        ctx, Operation.DESCRIBE, ResourceType.TOPIC, [topic.name for topic in response.topics], log_denied=False
+    )
+    response.topics = [topic for topic in response.topics if topic.name in seen]
+    return response
+
+
+def _not_creatable(gate: Gate, ctx: RequestContext, request: Any, names: list[str]) -> list[str]:
+    """Those of the names that asking for would create, if the client were allowed to."""
+    if not (request.allow_auto_topic_creation and gate.broker.config.boolean("auto.create.topics.enable")):
+        return []
+    missing = [name for name in names if not gate.exists(name)]
+    if not missing or gate.authorizer.allows(ctx, Operation.CREATE, ResourceType.CLUSTER, log_denied=False):
+        return []
+    return gate.denied_topics(ctx, Operation.CREATE, [(name, name) for name in missing])
+
+
+def _refusal(name: str | None, topic_id: Any, *, internal: bool = False) -> Any:
+    return MetadataResponse.MetadataResponseTopic(
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, topic_id, is_internal=internal
+    )
+
+
+def _with_operations(gate: Gate, ctx: RequestContext, request: Any, response: Any) -> Any:
+    authorizer = gate.authorizer
+    if ctx.api_version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = 0
+        if authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
+            response.cluster_authorized_operations = authorizer.operations(ctx, ResourceType.CLUSTER)
+    if ctx.api_version >= FIRST_TOPIC_OPERATIONS_VERSION and request.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.name is not None:
+                topic.topic_authorized_operations = authorizer.operations(ctx, ResourceType.TOPIC, topic.name)
+    return response
+
+
+def describe_topic_partitions(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE of the topics; those that the client did not name are left out without a word."""
+    denied: list[str] = []
+
+    def sees(name: str) -> bool:
+        if gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return True
+        if request.topics:
+            denied.append(name)
+        return False
+
+    response = handler(ctx, request, sees)
+    row = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    for topic in response.topics:
+        topic.topic_authorized_operations = gate.authorizer.operations(ctx, ResourceType.TOPIC, topic.name)
+    response.topics += [
+        row(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID) for name in denied
+    ]
+    return response
+
+
+GUARDS: Final[dict[ApiKey, Guard]] = {
+    ApiKey.METADATA: metadata,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}

@@ -1,0 +1,224 @@
+"""What each API of the controller asks of the client: a guard in front of every handler (see `security`).
+
+What brokers, controllers and voters ask of one another needs CLUSTER_ACTION. What administrators ask comes in
+envelopes mostly: then the envelope is judged by the broker's principal, and what is inside by the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.request import Handler, RequestContext
+from kraft_node.controller.topics import FORBIDDEN_NAME, repeated
+from kraft_node.metadata.topics import TopicsView
+from kraft_node.security.authorizer import Authorizer
+from kraft_node.security.configs import BROKER_LOGGER, OWNERS, describe_configs, may
+from kraft_node.security.names import REFUSALS, Operation, ResourceType
+from kraft_node.security.rewriting import answered, changed
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import (
+    AlterConfigsResponse,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+Guard: TypeAlias = Callable[[Authorizer, Handler, RequestContext, Any], Any]
+
+CLUSTER_NEEDS: Final[dict[ApiKey, Operation]] = {
+    ApiKey.FETCH: Operation.CLUSTER_ACTION,
+    ApiKey.FETCH_SNAPSHOT: Operation.CLUSTER_ACTION,
+    ApiKey.VOTE: Operation.CLUSTER_ACTION,
+    ApiKey.BEGIN_QUORUM_EPOCH: Operation.CLUSTER_ACTION,
+    ApiKey.END_QUORUM_EPOCH: Operation.CLUSTER_ACTION,
+    ApiKey.UPDATE_RAFT_VOTER: Operation.CLUSTER_ACTION,
+    ApiKey.ENVELOPE: Operation.CLUSTER_ACTION,
+    ApiKey.BROKER_REGISTRATION: Operation.CLUSTER_ACTION,
+    ApiKey.BROKER_HEARTBEAT: Operation.CLUSTER_ACTION,
+    ApiKey.CONTROLLER_REGISTRATION: Operation.CLUSTER_ACTION,
+    ApiKey.ALTER_PARTITION: Operation.CLUSTER_ACTION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: Operation.CLUSTER_ACTION,
+    ApiKey.ALLOCATE_PRODUCER_IDS: Operation.CLUSTER_ACTION,
+    ApiKey.DESCRIBE_QUORUM: Operation.DESCRIBE,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Operation.DESCRIBE,
+    ApiKey.DESCRIBE_ACLS: Operation.DESCRIBE,
+    ApiKey.CREATE_ACLS: Operation.ALTER,
+    ApiKey.DELETE_ACLS: Operation.ALTER,
+    ApiKey.ELECT_LEADERS: Operation.ALTER,
+    ApiKey.UNREGISTER_BROKER: Operation.ALTER,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.ALTER,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Operation.ALTER,
+    ApiKey.UPDATE_FEATURES: Operation.ALTER,
+    ApiKey.ADD_RAFT_VOTER: Operation.ALTER,
+    ApiKey.REMOVE_RAFT_VOTER: Operation.ALTER,
+    ApiKey.ALTER_CLIENT_QUOTAS: Operation.ALTER_CONFIGS,
+}
+"""APIs that are refused as a whole, and what they need on the cluster."""
+
+OPEN: Final = frozenset(
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
+"""APIs that ask nothing: they refuse everybody who has not authenticated, and everybody is that."""
+
+FIRST_DELETION_BY_STATE: Final = 6
+
+
+def guarded(
+    handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, topics: Callable[[], TopicsView]
+) -> dict[ApiKey, Handler]:
+    """The handlers behind their guards. `topics` gives the topics as they will be once everything is committed."""
+    guards: dict[ApiKey, Guard] = {
+        ApiKey.CREATE_TOPICS: create_topics,
+        ApiKey.DELETE_TOPICS: partial(delete_topics, topics),
+        ApiKey.CREATE_PARTITIONS: create_partitions,
+        ApiKey.ALTER_CONFIGS: alter_configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: alter_configs,
+        ApiKey.DESCRIBE_CONFIGS: describe_configs,
+        ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+        **{key: partial(_whole, operation) for key, operation in CLUSTER_NEEDS.items()},
+    }
+    unguarded = handlers.keys() - guards.keys() - OPEN
+    assert not unguarded, f"law: every API says what it asks of clients; {unguarded} do not"
+    return {
+        key: handler if key in OPEN else partial(guards[key], authorizer, handler) for key, handler in handlers.items()
+    }
+
+
+def _whole(operation: Operation, authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    authorizer.require(ctx, operation)
+    return handler(ctx, request)
+
+
+def describe_cluster(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """ALTER of the cluster, on a controller."""
+    authorizer.require(ctx, Operation.ALTER)
+    response = handler(ctx, request)
+    if request.include_cluster_authorized_operations and not response.error_code:
+        may_see = authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER)
+        response.cluster_authorized_operations = authorizer.operations(ctx, ResourceType.CLUSTER) if may_see else 0
+    return response
+
+
+def create_topics(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """CREATE of the cluster, or of each topic; who may not see a topic's configuration is not told it."""
+    names = [topic.name for topic in request.topics]
+    judged = set(names) - repeated(names) - {FORBIDDEN_NAME}
+    creatable = judged
+    if not authorizer.allows(ctx, Operation.CREATE, ResourceType.CLUSTER, log_denied=False):
+        creatable = authorizer.permitted(ctx, Operation.CREATE, ResourceType.TOPIC, judged)
+    seen = authorizer.permitted(ctx, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, judged, log_denied=False)
+    denied = [name for name in names if name in judged and name not in creatable]
+    row = CreateTopicsResponse.CreatableTopicResult
+
+    def complete(response: Any) -> Any:
+        for at, topic in enumerate(response.topics):
+            if not topic.error_code and topic.name not in seen:
+                response.topics[at] = row(
+                    topic.name,
+                    topic.topic_id,
+                    error_message=None,
+                    topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                )
+        for name in denied:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.append(row(name, error_code=code, error_message="Authorization failed."))
+        return response
+
+    left = [topic for topic in request.topics if topic.name not in denied]
+    return answered(handler, ctx, changed(request, topics=left), complete)
+
+
+def delete_topics(
+    topics: Callable[[], TopicsView], authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any
+) -> Any:
+    """DELETE of the cluster, or of each topic; who may not describe a topic is not told the name behind an id."""
+    if authorizer.allows(ctx, Operation.DELETE, ResourceType.CLUSTER, log_denied=False):
+        return handler(ctx, request)
+    by_state = ctx.api_version >= FIRST_DELETION_BY_STATE
+    asked = [(state.name, state.topic_id) for state in request.topics]
+    if not by_state:
+        asked = [(name, ZERO_UUID) for name in request.topic_names]
+    doubtful = repeated(topic_id if name is None else name for name, topic_id in asked)
+    judged: dict[Any, str] = {}
+    for name, topic_id in asked:
+        key = topic_id if name is None else name
+        if key in doubtful or (name is None) == (topic_id == ZERO_UUID):
+            continue  # refused for another reason
+        topic = topics().by_id(topic_id) if name is None else None
+        if name is not None or topic is not None:
+            judged[key] = topic.name if topic is not None else name
+    describable = authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TOPIC, judged.values())
+    deletable = authorizer.permitted(ctx, Operation.DELETE, ResourceType.TOPIC, judged.values())
+    rows = []
+    left = []
+    for name, topic_id in asked:
+        known = judged.get(topic_id if name is None else name)
+        exists = name is None or topics().by_name(name) is not None
+        if known is None or (known in describable and (known in deletable or not exists)):
+            left.append((name, topic_id))
+            continue
+        told = known if name is not None or known in describable else None
+        rows.append(DeleteTopicsResponse.DeletableTopicResult(told, topic_id, *REFUSALS[ResourceType.TOPIC]))
+    if not rows:
+        return handler(ctx, request)
+    fields = {"topics": [state for state in request.topics if (state.name, state.topic_id) in left]}
+    if not by_state:
+        fields = {"topic_names": [name for name, _ in left]}
+
+    def complete(response: Any) -> Any:
+        response.responses += rows
+        return response
+
+    return answered(handler, ctx, changed(request, **fields), complete)
+
+
+def create_partitions(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """ALTER of each topic."""
+    names = [topic.name for topic in request.topics]
+    judged = set(names) - repeated(names)
+    denied = judged - authorizer.permitted(ctx, Operation.ALTER, ResourceType.TOPIC, judged)
+    if not denied:
+        return handler(ctx, request)
+    row = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+    def complete(response: Any) -> Any:
+        response.results += [row(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None) for name in names if name in denied]
+        return response
+
+    left = [topic for topic in request.topics if topic.name not in denied]
+    return answered(handler, ctx, changed(request, topics=left), complete)
+
+
+def alter_configs(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """ALTER_CONFIGS of the topic or group, or of the cluster for everything else; CLUSTER_ACTION for loggers."""
+    rows = []
+    left = []
+    is_legacy = ctx.api_key == ApiKey.ALTER_CONFIGS
+    row = (AlterConfigsResponse if is_legacy else IncrementalAlterConfigsResponse).AlterConfigsResourceResponse
+    for resource in request.resources:
+        kind = resource.resource_type
+        is_logger = kind == BROKER_LOGGER
+        operation = Operation.CLUSTER_ACTION if is_logger else Operation.ALTER_CONFIGS
+        if kind not in OWNERS or (is_logger and is_legacy) or may(authorizer, ctx, operation, resource):
+            left.append(resource)
+        else:
+            code, words = REFUSALS[OWNERS[kind]]
+            rows.append(row(code, words, kind, resource.resource_name))
+    if not rows:
+        return handler(ctx, request)
+
+    def complete(response: Any) -> Any:
+        response.responses += rows
+        return response
+
+    return answered(handler, ctx, changed(request, resources=left), complete)

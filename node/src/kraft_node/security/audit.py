@@ -1,0 +1,96 @@
+"""The audit log: a line for every decision, in Kafka's form, so that tools that read Kafka's understand it.
+
+The logger has Kafka's name, `kafka.authorizer.logger`: what is denied is logged at INFO, what is allowed at DEBUG, and
+what was only asked to find something out (which operations somebody could do, say) at TRACE, which Python calls 5.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.security.names import ALLOWED_BY, DENIED_BY, WILDCARD, Operation, PatternType, Permission, ResourceType
+from kraft_node.security.names import type_title as title
+from kraft_node.wire.api import API, ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import RequestContext
+
+log = logging.getLogger("kafka.authorizer.logger")
+
+TRACE: Final = 5
+
+
+def level_of(*, allowed: bool, log_allowed: bool, log_denied: bool) -> int:
+    """At which level the decision is told."""
+    if allowed:
+        return logging.DEBUG if log_allowed else TRACE
+    return logging.INFO if log_denied else TRACE
+
+
+def write(
+    level: int,
+    ctx: RequestContext,
+    operation: Operation,
+    resource_type: int,
+    name: str,
+    count: int,
+    rule: str,
+    *,
+    allowed: bool,
+) -> None:
+    """One decision."""
+    log.log(
+        level,
+        "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s with "
+        "resourceRefCount = %d based on rule %s",
+        ctx.principal,
+        "Allowed" if allowed else "Denied",
+        operation.name,
+        ctx.client_host,
+        title(resource_type),
+        name,
+        API[ApiKey(ctx.api_key)].request.__name__.removesuffix("Request"),
+        count,
+        rule,
+    )
+
+
+def rule_among(records: Iterable[Any], host: str, operation: int) -> str | None:
+    """The entry that decides, as Kafka's authorizer would name it; None when none of `records` says anything.
+
+    Kafka goes through entries from the longest name to the shortest, then by pattern type, operation, principal and
+    host: the first denial decides, else the last permission.
+    """
+    chosen = None
+    for record in sorted(records, key=_kafka_order):
+        if record.host not in (WILDCARD, host):
+            continue
+        if record.permission_type == Permission.DENY and record.operation in DENIED_BY[operation]:
+            chosen = record
+            break
+        if record.permission_type == Permission.ALLOW and record.operation in ALLOWED_BY[operation]:
+            chosen = record
+    return None if chosen is None else f"MatchingAcl(acl={_told(chosen)})"
+
+
+def _kafka_order(record: Any) -> tuple[Any, ...]:
+    wildcard = record.resource_name == WILDCARD and record.pattern_type == PatternType.LITERAL
+    return (
+        wildcard,
+        -len(record.resource_name),
+        record.pattern_type,
+        record.operation,
+        record.principal,
+        record.host,
+        record.permission_type,
+    )
+
+
+def _told(record: Any) -> str:
+    return (
+        f"StandardAcl[resourceType={ResourceType(record.resource_type).name}, resourceName={record.resource_name}, "
+        f"patternType={PatternType(record.pattern_type).name}, principal={record.principal}, host={record.host}, "
+        f"operation={Operation(record.operation).name}, permissionType={Permission(record.permission_type).name}]"
+    )

@@ -1,0 +1,58 @@
+"""The guard of DescribeConfigs, which brokers and controllers share: a configuration is its resource's to show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.security.names import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from kraft_node.security.rewriting import answered, changed
+from kraft_node.wire.messages import DescribeConfigsResponse
+
+if TYPE_CHECKING:
+    from kraft_node.base.request import Handler, RequestContext
+    from kraft_node.security.authorizer import Authorizer
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+OWNERS: Final[dict[int, ResourceType]] = {
+    TOPIC: ResourceType.TOPIC,
+    BROKER: ResourceType.CLUSTER,
+    BROKER_LOGGER: ResourceType.CLUSTER,
+    CLIENT_METRICS: ResourceType.CLUSTER,
+    GROUP: ResourceType.GROUP,
+}
+"""A kind of configuration -> the type of resource whose permissions count."""
+
+
+def may(authorizer: Authorizer, ctx: RequestContext, operation: Operation, resource: Any) -> bool:
+    """Whether the client may do that to the configuration of a resource, of a kind that `OWNERS` has."""
+    owner = OWNERS[resource.resource_type]
+    name = CLUSTER_NAME if owner is ResourceType.CLUSTER else resource.resource_name
+    return authorizer.allows(ctx, operation, owner, name)
+
+
+def describe_configs(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """DESCRIBE_CONFIGS of the topic or group, or of the cluster for everything else."""
+    if any(resource.resource_type not in OWNERS for resource in request.resources):
+        return handler(ctx, request)  # which refuses it as a whole
+    permitted: list[Any] = []
+    denied: list[Any] = []
+    for resource in request.resources:
+        (permitted if may(authorizer, ctx, Operation.DESCRIBE_CONFIGS, resource) else denied).append(resource)
+    if not denied:
+        return handler(ctx, request)
+
+    def complete(response: Any) -> Any:
+        for resource in denied:
+            code, words = REFUSALS[OWNERS[resource.resource_type]]
+            row = DescribeConfigsResponse.DescribeConfigsResult(
+                code, words, resource.resource_type, resource.resource_name
+            )
+            response.results.append(row)
+        return response
+
+    return answered(handler, ctx, changed(request, resources=permitted), complete)

@@ -1,0 +1,100 @@
+"""The numbers by which ACLs name things (org.apache.kafka.common.acl and .resource of 4.3.1), and what implies what."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from kraft_node.base.errors import ErrorCode
+
+
+class Operation(IntEnum):
+    """What is done to a resource (AclOperation)."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    """What something is done to (ResourceType)."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry's resource name is meant (PatternType)."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """What an entry says (AclPermissionType)."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only resource of type CLUSTER."""
+
+WILDCARD: Final = "*"
+"""As a literal resource name: every resource of the type. As a host: every host."""
+
+EVERYBODY: Final = "User:*"
+
+_O = Operation
+
+ALLOWED_BY: Final[dict[int, frozenset[int]]] = {
+    **{operation: frozenset({operation, _O.ALL}) for operation in _O},
+    _O.DESCRIBE: frozenset({_O.ALL, _O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER}),
+    _O.DESCRIBE_CONFIGS: frozenset({_O.ALL, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS}),
+}
+"""An operation -> those whose permission permits it. A denial denies its own operation only, or all."""
+
+DENIED_BY: Final[dict[int, frozenset[int]]] = {operation: frozenset({operation, _O.ALL}) for operation in _O}
+
+SUPPORTED: Final[dict[int, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        _O.READ, _O.WRITE, _O.CREATE, _O.DESCRIBE, _O.DELETE, _O.ALTER, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (_O.READ, _O.DESCRIBE, _O.DELETE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (
+        _O.CREATE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE, _O.ALTER, _O.DESCRIBE,
+    ),
+}  # fmt: skip
+"""What can be done to a resource of a type, for the answers that say so (KIP-430)."""
+
+
+REFUSALS: Final[dict[int, tuple[ErrorCode, str]]] = {
+    ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    ResourceType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    ResourceType.CLUSTER: (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+    ResourceType.TRANSACTIONAL_ID: (
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "Transactional Id authorization failed.",
+    ),
+}
+"""What is answered for a resource of the type, with Kafka's own words where an answer has room for some."""
+
+
+def type_title(resource_type: int) -> str:
+    """A resource type as people write it: `TransactionalId`."""
+    return "".join(part.capitalize() for part in ResourceType(resource_type).name.split("_"))

@@ -1,0 +1,143 @@
+"""Every API, asked by people who may do everything, nothing, or some things, of Apache Kafka and of ours.
+
+Both have the same authorizer and ACLs; what each answers to each is compared as in `tests.golden.broker`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.wire.messages import InitProducerIdRequest, MetadataRequest
+from tests.compat.targets import Apache, Ours
+from tests.golden.broker.pair import Pair, warm_coordinator
+from tests.golden.controller import authorization as who
+from tests.peer import require_peer
+
+pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("authorization")]
+
+DENIED = 29
+CLUSTER_DENIED = 31
+UNSUPPORTED_VERSION = 35
+NOT_COORDINATOR = 16
+NO_SUCH_TRANSACTION = 105
+NOBODY = -1
+HEARD_IN_S = 60
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair]]:
+    """Both servers with their topics and ACLs, asked at the brokers' listeners and at the controllers'."""
+    require_peer()
+    folder = tmp_path_factory.mktemp("authorization")
+    kafka = Apache("apache", folder / "apache", dict(who.SETTINGS))
+    ours = Ours("kraftcluster", folder / "ours", dict(who.SETTINGS))
+    try:
+        kafka.launch()
+        ours.launch()
+        for target in (kafka, ours):
+            target.wait_ready()
+        broker = Pair(who.Client("Kafka", kafka, kafka.port), who.Client("ours", ours, ours.port))
+        controller = Pair(
+            who.Client("Kafka", kafka, kafka.controller_port), who.Client("ours", ours, ours.controller_port)
+        )
+        for topic in who.TOPICS:
+            broker.create(topic)
+        warm_coordinator(broker)
+        broker.same(who.create_acls(who.ACLS[:4]), 3)
+        broker.same(who.create_acls(who.ACLS[4:]), 3)
+        broker.verdict()
+        _wait_until_heard(broker)
+        yield broker, controller
+        for side in (*broker.sides, *controller.sides):
+            side.close()
+    finally:
+        for target in (kafka, ours):
+            target.kill()
+
+
+def _wait_until_heard(pair: Pair) -> None:
+    """Until the brokers deny what they allowed before: the last ACLs are those that name topics."""
+    come_from(pair, who.NOTHING)
+    request = MetadataRequest([MetadataRequest.MetadataRequestTopic(ZERO_UUID, "mine")])
+    deadline = time.monotonic() + HEARD_IN_S
+    for side in pair.sides:
+        while side.ask(request, 12).topics[0].error_code != DENIED:
+            assert time.monotonic() < deadline, side
+            time.sleep(0.05)
+
+
+def come_from(pair: Pair, host: str) -> None:
+    for side in pair.sides:
+        assert isinstance(side, who.Client)
+        side.come_from(host)
+
+
+def without_words(plain: Any) -> Any:
+    """Kafka's refusals for want of a permission on the cluster quote the request: only the code is compared.
+
+    So it is with voters, refused for kraft.version 0; and there is no transaction coordinator to ask.
+    """
+    if isinstance(plain, dict):
+        plain = {name: without_words(value) for name, value in plain.items()}
+        if plain.get("error_code") in (CLUSTER_DENIED, UNSUPPORTED_VERSION) and "error_message" in plain:
+            plain["error_message"] = "…"
+        if "transactional_id" in plain and plain["error_code"] in (NOT_COORDINATOR, NO_SUCH_TRANSACTION):
+            plain["error_code"] = "unknown"
+        if "producer_id" in plain and plain["producer_id"] != NOBODY:
+            plain["producer_id"] = "set"
+    elif isinstance(plain, list):
+        plain = [without_words(item) for item in plain]
+    return plain
+
+
+def without_ids(plain: Any) -> Any:
+    """Topics that are made here have ids that neither server shares."""
+    if isinstance(plain, dict):
+        return without_words({n: "id" if n == "topic_id" and v != "none" else without_ids(v) for n, v in plain.items()})
+    return [without_ids(item) for item in plain] if isinstance(plain, list) else plain
+
+
+STORIES: dict[str, Callable[[dict[str, Any]], Iterator[tuple[Any, Any]]]] = {
+    "topics": who.of_topics,
+    "groups": who.of_groups,
+    "cluster": who.of_the_cluster,
+}
+
+
+@pytest.mark.parametrize("host", who.HOSTS)
+@pytest.mark.parametrize("story", STORIES)
+def test_everybody_is_told_what_kafka_tells(pairs: tuple[Pair, Pair], story: str, host: str) -> None:
+    pair, _ = pairs
+    come_from(pair, host)
+    for (theirs, versions), (mine, _) in zip(*(STORIES[story](side.ids) for side in pair.sides), strict=True):
+
+        def asked(side: Any, theirs: Any = theirs, mine: Any = mine) -> Any:
+            return theirs if side.name == "Kafka" else mine
+
+        settles = isinstance(mine, InitProducerIdRequest)  # the first block of ids is on its way
+        pair.same(asked, versions, label=host, mask=without_words, settles=settles)
+    pair.verdict()
+
+
+@pytest.mark.parametrize("host", who.HOSTS)
+def test_topics_come_and_go_for_those_who_may(pairs: tuple[Pair, Pair], host: str) -> None:
+    pair, _ = pairs
+    come_from(pair, host)
+    for version in (2, 5, 7):
+        for request, versions in who.changes(version, host):
+            pair.same(request, versions, label=host, mask=without_ids)
+    pair.verdict()
+
+
+@pytest.mark.parametrize("host", (who.NOTHING, who.SOME, who.IMPLIED, who.LOOKS))
+def test_controllers_refuse_who_is_none_of_them(pairs: tuple[Pair, Pair], host: str) -> None:
+    _, pair = pairs
+    come_from(pair, host)
+    for request in who.of_controllers():
+        pair.same(request, label=host, mask=without_words)
+    pair.verdict()
