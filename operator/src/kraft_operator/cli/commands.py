@@ -39,6 +39,11 @@ def waiting(command: Command) -> Command:
     return wait(timeout(command))
 
 
+def named(command: Command) -> Command:
+    """The cluster's name as an argument too, where there is no other argument."""
+    return click.argument("named", metavar="[CLUSTER]", required=False)(command)
+
+
 def show(resource: Mapping[str, Any], renderable: Any, output: str, part: Any = None) -> None:
     """As a table or as JSON."""
     if output == "json":
@@ -59,6 +64,7 @@ def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @click.option("-w", "--watch", is_flag=True, help="again and again, until Ctrl-C")
     @output
+    @named
     @selects
     def status(watch: bool, output: str, **selected: Any) -> None:
         """Quorum, brokers, partitions, and what is being done. Exit code 0 if it is ready, else 1."""
@@ -81,6 +87,7 @@ def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
 def _plan(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @output
+    @named
     @selects
     def plan(output: str, **selected: Any) -> None:
         """What is done next, what it waits for, and who needs a restart."""
@@ -94,6 +101,7 @@ def _plan(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 def _top(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
+    @named
     @selects
     def top(**selected: Any) -> None:
         """Processor time and memory of every node."""
@@ -128,6 +136,7 @@ def _node(resource: Mapping[str, Any], node_id: int) -> Mapping[str, Any]:
 
 def _approve(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
+    @named
     @selects
     def approve(**selected: Any) -> None:
         """Let the restarts begin that the plan shows (updateStrategy.supervised)."""
@@ -280,6 +289,7 @@ def _flags(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 def _flag(name: str, field: str, value: bool, text: str, selects: Selects[Any], find: Find) -> click.Command:
     @click.command(name, help=text)
+    @named
     @selects
     def command(**selected: Any) -> None:
         target = find(**selected)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import click
 
-from kraft_operator.cli.commands import output, shared, show
+from kraft_operator.cli.commands import named, output, shared, show
 from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, wait_for
 
 READY_S: Final = 120.0
@@ -45,10 +45,10 @@ def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--file", type=PATH, help="the cluster's file")(DATA(command))
 
 
-def _find(data: Path | None, file: Path | None, cluster: str | None) -> Any:
+def _find(data: Path | None, file: Path | None, cluster: str | None, named: str | None = None) -> Any:
     from kraft_operator.cli.local import LocalTarget, found_folder
 
-    return LocalTarget(found_folder(data, file, cluster))
+    return LocalTarget(found_folder(data, file, named or cluster))
 
 
 @main.command()
@@ -167,6 +167,7 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
 @main.command()
 @click.option("--wipe", is_flag=True, help="and remove it with all of its data")
 @click.option("--timeout", default=DOWN_S, show_default=True, help="seconds; what runs then is ended")
+@named
 @_selects
 def down(wipe: bool, timeout: float, **selected: Any) -> None:
     """Stop all nodes, brokers first. The data stays, unless --wipe."""

@@ -29,6 +29,7 @@ from kraft_operator.apply.local.world import Starts, World
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.levels import name_of
 from kraft_operator.plan.observed import Kube, Observed, Seen
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
@@ -262,6 +263,7 @@ class Supervisor:
             self._before,
             generation=self.memory.generation,
             now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            version=_version(observed),
             revision=wanted.revision,
         )
         self._before = found
@@ -347,6 +349,13 @@ def asked_for(spec: KRaftClusterSpec, requests: Requests) -> KRaftClusterSpec:
     found["paused"] = found["paused"] or requests.paused
     found["hibernated"] = found["hibernated"] or requests.hibernated
     return KRaftClusterSpec.model_validate(found)
+
+
+def _version(observed: Observed) -> str:
+    """The finalized metadata.version by name; empty when unknown."""
+    metadata = observed.metadata.value
+    level = None if metadata is None else metadata.features.get("metadata.version")
+    return "" if level is None else name_of(level)
 
 
 def _fresh_id() -> str:

@@ -1,0 +1,160 @@
+"""`kubectl-kraft`, which kubectl runs as `kubectl kraft`: how a KRaftCluster is, and requests to its operator.
+
+It goes through kubectl itself, with whatever login and context that has; it needs no rights but to read and patch
+KRaftClusters, and for `logs` and `top` those of `kubectl logs` and `kubectl top`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from kraft_operator.cli.commands import shared
+from kraft_operator.cli.kraftcluster import print_completion
+from kraft_operator.cli.target import FAILED, NOT_THERE, WRONG, failure
+
+KIND: Final = "kraftclusters.kraftcluster.io"
+MANAGER: Final = "kubectl-kraft"
+INSTANCE: Final = "app.kubernetes.io/instance"
+NODE: Final = "kraftcluster.io/node"
+ATTEMPTS_MAX: Final = 5
+"""Of a change to a list that somebody else changes at the same time."""
+
+
+class Kubectl:
+    """The program, with the words that say which API server and namespace."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        program = os.environ.get("KUBECTL") or shutil.which("kubectl")
+        if program is None:
+            raise failure(NOT_THERE, "kubectl is not on the PATH")
+        self.command = [program, *words]
+
+    def run(self, *words: str, stdin: str | None = None) -> str:
+        """What it prints. Raises click.ClickException with what it complains of."""
+        done = subprocess.run([*self.command, *words], input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            said = done.stderr.strip() or f"kubectl ended with {done.returncode}"
+            raise failure(NOT_THERE if "NotFound" in said or "not found" in said else FAILED, said)
+        return done.stdout
+
+    def lines(self, *words: str) -> Iterator[str]:
+        """What it prints, as it comes."""
+        with subprocess.Popen([*self.command, *words], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+            assert process.stdout is not None
+            yield from process.stdout
+        if process.returncode:
+            raise failure(FAILED, f"kubectl ended with {process.returncode}")
+
+
+class KubeTarget:
+    """One KRaftCluster."""
+
+    def __init__(self, kubectl: Kubectl, name: str) -> None:
+        self._kubectl = kubectl
+        self.name = name
+
+    def resource(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._kubectl.run("get", KIND, self.name, "-o", "json"))
+        return found
+
+    def driven(self) -> None:
+        """Whether an operator runs is not for everybody to see: what is asked for stays until one does."""
+
+    def annotate(self, values: Mapping[str, str]) -> None:
+        self._patch("merge", {"metadata": {"annotations": dict(values)}})
+
+    def flag(self, name: str, value: bool) -> None:
+        self._patch("merge", {"spec": {name: value}})
+
+    def ask_replacement(self, item: Mapping[str, Any]) -> None:
+        self._change_replacements(lambda items: [*items, dict(item)])
+
+    def withdraw_replacement(self, name: str) -> None:
+        self._change_replacements(lambda items: [one for one in items if one["name"] != name])
+
+    def _change_replacements(self, change: Callable[[list[Any]], list[Any]]) -> None:
+        """Of the list as it is now: nobody else's change is lost."""
+        for attempt in range(ATTEMPTS_MAX):
+            resource = self.resource()
+            version = resource["metadata"]["resourceVersion"]
+            items = change(resource["spec"].get("replacements", []))
+            try:
+                self._patch("merge", {"metadata": {"resourceVersion": version}, "spec": {"replacements": items}})
+            except click.ClickException as error:
+                if "modified" not in error.message or attempt == ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return
+
+    def _patch(self, kind: str, body: Mapping[str, Any]) -> None:
+        words = ["patch", KIND, self.name, "--type", kind, f"--field-manager={MANAGER}", "-p", json.dumps(body)]
+        self._kubectl.run(*words)
+
+    def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
+        pod = node.get("pod") or f"{self.name}-{node['id']}"
+        return self._kubectl.lines("logs", pod, f"--tail={lines}", *(["--follow"] if follow else []))
+
+    def use(self, nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+        said = self._kubectl.run("top", "pod", "--no-headers", "-l", f"{INSTANCE}={self.name},{NODE}")
+        use = {words[0]: words[1:3] for line in said.splitlines() if len(words := line.split()) >= 3}
+        rows = []
+        for node in nodes:
+            cpu, memory = use.get(node.get("pod", ""), ("", ""))
+            rows.append((str(node["id"]), ",".join(node["roles"]), cpu, memory))
+        return rows
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def main() -> None:
+    """Look after KRaftClusters: how they are, and requests to their operator."""
+
+
+def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which cluster is meant."""
+    for option in (
+        click.option("-c", "--cluster", help="its name, if there are several in the namespace"),
+        click.option("-n", "--namespace", help="as of kubectl"),
+        click.option("--context", help="as of kubectl"),
+        click.option("--kubeconfig", help="as of kubectl"),
+    ):
+        command = option(command)
+    return command
+
+
+def _find(cluster: str | None, named: str | None = None, **flags: str | None) -> KubeTarget:
+    kubectl = Kubectl([f"--{name}={value}" for name, value in flags.items() if value is not None])
+    name = named or cluster
+    if name is None:
+        there = kubectl.run("get", KIND, "-o", "name").split()
+        if len(there) != 1:
+            names = ", ".join(item.partition("/")[2] for item in there)
+            what = f"{len(there)} KRaftClusters ({names}): name one" if there else "no KRaftCluster"
+            raise failure(WRONG if there else NOT_THERE, f"in this namespace there is {what}")
+        name = there[0].partition("/")[2]
+    return KubeTarget(kubectl, name)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete the words of `kubectl-kraft`."""
+    print_completion(main, "kubectl-kraft", shell)
+
+
+shared(main, _selects, _find)
+
+
+def entry() -> None:
+    """The program."""
+    main(prog_name="kubectl kraft")
+
+
+if __name__ == "__main__":
+    entry()
