@@ -52,7 +52,15 @@ BLOCKED_S: Final = 5.0
 SHARED_S: Final = 300.0
 """Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
 
-KAFKA_STEPS: Final = (do.SetConfig, do.Reassign, do.Unregister, do.AddVoter, do.RemoveVoter)
+KAFKA_STEPS: Final = (
+    do.SetConfig,
+    do.SetFeature,
+    do.Throttle,
+    do.Reassign,
+    do.Unregister,
+    do.AddVoter,
+    do.RemoveVoter,
+)
 
 
 class Key(NamedTuple):
@@ -74,7 +82,6 @@ class _Memory:
     shared_at: float = float("-inf")
     shared: str = ""
     told: tuple[tuple[str, str], ...] = ()
-    waited: dict[str, float] = field(default_factory=dict)
 
 
 class Reconciler:
@@ -88,6 +95,7 @@ class Reconciler:
         *,
         resync_s: float = 30.0,
         machines: bool = False,
+        node_image: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -95,6 +103,7 @@ class Reconciler:
         self._metrics = metrics
         self._resync_s = resync_s
         self._machines = machines
+        self._node_image = node_image
         self._clock = clock
         self._memories: dict[Key, _Memory] = {}
 
@@ -128,19 +137,25 @@ class Reconciler:
             return None
         memory = self._memory(key)
         try:
-            spec = KRaftClusterSpec.model_validate(resource["spec"])
-            before = KRaftClusterStatus.model_validate(resource.get("status", {}))
+            # What a later version of the definitions has besides is for a later operator.
+            spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
+            before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
         except ValidationError as error:
-            # Made under another version of the definitions: nothing is done to a cluster that is not understood.
-            await self._events.tell(resource, "Warning", "NotUnderstood", str(error)[:900])
-            return BLOCKED_S
-        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec)
+            # Nothing is done to a cluster that is not understood.
+            await self._tell_once(memory, resource, (("NotUnderstood", str(error)[:900]),))
+            return self._resync_s
+        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
+        if not cluster.image:
+            await self._tell_once(
+                memory, resource, (("NoImage", "neither spec.image nor the operator names an image"),)
+            )
+            return self._resync_s
         one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines)
         record = record_of(before)
         wanted = wishes(cluster, resource["metadata"].get("annotations", {}))
         if not spec.paused:
             await one.share(record)
-        observed = await one.observe(record)
+        observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         plan_ = plan(record, wanted, observed, fresh_id)
         failure: Exception | None = None
@@ -194,11 +209,16 @@ class Reconciler:
 
     async def _tell_blocked(self, memory: _Memory, resource: dict[str, Any], plan_: do.Plan) -> None:
         """An event for each thing that has become blocked, once."""
-        blocked = tuple((one.reason, one.message) for one in plan_.blocked)
-        for reason, message in blocked:
+        await self._tell_once(memory, resource, tuple((one.reason, one.message) for one in plan_.blocked))
+
+    async def _tell_once(self, memory: _Memory, resource: dict[str, Any], told: tuple[tuple[str, str], ...]) -> None:
+        for reason, message in told:
             if (reason, message) not in memory.told:
+                log.info(
+                    "%s/%s: %s: %s", resource["metadata"]["namespace"], resource["metadata"]["name"], reason, message
+                )
                 await self._events.tell(resource, "Warning", reason, message)
-        memory.told = blocked
+        memory.told = told
 
     def _memory(self, key: Key) -> _Memory:
         memory = self._memories.get(key)
@@ -232,7 +252,7 @@ class _Pass:
         await hands.share()
         self.memory.shared, self.memory.shared_at = marks, now
 
-    async def observe(self, record: Record) -> Observed:
+    async def observe(self) -> Observed:
         """Everything, each with its age."""
         namespace, name = self.cluster.namespace, self.cluster.name
         selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/name=kraftcluster"
@@ -246,7 +266,7 @@ class _Pass:
         shape = objects.shape(pods)
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
-        kube = objects.kube(self.cluster, record, pods, claims, jobs, await self._racks())
+        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks())
         await self.memory.view.look(objects.controllers(pods), objects.brokers(self.cluster, pods))
         now = self.clock()
         return Observed(
@@ -316,7 +336,7 @@ class _Pass:
         generation = self.before.observed_generation
         after = document(status(self.cluster, step.record, None, do.Plan(), self.before, generation=generation, now=""))
         await self._patch({key: after[key] for key in remembered(step.record) if key in after})
-        if record_of(KRaftClusterStatus.model_validate(self.resource["status"])) != step.record:
+        if record_of(KRaftClusterStatus.model_validate(self.resource["status"], extra="ignore")) != step.record:
             raise ApiError(0, "NotRemembered", "the API server's definition of KRaftCluster is older than the operator")
         return step.record
 

@@ -38,6 +38,7 @@ class NodeStatus(Model):
     formatted: Annotated[bool, Field(description="the disk in force is formatted: it never is again")] = False
     leaving: bool = False
     stopped: Annotated[bool, Field(description="for good: it is never started again")] = False
+    volumes: Annotated[list[str], Field(description="of its disk that are formatted: they never are again")] = []
     pod: str = ""
     volume: str = ""
     state: str = ""

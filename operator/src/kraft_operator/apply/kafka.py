@@ -11,10 +11,13 @@ from typing import Any, Final
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Quorum
+from kraft_operator.plan.observed import THROTTLED, Quorum
 
 TIMEOUT_MS: Final = 2500
+TOPIC: Final = 2
 BROKER: Final = 4
+UPGRADE: Final = 1
+"""Kind of a feature's update: never downwards."""
 SET: Final = 0
 DELETE: Final = 1
 GONE: Final = frozenset({102, 126})
@@ -23,7 +26,7 @@ NOT_CONTROLLER: Final = 41
 VOTER_NOT_FOUND: Final = 127
 LISTENER: Final = "CONTROLLER"
 
-KafkaStep = do.SetConfig | do.Reassign | do.Unregister | do.AddVoter | do.RemoveVoter
+KafkaStep = do.SetConfig | do.SetFeature | do.Throttle | do.Reassign | do.Unregister | do.AddVoter | do.RemoveVoter
 
 
 async def carry_out(
@@ -60,6 +63,14 @@ def _requests(
         configs += [{"name": key, "operation": DELETE, "value": None} for key in step.remove]
         resources = [{"type": BROKER, "name": "", "configs": configs}]
         return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+    if isinstance(step, do.SetFeature):
+        features = [{"name": step.name, "level": step.level, "type": UPGRADE}]
+        return [(schemas.UPDATE_FEATURES, {"timeout_ms": TIMEOUT_MS, "features": features, "validate_only": False})]
+    if isinstance(step, do.Throttle):
+        operation, value = (SET, "*") if step.on else (DELETE, None)
+        configs = [{"name": name, "operation": operation, "value": value} for name in THROTTLED]
+        resources = [{"type": TOPIC, "name": name, "configs": configs} for name in step.topics]
+        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
     if isinstance(step, do.Reassign):
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, number), replicas in step.moves.items():
@@ -82,7 +93,7 @@ def _requests(
 
 def _check(api: schemas.Api, answer: dict[str, Any]) -> None:
     """Raises RefusedError with the first error of the answer."""
-    found = [answer, *answer.get("responses", ()), *answer.get("results", ())]
+    found = [answer, *answer.get("responses", ()), *answer.get("results", ()), *answer.get("features", ())]
     for topic in answer.get("topics", ()):
         found += [topic, *topic.get("partitions", ())]
     for one in found:

@@ -108,14 +108,16 @@ class Hands:
         pool, node = self._pool_and(step.node)
         voters = sorted({*self._record.voters, *((node.id,) if node.controller else ())})
         roles = ",".join([*["broker"] * node.broker, *["controller"] * node.controller])
-        aspects = {"roles": roles, "voters": ",".join(map(str, voters))}
+        known = "bootstrap" if self._record.dynamic else "voters"
+        aspects = {"roles": roles, known: ",".join(map(str, voters))}
         if node.id not in self._seen.pods:
             await self._ensure(pods.config_map(self._cluster, pool, node, aspects))
         dynamic = None
-        if self._cluster.spec.quorum.mode == "Dynamic" and node.controller:
+        if self._record.dynamic and node.controller:
             dynamic = {"initial": "" if step.joins else self._initial_voters()}
-        assert self._record.cluster_id is not None
-        await self._create(storage.format_job(self._cluster, pool, node, self._record.cluster_id, dynamic))
+        cluster_id = self._record.cluster_id
+        assert cluster_id is not None
+        await self._create(storage.format_job(self._cluster, pool, node, cluster_id, dynamic, step.volumes))
 
     def _initial_voters(self) -> str:
         """`ID@HOST:PORT:DIRECTORY-ID` of each: what a dynamic quorum begins with."""

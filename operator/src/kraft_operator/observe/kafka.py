@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
-from kraft_operator.plan.observed import Broker, Metadata, Partition, Quorum, Replica, Seen
+from kraft_operator.plan.observed import THROTTLED, Broker, Metadata, Partition, Quorum, Replica, Seen
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -129,7 +129,7 @@ async def metadata_as_told(client: Client, broker: Address) -> Metadata:
         raise UnreachableError(f"{broker}: DescribeCluster: {cluster['message'] or cluster['error']}")
     topics = await client.ask(broker, schemas.METADATA, topics=None, auto_create=False, operations=False)
     names = [topic["name"] for topic in topics["topics"] if topic["name"] and not topic["error"]]
-    min_isr, dynamic = await _configurations(client, broker, names)
+    min_isr, dynamic, throttled = await _configurations(client, broker, names)
     moves = await client.ask(broker, schemas.LIST_REASSIGNMENTS, timeout_ms=2000, topics=None)
     if moves["error"]:
         raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves['message'] or moves['error']}")
@@ -152,16 +152,21 @@ async def metadata_as_told(client: Client, broker: Address) -> Metadata:
         ),
         dynamic,
         {one["name"]: one["most"] for one in versions.get("finalized", ())},
+        {one["name"]: one["most"] for one in versions.get("supported", ())},
+        throttled,
     )
 
 
-async def _configurations(client: Client, broker: Address, names: list[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """min.insync.replicas by topic; the cluster-wide dynamic values."""
+async def _configurations(
+    client: Client, broker: Address, names: list[str]
+) -> tuple[dict[str, int], dict[str, str], frozenset[str]]:
+    """min.insync.replicas by topic; the cluster-wide dynamic values; topics that are throttled as a whole."""
+    throttled = set()
     min_isr: dict[str, int] = {}
     dynamic: dict[str, str] = {}
     for first in range(0, len(names) + 1, TOPICS_A_REQUEST):
         part = names[first : first + TOPICS_A_REQUEST]
-        resources = [{"type": TOPIC, "name": name, "keys": [MIN_ISR]} for name in part]
+        resources = [{"type": TOPIC, "name": name, "keys": [MIN_ISR, *THROTTLED]} for name in part]
         if first == 0:
             resources.append({"type": BROKER, "name": "", "keys": None})
         answer = await client.ask(
@@ -169,9 +174,12 @@ async def _configurations(client: Client, broker: Address, names: list[str]) -> 
         )
         for result in answer["results"]:
             if result["type"] == TOPIC and not result["error"]:
-                min_isr[result["name"]] = next((int(c["value"]) for c in result["configs"] if c["name"] == MIN_ISR), 1)
+                values = {c["name"]: c["value"] for c in result["configs"]}
+                min_isr[result["name"]] = int(values.get(MIN_ISR, 1))
+                if all(values.get(name) == "*" for name in THROTTLED):
+                    throttled.add(result["name"])
             elif result["type"] == BROKER:
                 if result["error"]:
                     raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")
                 dynamic = {c["name"]: c["value"] or "" for c in result["configs"] if c["source"] == DYNAMIC_DEFAULT}
-    return min_isr, dynamic
+    return min_isr, dynamic, frozenset(throttled)

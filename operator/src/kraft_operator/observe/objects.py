@@ -8,22 +8,22 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.kafka.client import Address
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
-from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import is_controller
 from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
 from kraft_operator.specs.pods import ASPECT
 from kraft_operator.specs.quantities import as_bytes
-from kraft_operator.specs.storage import DISK, FORMATTED
+from kraft_operator.specs.storage import DISK, FORMATTED, VOLUMES
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
+MACHINE: Final = "volume.kubernetes.io/selected-node"
+"""On a claim: for which machine its volume was made."""
 NODE_LABEL: Final = f"{GROUP}/node"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 def kube(
     cluster: Cluster,
-    record: Record,
     pods: Iterable[Object],
     claims: Iterable[Object],
     jobs: Iterable[Object],
@@ -32,7 +32,7 @@ def kube(
     """All of it. `racks` by machine."""
     return Kube(
         {number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")) for number, one in by_node(pods)},
-        volumes(cluster, record, claims),
+        volumes(cluster, claims, racks),
         {(number, _disk(one)): job(one) for number, one in by_node(jobs)},
     )
 
@@ -139,27 +139,24 @@ def brokers(cluster: Cluster, pods: Iterable[Object]) -> dict[int, Address]:
 # Volumes and jobs
 
 
-def volumes(cluster: Cluster, record: Record, claims: Iterable[Object]) -> dict[tuple[int, int], Volume]:
-    """By node and disk. A disk of which a claim is missing, lost or being deleted is not there."""
+def volumes(
+    cluster: Cluster, claims: Iterable[Object], racks: Mapping[str, str] | None = None
+) -> dict[tuple[int, int], Volume]:
+    """By node and disk. A claim that is lost or being deleted is not there; which should be, the planner knows."""
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):
         if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
             name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{_disk(one)}")
             found.setdefault((number, _disk(one)), {})[name] = one
-    disks = {}
-    for (number, disk), parts in found.items():
-        node = record.node(number)
-        pool = cluster.pool(node.pool) if node is not None else None
-        if pool is not None and not {volume.name for volume in pool.storage.volumes} <= parts.keys():
-            continue
-        disks[number, disk] = _volume(parts)
-    return disks
+    return {key: _volume(parts, racks or {}) for key, parts in found.items()}
 
 
-def _volume(parts: Mapping[str, Object]) -> Volume:
-    owners = {one["metadata"].get("annotations", {}).get(FORMATTED, "") for one in parts.values()}
+def _volume(parts: Mapping[str, Object], racks: Mapping[str, str]) -> Volume:
+    marks = {name: one["metadata"].get("annotations", {}) for name, one in parts.items()}
+    owners = sorted({one[FORMATTED] for one in marks.values() if one.get(FORMATTED)})
     sizes = {name: as_bytes(one["spec"]["resources"]["requests"]["storage"]) for name, one in parts.items()}
-    return Volume(owners.pop() if len(owners) == 1 else "", sizes)
+    rack = next((racks[one[MACHINE]] for one in marks.values() if racks.get(one.get(MACHINE, ""))), "")
+    return Volume(", ".join(owners), sizes, frozenset(n for n, one in marks.items() if not one.get(FORMATTED)), rack)
 
 
 def job(one: Object) -> Job:
@@ -168,4 +165,4 @@ def job(one: Object) -> Job:
     if failed.get("status") == "True":
         return Job("failed", f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": "))
     done = _condition(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
-    return Job("done" if done else "running")
+    return Job("done" if done else "running", volumes=int(one["metadata"].get("labels", {}).get(VOLUMES, "0")))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+THROTTLED: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+"""Of topics: which replicas are throttled while they catch up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,16 @@ def provision(s: Situation) -> None:
             continue
         if not node.formatted:
             _format(s, node, formatted)
-        elif _own_volume(s, node) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods:
+        elif (
+            _own_volume(s, node, formatted) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods
+        ):
             s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
     if formatted:
         ids = ", ".join(str(node.id) for node in formatted)
         s.plan.steps.append(Remember(s.record.having(*formatted), f"volumes of {ids} are formatted"))
 
 
-def _own_volume(s: Situation, node: Node) -> bool:
+def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:
     """Whether the disk in force is there and its own; also asks for more room on it."""
     volume = s.kube.volumes.get((node.id, node.disk))
     if s.held(node):
@@ -44,15 +46,27 @@ def _own_volume(s: Situation, node: Node) -> bool:
             "ForeignVolume", f"the volume of {node.kind} (disk {node.disk}) belongs to {whose}: left untouched"
         )
         return False
-    pool = s.wanted.pool(node.pool)
-    wanted = pool.size_bytes if pool is not None else {}
+    wanted = _sizes(s, node)
+    lost = set(node.volumes) - volume.size_bytes.keys() if volume.size_bytes else set()
+    if lost:
+        s.plan.block(
+            "VolumeLost",
+            f"volume {min(lost)} of {node.kind} (disk {node.disk}) is gone and is not made anew: bring it back, or add"
+            f" to spec.replacements an entry for node {node.id}",
+        )
+        return False
     more = {k: v for k, v in wanted.items() if v > volume.size_bytes.get(k, v)}
     if more:
         s.plan.steps.append(GrowVolume(node.id, node.disk, more))
-    return _added(s, node, volume, wanted)
+    return _added(s, node, volume, wanted, formatted)
 
 
-def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int]) -> bool:
+def _sizes(s: Situation, node: Node) -> Mapping[str, int]:
+    pool = s.wanted.pool(node.pool)
+    return pool.size_bytes if pool is not None else {}
+
+
+def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], formatted: list[Node]) -> bool:
     """Volumes that a pool got later: made at once, formatted while the node is down for its restart.
 
     The answer is whether it may run. A pod that runs goes on without them: its directories are locked against a format.
@@ -62,11 +76,15 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int]) 
     if wanted.keys() - volume.size_bytes.keys():
         s.plan.steps.append(CreateVolume(node.id, node.disk))
         return node.id in s.kube.pods
-    if not volume.unmarked or node.id in s.kube.pods:
+    if not volume.unmarked:
+        if set(node.volumes) != volume.size_bytes.keys():
+            formatted.append(replace(node, volumes=tuple(sorted(volume.size_bytes))))
+        return True
+    if node.id in s.kube.pods:
         return True
     job = s.kube.jobs.get((node.id, node.disk))
     names = ", ".join(sorted(volume.unmarked))
-    if job is None or job.volumes < len(volume.size_bytes):
+    if job is None or 0 < job.volumes < len(volume.size_bytes):
         s.plan.steps.append(Format(node.id, node.disk, volumes=len(volume.size_bytes)))
     elif job.state == "failed":
         s.plan.block("FormatFailed", f"volume {names} of {node.kind} was not formatted: {job.message}")
@@ -82,11 +100,12 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
     key = (node.id, node.disk)
     volume = s.kube.volumes.get(key)
     job = s.kube.jobs.get(key)
-    if volume is None:
+    own = f"{s.record.cluster_id}/{node.id}"
+    if volume is None or (volume.size_bytes and _sizes(s, node).keys() - volume.size_bytes.keys()):
         s.plan.steps.append(CreateVolume(*key))
-    elif volume.formatted_for == f"{s.record.cluster_id}/{node.id}":
-        formatted.append(replace(node, formatted=True))
-    elif volume.formatted_for:
+    elif volume.formatted_for == own and not volume.unmarked:
+        formatted.append(replace(node, formatted=True, volumes=tuple(sorted(volume.size_bytes))))
+    elif volume.formatted_for not in {"", own}:
         s.plan.block(
             "ForeignVolume",
             f"the volume of {node.kind} (disk {node.disk}) belongs to {volume.formatted_for}: left untouched",

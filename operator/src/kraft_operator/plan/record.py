@@ -20,6 +20,8 @@ class Node:
     leaving: bool = False
     stopped: bool = False
     """For good: its pod is never started again."""
+    volumes: tuple[str, ...] = ()
+    """Those of its disk that are formatted, by name: one that is gone is lost, another one is new."""
 
     @property
     def kind(self) -> str:

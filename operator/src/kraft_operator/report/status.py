@@ -97,6 +97,7 @@ def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
         formatted=node.formatted,
         leaving=node.leaving,
         stopped=node.stopped,
+        volumes=list(node.volumes),
         pod=cluster.node(node.id),
         volume=cluster.claim(pool.storage.volumes[0].name, node.id, node.disk) if pool is not None else "",
     )

@@ -22,6 +22,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
                 node.formatted,
                 node.leaving,
                 node.stopped,
+                tuple(node.volumes),
             )
             for node in sorted(status.nodes, key=lambda node: node.id)
         ),
@@ -48,6 +49,7 @@ def remembered(record: Record) -> dict[str, Any]:
                 "formatted": node.formatted,
                 "leaving": node.leaving,
                 "stopped": node.stopped,
+                "volumes": list(node.volumes),
             }
             for node in record.nodes
         ],

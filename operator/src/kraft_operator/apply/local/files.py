@@ -43,8 +43,10 @@ def node_file(
     voters: Collection[int],
     ports: Ports,
     disk: Path,
+    *,
+    static: bool = True,
 ) -> str:
-    """The text of `server.properties`."""
+    """The text of `server.properties`; `voters` are those of a static quorum, or who knows those of a dynamic one."""
     listeners = {one.name: listener_name(one) for one in cluster.spec.listeners} if "broker" in roles else {}
     urls = [f"{shown}://{HOST}:{ports[key(node_id, name)]}" for name, shown in listeners.items()]
     own = {}
@@ -52,7 +54,7 @@ def node_file(
         own["advertised.listeners"] = ",".join(urls)
     if "controller" in roles:
         urls.append(f"{CONTROLLER_LISTENER}://{HOST}:{ports[key(node_id, CONTROLLER)]}")
-    static = cluster.spec.quorum.mode == "Static"
+    known = (voters, ()) if static else ((), voters)
     addresses = [f"{i}@" * static + f"{HOST}:{ports[key(i, CONTROLLER)]}" for i in sorted(voters)]
     own |= {
         "listeners": ",".join(urls),
@@ -60,7 +62,7 @@ def node_file(
         "log.dirs": ",".join(str(path) for path in log_dirs(pool, disk)),
         "http.listener": f"{HOST}:{ports[key(node_id, HTTP)]}",
     }
-    return text({**QUIET, **properties(cluster, pool, node_id, roles, voters), **own})
+    return text({**QUIET, **properties(cluster, pool, node_id, roles, *known), **own})
 
 
 def log_dirs(pool: NodePool, disk: Path) -> list[Path]:

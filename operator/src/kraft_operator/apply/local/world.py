@@ -36,8 +36,8 @@ from kraft_operator.apply.local.processes import Process
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node
-from kraft_operator.plan.situation import pod_voters
 from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.pods import ids
 
 MARK: Final = "formatted-for"
 STOPPING: Final = "stopping.json"
@@ -50,6 +50,8 @@ WELL_S: Final = 60.0
 """A node that ran for so long had no trouble with its start."""
 GRACE_S: Final = 60.0
 """To stop in, for a node whose pool is gone."""
+ROOM: Final = 2**62
+"""Bytes of a folder: as many as the machine has, whatever the resource says."""
 FORMAT_AGAIN_S: Final = 10.0
 LINE_CHARS_MAX: Final = 300
 
@@ -183,7 +185,9 @@ class World:
         if marked and not owners and pool is not None:
             return None
         foreign = sorted(owners - {f"{self.memory.record.cluster_id}/{node.id}"})
-        return Volume(foreign[0] if foreign else marked)
+        there = {path.name: path for path in (log_dirs(pool, folder) if pool is not None else ()) if path.is_dir()}
+        unmarked = frozenset(name for name, path in there.items() if marked and _owner(path) is None)
+        return Volume(foreign[0] if foreign else marked, dict.fromkeys(there, ROOM), unmarked)
 
     def _job(self, node: Node) -> Job | None:
         key_ = (node.id, node.disk)
@@ -258,23 +262,33 @@ class World:
             path.mkdir(parents=True, exist_ok=True)
 
     def _write(
-        self, cluster: Cluster, node_id: int, disk: int, roles: Iterable[str], voters: Iterable[int], name: str
+        self,
+        cluster: Cluster,
+        node_id: int,
+        disk: int,
+        roles: Iterable[str],
+        voters: Iterable[int],
+        name: str,
+        *,
+        static: bool,
     ) -> Path:
         _, pool = self._node(cluster, node_id)
         path = self.folder.node(node_id) / name
         where = self.folder.disk(node_id, disk)
-        path.write_text(node_file(cluster, pool, node_id, list(roles), list(voters), self.memory.ports, where))
+        text = node_file(cluster, pool, node_id, list(roles), list(voters), self.memory.ports, where, static=static)
+        path.write_text(text)
         return path
 
     def _format(self, cluster: Cluster, step: do.Format) -> None:
         node, _ = self._node(cluster, step.node)
         roles = format_roles(node)
         voters = {*self.memory.record.voters, *([node.id] if node.controller else [])}
-        file = self._write(cluster, node.id, step.disk, roles, voters, "format.properties")
+        static = not self.memory.record.dynamic
+        file = self._write(cluster, node.id, step.disk, roles, voters, "format.properties", static=static)
         cluster_id = self.memory.record.cluster_id
         assert cluster_id is not None
         dynamic: list[str] = []
-        if cluster.spec.quorum.mode == "Dynamic" and node.controller:
+        if self.memory.record.dynamic and node.controller:
             dynamic = ["-N"] if step.joins else ["-I", self._initial()]
         command = format_command(file, cluster_id, cluster.spec.metadata_version, dynamic)
         log = self.folder.node(node.id) / "format.log"
@@ -295,10 +309,10 @@ class World:
         node, pool = self._node(cluster, node_id)
         self._make(cluster, node_id, node.disk)
         roles = [role for role in aspects.get("roles", "").split(",") if role]
-        voters = pod_voters(Pod(True, True, aspects)) or self.memory.record.voters
+        voters = ids(aspects, "voters") or ids(aspects, "bootstrap")
         self.memory.ports = given(cluster, self.memory.record.nodes, self.memory.ports, self.memory.offset, self._free)
         self.folder.remember(self.memory)
-        file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES)
+        file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static="voters" in aspects)
         folder = self.folder.node(node_id)
         self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
         self._since[node_id] = self._clock()
