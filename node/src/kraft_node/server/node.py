@@ -19,12 +19,10 @@ from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import own_boolean
 from kraft_node.base.ids import METADATA_TOPIC_NAME
-from kraft_node.broker.broker import Broker
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.broker.metadata_cache import BROKER_CONFIG
-from kraft_node.controller.controller import Controller
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
     from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
+    from kraft_node.broker.broker import Broker
+    from kraft_node.controller.controller import Controller
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.security.authorizer import Authorizer
@@ -223,6 +223,9 @@ class Node:
         return {e.name: (e.host or self.host_name, e.port) for e in self.config.advertised_controller_listeners}
 
     def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
+        # Here, as in _make_broker: a node has mostly one role, and a tenth of its start would be loading the other.
+        from kraft_node.controller.controller import Controller  # noqa: PLC0415
+
         bootstrap = raft.bootstrap_records()
         controller = Controller(self.env, self.config, storage.cluster_id, raft.image, raft, bootstrap)
         # In place: what the quorum answers is also asked inside envelopes.
@@ -278,6 +281,8 @@ class Node:
         raft.loader.publishers.append(self.registration.moved)
 
     def _make_broker(self, raft: RaftDriver, storage: NodeStorage, link: ActiveControllerLink) -> Broker:
+        from kraft_node.broker.broker import Broker  # noqa: PLC0415
+
         config = self.config
         served = frozenset(FORWARDED if self.controller is None else self.controller.handlers)
         listener = config.inter_broker_listener_name
