@@ -22,14 +22,14 @@ FROM build AS node-files
 RUN python3 -m venv /opt/kraft \
     && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/node.txt \
     && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
-    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack \
+    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
     && rm -f /opt/kraft/bin/pip* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
 FROM build AS operator-files
 RUN python3 -m venv /opt/kraft \
     && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/operator.txt \
     && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
-    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack \
+    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
     && rm -f /opt/kraft/bin/pip* /opt/kraft/bin/kafka-* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
 FROM ${BASE} AS runtime

@@ -4,6 +4,7 @@
     KRAFT_LEASE            name of the Lease by which replicas agree who works; empty: alone
     KRAFT_LEASE_SECONDS    after which another replica takes over
     KRAFT_RESYNC_SECONDS   between two looks at a cluster of which no event has told anything
+    KRAFT_NODE_IMAGE       of clusters that name no image
     KRAFT_READS_MACHINES   whether Node objects may be read (racks)
     KRAFT_HTTP_PORT        of /metrics, /livez and /readyz
     KRAFT_LOG_LEVEL, KRAFT_LOG_JSON
@@ -53,6 +54,7 @@ class Settings:
     lease_s: float
     resync_s: float
     machines: bool
+    node_image: str
     http_port: int
     level: str
     as_json: bool
@@ -68,6 +70,7 @@ class Settings:
             lease_s=_number(env, "KRAFT_LEASE_SECONDS", 15.0),
             resync_s=_number(env, "KRAFT_RESYNC_SECONDS", 30.0),
             machines=env.get("KRAFT_READS_MACHINES", "false").lower() == "true",
+            node_image=env.get("KRAFT_NODE_IMAGE", ""),
             http_port=int(_number(env, "KRAFT_HTTP_PORT", 8080)),
             level=env.get("KRAFT_LOG_LEVEL", "INFO").upper(),
             as_json=env.get("KRAFT_LOG_JSON", "false").lower() == "true",
@@ -145,6 +148,7 @@ class Operator:
             self.metrics,
             resync_s=self._settings.resync_s,
             machines=self._settings.machines,
+            node_image=self._settings.node_image,
         )
         queue = Queue(reconciler.reconcile, time.monotonic, self.metrics.queued.set)
         tasks = [

@@ -1,0 +1,152 @@
+"""An idempotent producer with acks=all and a consumer, until the file `/tmp/stop` is there; then one line of JSON: what was
+acknowledged, what was read, what is missing, and how long clients had to wait.
+
+    workload.py BOOTSTRAP TOPIC PARTITIONS REPLICAS [RECORDS_PER_SECOND]
+
+Every record is `number` in its partition; a partition's records have to be read without a gap, in order, once each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+STOP = "/tmp/stop"
+READ_MAX_S = 60.0
+
+
+class Producing:
+    """What was sent and acknowledged, by partition."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
+        self.topic, self.partitions, self.rate = topic, partitions, rate
+        self.sent = [0] * partitions
+        self.acknowledged: list[set[int]] = [set() for _ in range(partitions)]
+        self.failed: list[str] = []
+        self.waits_ms: list[float] = []
+        self.pause_ms = 0.0
+        self._last = time.monotonic()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "message.timeout.ms": 120_000,
+                "request.timeout.ms": 10_000,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 200,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "socket.connection.setup.timeout.ms": 3000,
+                "topic.metadata.refresh.interval.ms": 10_000,
+            }
+        )
+
+    def run(self) -> None:
+        """At the rate, until the file is there; then until all is acknowledged or has failed."""
+        began, count = time.monotonic(), 0
+        self._last = began
+        while not os.path.exists(STOP):
+            self._one(count % self.partitions)
+            count += 1
+            ahead = count / self.rate - (time.monotonic() - began)
+            self._producer.poll(max(0.0, ahead))
+        self._producer.flush(120)
+
+    def _one(self, partition: int) -> None:
+        number, at = self.sent[partition], time.monotonic()
+        self.sent[partition] += 1
+
+        def told(error: KafkaError | None, _: object) -> None:
+            now = time.monotonic()
+            if error is not None:
+                self.failed.append(f"{partition}/{number}: {error}")
+                return
+            self.acknowledged[partition].add(number)
+            self.waits_ms.append((now - at) * 1000)
+            self.pause_ms = max(self.pause_ms, (now - self._last) * 1000)
+            self._last = now
+
+        while True:
+            try:
+                self._producer.produce(self.topic, str(number), partition=partition, on_delivery=told)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+
+class Consuming(threading.Thread):
+    """What was read, by partition."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self.read: list[list[int]] = [[] for _ in range(partitions)]
+        self.enough: list[int] | None = None
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "workload",
+                "enable.auto.commit": False,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+
+    def run(self) -> None:
+        until = float("inf")
+        while time.monotonic() < until:
+            message = self._consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                self.read[message.partition()].append(int(message.value()))
+            if self.enough is not None:
+                until = min(until, time.monotonic() + READ_MAX_S)
+                if all(len(got) >= most for got, most in zip(self.read, self.enough, strict=True)):
+                    break
+        self._consumer.close()
+
+
+def main() -> None:
+    bootstrap, topic, partitions, replicas = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    rate = float(sys.argv[5]) if len(sys.argv) > 5 else 200.0
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
+    for future in admin.create_topics([new], operation_timeout=30).values():
+        try:
+            future.result(60)
+        except Exception as error:
+            if "TOPIC_ALREADY_EXISTS" not in str(error):
+                raise
+    print("began", flush=True)
+    producing, consuming = Producing(bootstrap, topic, partitions, rate), Consuming(bootstrap, topic, partitions)
+    consuming.start()
+    producing.run()
+    consuming.enough = [len(acknowledged) for acknowledged in producing.acknowledged]
+    consuming.join()
+    lost = {
+        p: sorted(acknowledged - set(consuming.read[p]))[:5] for p, acknowledged in enumerate(producing.acknowledged)
+    }
+    waits = sorted(producing.waits_ms)
+    report = {
+        "acknowledged": len(waits),
+        "failed": len(producing.failed),
+        "failures": producing.failed[:5],
+        "read": sum(map(len, consuming.read)),
+        "lost": {p: numbers for p, numbers in lost.items() if numbers},
+        "disordered": [p for p, got in enumerate(consuming.read) if got != sorted(set(got))],
+        "pause_ms_max": round(producing.pause_ms),
+        "wait_ms_p50": round(waits[len(waits) // 2], 1) if waits else None,
+        "wait_ms_p99": round(waits[int(len(waits) * 0.99)], 1) if waits else None,
+        "wait_ms_max": round(waits[-1]) if waits else None,
+    }
+    print(json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The operator is installed once for all tests; every file has a cluster of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.kube import Cluster, install_operator
+
+
+@pytest.fixture(scope="session")
+def operator() -> Iterator[None]:
+    """Installed, and left there: the next run takes it up."""
+    install_operator()
+    yield
+
+
+@pytest.fixture(scope="module")
+def cluster(operator: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The sample under the test file's name, settled."""
+    one = Cluster(request.module.__name__.rpartition("test_")[2].replace("_", "-"))
+    one.delete()
+    one.apply()
+    one.settle()
+    yield one
+    one.delete()

@@ -1,0 +1,251 @@
+"""What the tests of behaviour share: kubectl, the operator, a cluster, and a workload that runs through what is done to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+NAMESPACE = "kraft-operator"
+OPERATOR_IMAGE = os.environ.get("E2E_OPERATOR_IMAGE", "localhost/kraft-operator:dev")
+NODE_IMAGE = os.environ.get("E2E_NODE_IMAGE", "localhost/kraftcluster:dev")
+OTHER_IMAGE = os.environ.get("E2E_OTHER_IMAGE", "localhost/kraftcluster:other")
+"""The same node under another name: what a roll of the image needs."""
+CLIENT_IMAGE = os.environ.get("E2E_CLIENT_IMAGE", "localhost/kraft-e2e-client:dev")
+LOOK_S = 0.25
+Object = dict[str, Any]
+
+needs_kubernetes = pytest.mark.skipif(
+    not os.environ.get("KUBECONFIG") or shutil.which("kubectl") is None, reason="needs kubectl and KUBECONFIG"
+)
+
+
+def kubectl(
+    *words: str, stdin: object = None, timeout: float = 60, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    text = None if stdin is None else stdin if isinstance(stdin, str) else json.dumps(stdin)
+    answer = subprocess.run(
+        ["kubectl", *words], input=text, capture_output=True, text=True, check=False, timeout=timeout
+    )
+    assert not check or answer.returncode == 0, f"kubectl {' '.join(words)}: {answer.stderr}"
+    return answer
+
+
+def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPACE) -> Any:
+    """An object, None for none; or a list of them."""
+    words = ["get", kind, "-n", namespace, "-o", "json", "--ignore-not-found"]
+    words += [name] if name else ["-l", selector]
+    text = kubectl(*words, check=True).stdout
+    found = json.loads(text) if text.strip() else None
+    return found if name else (found or {}).get("items", [])
+
+
+def until(what: str, check: Callable[[], Any], timeout_s: float = 120, every_s: float = LOOK_S) -> Any:
+    """The first answer that is true. Fails with the last one."""
+    end = time.monotonic() + timeout_s
+    while not (found := check()):
+        assert time.monotonic() < end, f"{what}: not within {timeout_s:g} s, but {found!r}"
+        time.sleep(every_s)
+    return found
+
+
+# The operator
+
+
+def install_operator() -> None:
+    """From the plain manifests: its own namespace, and no rights outside."""
+    text = (ROOT / "deploy/operator.yaml").read_text()
+    documents = [one for one in yaml.safe_load_all(text) if one]
+    for one in documents:
+        if one["kind"] == "Deployment":
+            container = one["spec"]["template"]["spec"]["containers"][0]
+            container["image"] = OPERATOR_IMAGE
+            for variable in container["env"]:
+                if variable["name"] == "KRAFT_NODE_IMAGE":
+                    variable["value"] = NODE_IMAGE
+    for part in ("Namespace", "CustomResourceDefinition", ""):
+        chosen = [one for one in documents if not part or one["kind"] == part]
+        applied = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(chosen))
+        assert applied.returncode == 0, applied.stderr
+    kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=120s", timeout=130, check=True)
+
+
+def operators() -> list[Object]:
+    """The operator's pods."""
+    return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator"))
+
+
+# A cluster
+
+
+class Cluster:
+    """One KRaftCluster, made of the sample."""
+
+    def __init__(self, name: str, **changes: Any) -> None:
+        self.name = name
+        document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        document["metadata"] = {"name": name, "namespace": NAMESPACE}
+        document["spec"] |= {"image": NODE_IMAGE, **changes}
+        self.document: Object = document
+        self.selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/name=kraftcluster"
+
+    @property
+    def spec(self) -> Object:
+        return dict(self.document["spec"])
+
+    def apply(self) -> None:
+        answer = kubectl("apply", "--server-side", "-f", "-", stdin=self.document)
+        assert answer.returncode == 0, answer.stderr
+
+    def change(self, **values: Any) -> int:
+        """Edit the specification; the generation that it makes."""
+        self.document["spec"] |= values
+        self.apply()
+        return int(self.resource["metadata"]["generation"])
+
+    def annotate(self, key: str, value: str) -> None:
+        kubectl(
+            "annotate", "kc", self.name, "-n", NAMESPACE, f"kraftcluster.io/{key}={value}", "--overwrite", check=True
+        )
+
+    @property
+    def resource(self) -> Object:
+        return dict(get("kc", self.name))
+
+    @property
+    def status(self) -> Object:
+        return dict(self.resource.get("status", {}))
+
+    def condition(self, kind: str) -> Object:
+        return next((c for c in self.status.get("conditions", ()) if c["type"] == kind), {})
+
+    def settled(self) -> bool:
+        """Ready, caught up, and nothing left to do for the present specification."""
+        resource = self.resource
+        status = resource.get("status", {})
+        told = {c["type"]: c["status"] for c in status.get("conditions", ())}
+        return (
+            status.get("observedGeneration") == resource["metadata"]["generation"]
+            and told.get("Ready") == told.get("QuorumHealthy") == "True"
+            and told.get("Progressing") == told.get("Degraded") == "False"
+            and not any(node.get("needsRestart") for node in status.get("nodes", ()))
+        )
+
+    def settle(self, timeout_s: float = 240) -> None:
+        try:
+            until(f"{self.name} settles", self.settled, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(self.status, indent=1)}\n{operator_log()}") from None
+
+    def pods(self) -> dict[int, Object]:
+        return {int(pod["metadata"]["labels"]["kraftcluster.io/node"]): pod for pod in get("pods", "", self.selector)}
+
+    def uids(self) -> dict[int, str]:
+        return {number: pod["metadata"]["uid"] for number, pod in self.pods().items()}
+
+    def ready(self, node: int) -> bool:
+        pod = self.pods().get(node)
+        conditions = pod["status"].get("conditions", ()) if pod is not None else ()
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def delete(self) -> None:
+        """With its volumes, which no owner takes along."""
+        kubectl("delete", "kc", self.name, "-n", NAMESPACE, "--ignore-not-found", check=True)
+        until(f"pods of {self.name} are gone", lambda: not self.pods(), 120)
+        instance = f"app.kubernetes.io/instance={self.name}"
+        kubectl("delete", "pvc", "-n", NAMESPACE, "-l", instance, "--wait=false", check=True)
+
+
+def operator_log(lines: int = 40) -> str:
+    found = [kubectl("logs", one["metadata"]["name"], "-n", NAMESPACE, f"--tail={lines}").stdout for one in operators()]
+    return "\n".join(found)
+
+
+# A workload
+
+
+class Workload:
+    """A producer and a consumer in a pod of their own; `report` after the block."""
+
+    def __init__(self, cluster: Cluster, topic: str = "work", *, partitions: int = 6, rate: float = 200) -> None:
+        self.name = f"{cluster.name}-client"
+        self._arguments = [f"{cluster.name}-bootstrap:9092", topic, str(partitions), "3", str(rate)]
+        self.report: Object = {}
+
+    def __enter__(self) -> Workload:
+        security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        container = {
+            "name": "client",
+            "image": CLIENT_IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "args": self._arguments,
+            "securityContext": security,
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        }
+        metadata = {"name": self.name, "namespace": NAMESPACE}
+        self._remove()
+        kubectl(
+            "create",
+            "-f",
+            "-",
+            stdin={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+            check=True,
+        )
+        try:
+            until("the client begins", lambda: "began" in self.log(), 90)
+            time.sleep(2)
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                kubectl("exec", self.name, "-n", NAMESPACE, "--", "touch", "/tmp/stop", check=True)
+                until("the client ends", self._ended, 240)
+                log = self.log()
+                assert log.strip().endswith("}"), log
+                self.report = json.loads(log.strip().splitlines()[-1])
+        finally:
+            self._remove()
+
+    def log(self) -> str:
+        return kubectl("logs", self.name, "-n", NAMESPACE).stdout
+
+    def _ended(self) -> bool:
+        return get("pod", self.name)["status"]["phase"] in {"Succeeded", "Failed"}
+
+    def _remove(self) -> None:
+        kubectl("delete", "pod", self.name, "-n", NAMESPACE, "--ignore-not-found", "--grace-period=0", "--force")
+
+    def assert_nothing_lost(self, at_least: int = 100) -> None:
+        """Every record acknowledged, and read once, in its order."""
+        print(json.dumps(self.report))
+        assert self.report["acknowledged"] >= at_least, self.report
+        assert not self.report["failed"], self.report
+        assert not self.report["lost"], self.report
+        assert not self.report["disordered"], self.report
+
+
+@contextlib.contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print how long it took: figures for people, asserted nowhere."""
+    began = time.monotonic()
+    yield
+    print(f"\n{what}: {time.monotonic() - began:.1f} s")
