@@ -1,5 +1,5 @@
-"""An idempotent producer with acks=all and a consumer, until the file `/tmp/stop` is there; then one line of JSON: what was
-acknowledged, what was read, what is missing, and how long clients had to wait.
+"""An idempotent producer with acks=all and a consumer, until the file `/tmp/stop` is there; then one line of JSON: what
+was acknowledged, what was read, what is missing, and how long clients had to wait.
 
     workload.py BOOTSTRAP TOPIC PARTITIONS REPLICAS [RECORDS_PER_SECOND]
 
