@@ -39,6 +39,7 @@ class NodeStatus(Model):
     leaving: bool = False
     stopped: Annotated[bool, Field(description="for good: it is never started again")] = False
     volumes: Annotated[list[str], Field(description="of its disk that are formatted: they never are again")] = []
+    rack: Annotated[str, Field(description="of the machine that it ran on last")] = ""
     pod: str = ""
     volume: str = ""
     state: str = ""

@@ -23,9 +23,13 @@ def provision(s: Situation) -> None:
             _own_volume(s, node, formatted) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods
         ):
             s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
-    if formatted:
-        ids = ", ".join(str(node.id) for node in formatted)
-        s.plan.steps.append(Remember(s.record.having(*formatted), f"volumes of {ids} are formatted"))
+    record = s.record.having(*formatted)
+    if s.wanted.racks:
+        record = record.having(*(replace(node, rack=s.rack(node)) for node in record.nodes if node.broker))
+    if record != s.record:
+        ids = ", ".join(str(node.id) for node in record.nodes if node not in s.record.nodes)
+        what = "volumes of {} are formatted" if formatted else "racks of {} are known"
+        s.plan.steps.append(Remember(record, what.format(ids)))
 
 
 def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:

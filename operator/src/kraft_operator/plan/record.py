@@ -22,6 +22,8 @@ class Node:
     """For good: its pod is never started again."""
     volumes: tuple[str, ...] = ()
     """Those of its disk that are formatted, by name: one that is gone is lost, another one is new."""
+    rack: str = ""
+    """Where it ran last, as far as that is known and asked for."""
 
     @property
     def kind(self) -> str:

@@ -126,10 +126,11 @@ class Situation:
         return aspects
 
     def rack(self, node: Node) -> str:
-        """Of the machine that it runs on, else of the one that its volumes are for; empty if unknown."""
+        """Of the machine that it runs or ran on, else of the one that its volumes are for; empty if unknown."""
         pod = self.kube.pods.get(node.id)
         volume = self.kube.volumes.get((node.id, node.disk))
-        return (pod.rack if pod is not None else "") or (volume.rack if volume is not None else "")
+        now, bound = pod.rack if pod is not None else "", volume.rack if volume is not None else ""
+        return now or node.rack or bound
 
     def _finds_quorum(self, pod: Pod) -> bool:
         """Whether enough of the controllers that a pod of a dynamic quorum knows are still there."""

@@ -98,6 +98,7 @@ def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
         leaving=node.leaving,
         stopped=node.stopped,
         volumes=list(node.volumes),
+        rack=node.rack,
         pod=cluster.node(node.id),
         volume=cluster.claim(pool.storage.volumes[0].name, node.id, node.disk) if pool is not None else "",
     )

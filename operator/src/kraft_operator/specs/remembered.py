@@ -23,6 +23,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
                 node.leaving,
                 node.stopped,
                 tuple(node.volumes),
+                node.rack,
             )
             for node in sorted(status.nodes, key=lambda node: node.id)
         ),
@@ -50,6 +51,7 @@ def remembered(record: Record) -> dict[str, Any]:
                 "leaving": node.leaving,
                 "stopped": node.stopped,
                 "volumes": list(node.volumes),
+                "rack": node.rack,
             }
             for node in record.nodes
         ],

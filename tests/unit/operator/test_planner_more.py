@@ -1,0 +1,328 @@
+"""More whole stories: levels, racks, volumes that come later, dynamic voters, lost voters, balance, throttles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.moves import RATES
+from kraft_operator.plan.wanted import Pool, Replacement
+from tests.unit.operator.world import World, made, wanted
+
+
+def _blocked(world: World, passes: int = 30) -> dict[str, str]:
+    """What is blocked after some passes."""
+    for _ in range(passes):
+        world.step()
+    return {one.reason: one.message for one in world.last.blocked}
+
+
+def _restarts(world: World) -> list[int]:
+    return [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
+
+
+# metadata.version
+
+
+def test_a_level_is_finalized_once_everybody_runs_the_image() -> None:
+    world = made()
+    world.wanted = wanted(image="b", metadata_version=30)
+    world.settle()
+    assert world.features["metadata.version"] == 30
+    steps = [type(step) for step in world.done if isinstance(step, do.Restart | do.SetFeature)]
+    assert steps == [do.Restart] * 6 + [do.SetFeature]
+
+
+def test_the_level_stays_unless_asked_for() -> None:
+    world = made()
+    world.wanted = wanted(image="b")
+    world.settle()
+    assert world.features["metadata.version"] == 29
+    world.wanted = wanted(image="b", metadata_latest=True)
+    world.settle()
+    assert world.features["metadata.version"] == 30
+
+
+@pytest.mark.parametrize(
+    ("level", "reason", "said"),
+    [
+        (28, "MetadataVersionBehind", "finalized at 4.2-IV1 and does not go back to 4.2-IV0"),
+        (31, "MetadataVersionUnsupported", "the image supports metadata.version up to 4.3-IV0"),
+        (0, "MetadataVersionUnknown", "3.3-IV3 to 4.3-IV0"),
+    ],
+)
+def test_a_level_that_cannot_be_is_refused_with_what_can(level: int, reason: str, said: str) -> None:
+    world = made()
+    world.wanted = wanted(metadata_version=level)
+    assert said in _blocked(world)[reason]
+    assert world.features["metadata.version"] == 29
+
+
+# Racks
+
+
+def test_a_broker_has_the_rack_of_the_machine_that_its_volume_is_for() -> None:
+    world = World(wanted(racks=True), volume_racks={101: "x", 102: "y", 103: "z"}, racks={101: "x", 102: "y", 103: "z"})
+    world.settle()
+    assert world.registered == {101: "x", 102: "y", 103: "z"}
+    assert not world.actions(do.Restart)
+    assert all("rack" not in world.pods[i].aspects for i in (1, 2, 3))
+
+
+def test_a_broker_that_lands_in_another_rack_is_restarted_with_it() -> None:
+    world = World(wanted(racks=True), volume_racks={101: "x"}, racks={101: "y"})
+    world.settle()
+    assert world.registered[101] == "y"
+    assert _restarts(world) == [101]
+
+
+# Volumes that come later
+
+
+def _with_volumes(world_wanted: object, *names: str) -> object:
+    pools = tuple(
+        replace(pool, size_bytes=dict.fromkeys(names, 10), aspects={**pool.aspects, "volumes": ",".join(names)})
+        for pool in world_wanted.pools  # type: ignore[attr-defined]
+    )
+    return replace(world_wanted, pools=pools)  # type: ignore[type-var]
+
+
+def _made_with_volumes(*names: str) -> World:
+    world = World(_with_volumes(wanted(), *names))  # type: ignore[arg-type]
+    world.settle()
+    world.make_topics()
+    world.settle()
+    world.done.clear()
+    return world
+
+
+def test_a_volume_that_comes_later_is_formatted_while_its_node_restarts() -> None:
+    world = _made_with_volumes("data")
+    world.wanted = _with_volumes(wanted(), "data", "more")  # type: ignore[assignment]
+    world.settle()
+    assert sorted(_restarts(world)) == [1, 2, 3, 101, 102, 103]
+    assert all(disk == {"data": True, "more": True} for disk in world.disks.values())
+    assert all(node.volumes == ("data", "more") for node in world.record.nodes)
+    assert len(world.actions(do.Format)) == 6
+
+
+def test_one_volume_of_several_that_is_lost_is_named_and_not_made_anew() -> None:
+    world = _made_with_volumes("data", "more")
+    world.kill(102)
+    for table in (world.disks, world.sizes):
+        del table[102, 0]["more"]  # type: ignore[attr-defined]
+    assert "volume more of broker 102 (disk 0) is gone" in _blocked(world)["VolumeLost"]
+    assert 102 not in world.pods
+    world.wanted = replace(world.wanted, replacements=(Replacement("r", 102, "EmptyDisk"),))
+    world.settle()
+    assert world.pods[102].disk == 1
+
+
+# Dynamic quorums
+
+
+def _dynamic(**changes: object) -> World:
+    world = World(wanted(static_quorum=False, **changes))
+    world.settle()
+    world.make_topics()
+    world.settle()
+    world.done.clear()
+    return world
+
+
+def test_a_dynamic_quorum_begins_with_the_first_voters() -> None:
+    world = _dynamic()
+    assert world.log_voters == {1: 0, 2: 0, 3: 0}
+    assert world.pods[1].aspects["bootstrap"] == "1,2,3"
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 5), (5, 3), (3, 1), (1, 5)])
+def test_dynamic_voters_come_and_go_one_at_a_time(before: int, after: int) -> None:
+    world = _dynamic(controllers=before)
+    world.wanted = wanted(controllers=after, static_quorum=False)
+    world.settle()
+    assert world.log_voters == dict.fromkeys(range(1, after + 1), 0)
+    assert len(world.actions(do.AddVoter)) == max(0, after - before)
+    assert len(world.actions(do.RemoveVoter)) == max(0, before - after)
+
+
+def test_a_dynamic_voter_gets_an_empty_disk() -> None:
+    world = _dynamic()
+    world.lose_host(3)
+    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "EmptyDisk"),))
+    world.settle()
+    assert world.log_voters == {1: 0, 2: 0, 3: 1}
+    assert world.record.replacements[0].done
+
+
+def test_a_dead_dynamic_voter_gets_another_id_without_a_pause() -> None:
+    world = _dynamic()
+    world.lose_host(3)
+    world.wanted = wanted(static_quorum=False, replacements=(Replacement("r", 3, "NewId"),))
+    world.settle()
+    assert world.log_voters == {1: 0, 2: 0, 4: 0}
+    assert world.record.retired == (3,)
+    assert _restarts(world) == []
+
+
+def test_static_voters_become_dynamic_and_are_restarted_once() -> None:
+    world = made()
+    world.wanted = wanted(static_quorum=False)
+    world.settle()
+    assert world.record.dynamic
+    assert world.log_voters == {1: 0, 2: 0, 3: 0}
+    assert sorted(_restarts(world)) == [1, 2, 3, 101, 102, 103]
+    assert all("voters" not in pod.aspects for pod in world.pods.values())
+    world.wanted = wanted(controllers=5, static_quorum=False)
+    world.settle()
+    assert world.log_voters == dict.fromkeys((1, 2, 3, 4, 5), 0)
+
+
+def test_static_voters_do_not_become_dynamic_while_one_is_down() -> None:
+    world = made()
+    world.lose_host(2)
+    world.wanted = wanted(static_quorum=False)
+    assert "voter 2 is behind or down" in _blocked(world)["VoterDown"]
+    assert not world.record.dynamic
+
+
+# Voters that are lost
+
+
+def test_a_voter_that_is_down_blocks_the_change_and_is_named() -> None:
+    world = made()
+    world.lose_host(2)
+    world.wanted = wanted(controllers=5)
+    said = _blocked(world)["VoterDown"]
+    assert "voter 2 is behind or down" in said
+    assert "spec.replacements" in said
+    assert world.record.voters == (1, 2, 3)
+    world.wanted = wanted(controllers=5, replacements=(Replacement("r", 2, "EmptyDisk"),))
+    world.settle()
+    assert world.record.voters == (1, 2, 3, 4, 5)
+
+
+def test_a_lost_voter_that_is_to_leave_is_taken_out_when_it_is_named() -> None:
+    world = made(controllers=5)
+    world.lose_host(5)
+    world.wanted = wanted(controllers=3)
+    assert "quorum.giveUp" in _blocked(world)["VoterDown"]
+    world.wanted = wanted(controllers=3, given_up=frozenset({5}))
+    world.settle()
+    assert world.record.voters == (1, 2, 3)
+    assert world.record.retired == (4, 5)
+
+
+def test_a_lost_voter_of_three_is_not_taken_out_as_nobody_could_be_restarted_for_it() -> None:
+    world = made()
+    world.lose_host(3)
+    world.wanted = wanted(controllers=1, given_up=frozenset({3}))
+    assert "replace its disk first" in _blocked(world)["VoterDown"]
+    assert world.record.voters == (1, 2, 3)
+
+
+# Balance
+
+
+def _loads(world: World) -> dict[int, int]:
+    found = dict.fromkeys(sorted(world.registered), 0)
+    for partition in world.partitions.values():
+        for node_id in partition.replicas:
+            found[node_id] += 1
+    return found
+
+
+def test_replicas_move_to_a_broker_that_has_come_as_few_as_can_be() -> None:
+    world = made(balance_new=True)
+    world.make_topics(count=12)
+    world.done.clear()
+    world.wanted = wanted(brokers=4, balance_new=True)
+    world.settle()
+    assert _loads(world) == {101: 9, 102: 9, 103: 9, 104: 9}
+    moved = sum(len(step.moves) for step in world.done if isinstance(step, do.Reassign))
+    assert moved == 9
+    world.done.clear()
+    world.settle()
+    assert not world.actions(do.Reassign)
+
+
+def test_replicas_stay_where_they_are_unless_asked() -> None:
+    world = made()
+    world.make_topics(count=12)
+    world.wanted = wanted(brokers=4)
+    world.settle()
+    assert _loads(world)[104] == 0
+    world.wanted = wanted(brokers=4, balance="please")
+    world.settle()
+    assert max(_loads(world).values()) - min(_loads(world).values()) <= 1
+    assert world.record.balanced_for == "please"
+
+
+def test_balance_keeps_the_racks_of_a_partition_apart() -> None:
+    racks = {101: "x", 102: "y", 103: "x", 104: "y"}
+    world = World(wanted(brokers=2, racks=True, balance_new=True), racks=racks, volume_racks=racks)
+    world.settle()
+    world.make_topics(rf=2, count=10)
+    world.wanted = wanted(brokers=4, racks=True, balance_new=True)
+    world.settle()
+    assert _loads(world) == {101: 5, 102: 5, 103: 5, 104: 5}
+    for partition in world.partitions.values():
+        assert {racks[i] for i in partition.replicas} == {"x", "y"}
+
+
+def test_moves_wait_for_a_broker_that_is_down() -> None:
+    world = made(balance_new=True)
+    world.make_topics(count=12)
+    world.wanted = wanted(brokers=4, balance_new=True, skip=frozenset({102}))
+    world.kill(102)
+    for _ in range(30):
+        world.step()
+    assert not world.actions(do.Reassign)
+    assert "replicas are balanced once all brokers serve" in world.last.waits
+
+
+# Throttle
+
+
+@pytest.mark.parametrize("what", ["drain", "balance"])
+def test_a_throttle_is_there_before_the_moves_and_gone_after_them(what: str) -> None:
+    world = made(brokers=4)
+    world.make_topics(count=12)
+    world.done.clear()
+    if what == "drain":
+        world.wanted = wanted(brokers=3, drain_bytes=1000, drain_at_once=5)
+    else:
+        world.wanted = wanted(brokers=5, drain_bytes=1000, drain_at_once=5, balance="now")
+    applied = world.apply
+
+    def held(step: do.Step) -> None:
+        if isinstance(step, do.Reassign):
+            assert {topic for topic, _ in step.moves} <= world.throttled
+            assert {world.dynamic[key] for key in RATES} == {"1000"}
+            assert len(step.moves) <= 5
+        applied(step)
+
+    world.apply = held  # type: ignore[method-assign]
+    world.settle()
+    assert len(world.actions(do.Reassign)) > 1
+    assert not world.throttled
+    assert not world.dynamic
+
+
+# Roles
+
+
+def test_a_combined_pool_gives_its_controllers_up_under_a_dynamic_quorum() -> None:
+    aspects = {"image": "a", "config": "c"}
+    both = Pool("both", True, True, 3, 1, aspects)
+    world = World(replace(wanted(static_quorum=False), pools=(both,)))
+    world.settle()
+    world.make_topics()
+    world.settle()
+    pools = (replace(both, controller=False), Pool("ctl", True, False, 3, 201, aspects))
+    world.wanted = replace(wanted(static_quorum=False), pools=pools)
+    world.settle()
+    assert set(world.log_voters or ()) == {201, 202, 203}
+    assert {world.pods[i].aspects["roles"] for i in (1, 2, 3)} == {"broker"}
