@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
-from kraft_node.log import meta_properties
+from kraft_node.log import flushing, meta_properties, partition_metadata
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
 from kraft_node.log.manager import SYNC_WHOLE_MIN, LogManager
@@ -277,12 +278,71 @@ def test_many_new_logs_share_the_fsync_of_their_names(monkeypatch: pytest.Monkey
     assert 1 <= seen.count(("fsync_dir", "/d1")) <= 2
 
 
+def test_new_logs_of_a_topic_are_made_of_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file costs a file system far more than another name for one, and all else that a new partition takes."""
+    node = Node()
+    manager = node.start()
+    manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
+    seen = recorded(node, monkeypatch)
+    manager.create("t", 1, ID).append_as_leader(batch(b"x"), 0, NOW)
+    made = f"/d1/t-1/{0:020d}.log"
+    assert seen == [("mkdir", "/d1/t-1"), ("link", "/d1/t-1/partition.metadata"), ("create", made), ("write", made)]
+
+
+def test_what_new_logs_share_is_not_changed_with_one_of_them() -> None:
+    node = Node()
+    manager = node.start(lambda topic: make_config({"file.delete.delay.ms": "0"}))
+    for partition in range(3):
+        manager.create("t", partition, ID).append_as_leader(batch(b"x"), partition, NOW)
+    path = "/d1/t-0/partition.metadata"
+    partition_metadata.write(node.disk, "/d1/t-0", OTHER_ID)  # in its place, not into it
+    manager.delete("t", 1)
+    node.rest()
+    manager.create("t", 1, OTHER_ID).append_as_leader(batch(b"x"), 0, NOW)
+    node.stop()
+    found = [partition_metadata.read(node.disk, f"/d1/t-{partition}") for partition in range(3)]
+    assert found == [OTHER_ID, OTHER_ID, ID]
+    assert node.disk.exists(path)
+    epochs = [bytes(node.disk._inode(f"/d1/t-{p}/leader-epoch-checkpoint").data) for p in range(3)]
+    assert epochs == [b"0\n1\n0 0\n", b"0\n1\n0 0\n", b"0\n1\n2 0\n"]
+
+
+@pytest.mark.parametrize("number", [errno.EMLINK, errno.EPERM, errno.ENOENT])
+def test_where_no_link_can_be_made_there_are_files(number: int) -> None:
+    node = Node()
+    node.disk.fail = lambda operation, path: OSError(number, "no link", path) if operation == "link" else None
+    manager = node.start()
+    for partition in range(3):
+        manager.create("t", partition, ID).append_as_leader(batch(b"x"), 0, NOW)
+    node.stop()
+    manager = node.start()
+    for partition in range(3):
+        log = manager.get("t", partition)
+        assert log is not None
+        assert (log.topic_id, log.end_offset, log.leader_epochs.entries()) == (ID, 1, [(0, 0)])
+
+
+def test_epochs_that_no_flush_has_written_are_in_the_batches() -> None:
+    node = Node()
+    log = node.start().create("t", 0, ID)
+    for epoch in (3, 3, 5):
+        log.append_as_leader(batch(b"x"), epoch, NOW)
+    assert not node.disk.exists(f"{log.path}/leader-epoch-checkpoint")
+    flushing.flush_now(log)
+    assert bytes(node.disk._inode(f"{log.path}/leader-epoch-checkpoint").data) == b"0\n2\n3 0\n5 2\n"
+    log.append_as_leader(batch(b"x"), 8, NOW)
+    node.kill()
+    found = node.start().get("t", 0)
+    assert found is not None
+    assert found.leader_epochs.entries() == [(3, 0), (5, 2), (8, 3)]
+
+
 def test_files_are_removed_only_when_the_new_name_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a crash could bring the log back under its old name, without some of its files."""
     node = Node()
     manager = node.start(lambda topic: make_config({"file.delete.delay.ms": "0"}))
     manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
-    node.rest()
+    node.rest(2000)
     seen = recorded(node, monkeypatch)
     manager.delete("t", 0)
     node.rest()
@@ -433,9 +493,9 @@ def test_checkpoints_are_kafkas_text() -> None:
     assert text("/d1/replication-offset-checkpoint") == "0\n1\nt 0 2\n"
     assert text("/d1/recovery-point-offset-checkpoint") == "0\n1\nt 0 0\n"
     assert text("/d1/log-start-offset-checkpoint") == "0\n0\n"
-    assert text("/d1/t-0/leader-epoch-checkpoint") == "0\n1\n4 0\n"
     assert text("/d1/t-0/partition.metadata") == f"version: 0\ntopic_id: {uuid_text(ID)}"
     node.stop(3)
+    assert text("/d1/t-0/leader-epoch-checkpoint") == "0\n1\n4 0\n"
     assert text("/d1/.kafka_cleanshutdown") == '{"version":0,"brokerEpoch":3}'
     assert text("/d1/recovery-point-offset-checkpoint") == "0\n1\nt 0 3\n"
 
@@ -586,7 +646,7 @@ def test_a_stop_makes_no_files_on_the_loop() -> None:
     assert node.disk.listdir(log.path) == before
     node.rest()
     made = set(node.disk.listdir(log.path)) - set(before)
-    assert made == {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.snapshot"}
+    assert made == {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.snapshot", "leader-epoch-checkpoint"}
     manager.release()
     node.host.end_life()
 

@@ -106,8 +106,14 @@ class Disk(Protocol):
     def listdir(self, path: str) -> list[str]:
         """The names in the directory, sorted."""
 
-    def mkdir(self, path: str) -> None:
-        """Make the directory and its missing parents; fine when it is there."""
+    def mkdir(self, path: str, *, new: bool = False) -> None:
+        """Make the directory and its missing parents; fine when it is there.
+
+        With `new`: only itself, FileExistsError when it is there.
+        """
+
+    def link(self, path: str, new: str) -> None:
+        """Another name for a file: far cheaper than another file. Not all file systems have that, nor without end."""
 
     def rename(self, old: str, new: str) -> None:
         """Replace `new` atomically. Durable only after `fsync_dir` of the directory (of both, when they differ)."""

@@ -11,19 +11,22 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, read_file, write_atomic
+from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
 from kraft_node.log.errors import LogDirInvalid
-from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.files import FileCache, LogDir, Originals
 
 log = logging.getLogger("kraft_node.log")
 
 NO_BROKER_EPOCH: Final = -1
 
 NAMES_SYNC_MS: Final = 50
-"""How long changes of names wait for others to share an fsync: a bulk of new partitions needs a few, not one each."""
+"""How long a renamed directory waits for others to share an fsync: a bulk of deletions needs a few, not one each."""
+NEW_NAMES_SYNC_MS: Final = 1000
+"""The same of new directories, which hold nothing that is durable yet. Each fsync stops the making of files for
+milliseconds; Kafka makes none before a log's first flush."""
 
 
 def lock_directory(disk: Disk, path: str) -> DiskLock:
@@ -38,9 +41,10 @@ class Directory(LogDir):
     """A log directory and what its files say of the logs in it."""
 
     __slots__ = (
-        "_dir_sync_waiting",
         "_disk_lock",
         "_file_system",
+        "_names_sync",
+        "_names_sync_ms",
         "broker_epoch",
         "clean",
         "cleaner_offsets",
@@ -49,6 +53,7 @@ class Directory(LogDir):
         "futures",
         "high_watermarks",
         "offsets_dirty",
+        "originals",
         "recovery_points",
         "retired",
         "start_offsets",
@@ -61,7 +66,10 @@ class Directory(LogDir):
         super().__init__(env, path, files)
         self._disk_lock: DiskLock | None = None
         self._file_system: FileSystem | None = None
-        self._dir_sync_waiting = False
+        self._names_sync: Timer | None = None
+        self._names_sync_ms = 0
+        self.originals = Originals(env.disk)
+        """For the files of new logs."""
         self.broker_epoch = NO_BROKER_EPOCH
         """Of the incarnation that stopped cleanly last, -1 after an unclean stop."""
         self.clean = False
@@ -228,17 +236,21 @@ class Directory(LogDir):
         name = names.suffixed_dir(topic, partition, unique, suffix)
         path = f"{self.path}/{name}"
         self.env.disk.rename(directory, path)
-        self.sync_names()
+        self.originals.forget()
+        self.sync_names(NAMES_SYNC_MS)
         return path
 
-    def sync_names(self) -> None:
-        """Make renamed and new partition directories durable soon; many changes share one fsync.
+    def sync_names(self, delay_ms: int) -> None:
+        """Make renamed and new partition directories durable after `delay_ms`; many changes share one fsync.
 
         A flush of a log does not wait for it: it makes the names that it needs durable itself.
         """
-        if self._dir_sync_waiting:
-            return
-        self._dir_sync_waiting = True
+        due_ms = self.env.clock.monotonic_ms() + delay_ms
+        waiting = self._names_sync
+        if waiting is not None:
+            if self._names_sync_ms <= due_ms:
+                return
+            waiting.cancel()
 
         def work() -> None:
             self.env.disk.fsync_dir(self.path)
@@ -248,11 +260,12 @@ class Directory(LogDir):
                 self.fail(result)
 
         def start() -> None:
-            self._dir_sync_waiting = False
+            self._names_sync = None
             if self.failed is None:
                 self.env.background.submit(self.lane, work, done)
 
-        self.env.scheduler.call_later(NAMES_SYNC_MS, start)
+        self._names_sync = self.env.scheduler.call_later(delay_ms, start)
+        self._names_sync_ms = due_ms
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove a directory in the background after `delay_ms`; one that cannot be removed is left for next time."""

@@ -1,7 +1,8 @@
 """Where each leader epoch began in a log (KIP-101, KIP-279), kept in the file leader-epoch-checkpoint.
 
 Followers and consumers ask where an epoch ended to find where their log parts from the leader's. The file is written
-when the first batch of an epoch is, and fsynced with the log: until then recovery finds the epochs in the batches.
+when the log is flushed or cut, and at a clean stop: what lies past the recovery point is walked after any other stop,
+and the epochs are in the batches. A new partition does without until then.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ OPEN_FILES_MAX: Final = 2048
 """Files kept open by default; half of what common systems allow a process, the rest is for connections."""
 
 
+ORIGINALS_MAX: Final = 64
+"""Files to make links to, a few hundred bytes of memory each. Partitions of one topic are mostly made together."""
+
 Put: TypeAlias = Callable[[str, int, Buffer], None]
 """Writes bytes to a file, now or later: path, position, data. From position 0 on they are all that the file holds."""
 
@@ -32,6 +35,40 @@ def write_file(disk: Disk, path: str, position: int, data: Buffer) -> None:
             file.pwrite(position, [data])
     finally:
         file.close()
+
+
+class Originals:
+    """Small files that many logs have alike: the first is written, the others are further names of it (hard links).
+
+    Making a file is what a new partition costs most: two thirds of it with a file system that looks for free inodes. So
+    only files may be made here that are never changed in place, by whoever: who has something else to say puts a new
+    file under the name (`write_atomic` and the like, as Apache Kafka does).
+    """
+
+    __slots__ = ("_disk", "_paths")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._paths: dict[bytes, str] = {}
+
+    def put(self, path: str, data: bytes) -> None:
+        """Make the file at `path`, where none is, with `data` in it. Raises OSError."""
+        original = self._paths.get(data)
+        if original is not None:
+            try:
+                self._disk.link(original, path)
+            except OSError:  # it is gone, has as many names as it can have, or there are no links here
+                del self._paths[data]
+            else:
+                return
+        write_file(self._disk, path, 0, data)
+        if len(self._paths) >= ORIGINALS_MAX:
+            del self._paths[next(iter(self._paths))]
+        self._paths[data] = path
+
+    def forget(self) -> None:
+        """Names of directories have changed: a path may mean another file now."""
+        self._paths.clear()
 
 
 class Handle:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
+from kraft_node.log.files import Originals, write_file
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -25,22 +26,32 @@ Without one it would look through the segment's batches from the first, far belo
 
 def write_epochs(log: Log) -> None:
     """Write the leader epochs; durable only after the next flush. Raises OSError."""
+    epochs_writer(log)()
+
+
+def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], None]:
+    """Work for any thread that writes the leader epochs as they are now; it raises OSError.
+
+    `originals`, of that thread: the first epoch is the same for most logs.
+    """
     entries = log.leader_epochs.entries()
     lines = ["0", str(len(entries)), *[f"{epoch} {start}" for epoch, start in entries]]
+    data = ("\n".join(lines) + "\n").encode()
     path = f"{log.path}/{names.LEADER_EPOCH_CHECKPOINT}"
     disk = log.dir.env.disk
-    is_new = not disk.exists(path)
-    file = disk.open(path if is_new else path + ".tmp", create=True)
-    try:
-        if not is_new:
-            file.truncate(0)
-        file.pwrite(0, [("\n".join(lines) + "\n").encode()])
-    finally:
-        file.close()
-    if not is_new:
-        disk.rename(path + ".tmp", path)
     log.leader_epochs.dirty = False
     log.names_changed += 1
+
+    def work() -> None:
+        if disk.exists(path):
+            write_file(disk, path + ".tmp", 0, data)
+            disk.rename(path + ".tmp", path)
+        elif originals is not None:
+            originals.put(path, data)
+        else:
+            write_file(disk, path, 0, data)
+
+    return work
 
 
 class Flush:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.log import names, partition_metadata
-from kraft_node.log.directory import Directory
+from kraft_node.log.directory import NEW_NAMES_SYNC_MS, Directory
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.opening import new_log, open_log
 
@@ -125,17 +125,17 @@ class Futures:
         unique = manager.env.rng.random_bytes(16).hex()
         path = f"{directory.path}/{names.future_dir(topic, partition, unique)}"
         try:
-            disk.mkdir(path)
+            disk.mkdir(path, new=True)
             log = new_log(directory, path, topic, partition, manager.topic_config(topic))
             log.topic_id = topic_id
-            partition_metadata.write(disk, path, Uuid(topic_id))
+            partition_metadata.make(directory.originals, path, Uuid(topic_id))
         except (OSError, LogDirDamaged) as e:
             raise directory.fail(e) from e
         log.held = True
         found = self._found[topic, partition] = _Future(directory, path, clean=True)
         found.log = log
         directory.count += 1
-        directory.sync_names()
+        directory.sync_names(NEW_NAMES_SYNC_MS)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -180,6 +180,7 @@ class Futures:
                 before[0].fail(e)
         try:
             disk.rename(found.path, path)
+            directory.originals.forget()
             disk.fsync_dir(directory.path)
         except OSError as e:
             raise directory.fail(e) from e

@@ -447,8 +447,6 @@ class Log:
                     segment = self.roll(base)
             if leader_epoch >= 0 and leader_epoch != epochs.latest_epoch:
                 epochs.assign(leader_epoch, base)
-            if epochs.dirty:
-                flushing.write_epochs(self)
             segment.append(buffers, size, last, max_timestamp)
         except (OSError, LogDirDamaged) as e:
             raise log_dir.fail(e) from e

@@ -20,9 +20,9 @@ from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
 from kraft_node.log import flushing, names, partition_metadata, trimming
 from kraft_node.log.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX, LogConfig, make_config
-from kraft_node.log.directory import NO_BROKER_EPOCH, Directory
+from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirInvalid
-from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir, Put, write_file
+from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir, Originals, Put, write_file
 from kraft_node.log.futures import Futures
 from kraft_node.log.log import Log
 from kraft_node.log.opening import new_log, open_log
@@ -30,8 +30,8 @@ from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
 
-Write: TypeAlias = tuple[str, int, Buffer]
-"""Path, position and bytes of a write that is still to be made."""
+Work: TypeAlias = Callable[[], None]
+"""For any thread; may raise OSError."""
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of one that is not open."""
 OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
@@ -269,20 +269,17 @@ class LogManager:
         directory = self._choose(topic, partition, directory_id)
         self.check_not_retired(directory, topic, partition)
         path = self._path(directory, topic, partition)
-        disk = self.env.disk
         try:
-            if disk.exists(path):
-                raise FileExistsError(f"{path} is there already")
-            disk.mkdir(path)
+            self.env.disk.mkdir(path, new=True)
             log = new_log(directory, path, topic, partition, config or self.topic_config(topic))
             if topic_id is not None:
                 log.topic_id = topic_id
-                partition_metadata.write(disk, path, topic_id)
+                partition_metadata.make(directory.originals, path, topic_id)
         except (OSError, LogDirDamaged) as e:
             raise directory.fail(e) from e
         log.held = True
         directory.count += 1
-        directory.sync_names()
+        directory.sync_names(NEW_NAMES_SYNC_MS)
         entries[partition] = log
         self.preferred.pop((topic, partition), None)
         return log
@@ -639,7 +636,8 @@ class LogManager:
                 self._visit(directory, topic, partition)
             self.futures.open_unproven(directory)
             logs = [log for log in (*self.open_logs(), *self.futures.logs()) if log.dir is directory]
-            work = [job for log in logs if (job := self._close_log(log)) is not None]
+            originals = Originals(self.env.disk)
+            work = [job for log in logs if (job := self._close_log(log, originals)) is not None]
         except (OSError, LogDirError, KafkaError) as e:
             if directory.failed is None:
                 directory.fail(e)
@@ -652,10 +650,9 @@ class LogManager:
         write_offsets = directory.write_offsets()
 
         def close() -> None:  # writing the mark fsyncs the directory
-            disk = self.env.disk
             for writes, _ in work:
-                for path, position, data in writes:
-                    write_file(disk, path, position, data)
+                for write in writes:
+                    write()
             if len(work) < SYNC_WHOLE_MIN or not directory.sync_file_system():
                 for _, sync in work:
                     sync()
@@ -664,23 +661,25 @@ class LogManager:
 
         self._submit(directory, close, done)
 
-    def _close_log(self, log: Log) -> tuple[list[Write], Callable[[], None]] | None:
+    def _close_log(self, log: Log, originals: Originals) -> tuple[list[Work], Work] | None:
         """Complete a log's files: the writes and the fsyncs that are left, None when nothing has changed.
 
         Both are for the directory's thread: making a file can take a millisecond, and there may be 10,000 logs. Raises
         OSError.
         """
         log.closed = True
-        writes: list[Write] = []
+        writes: list[Work] = []
 
         def later(path: str, position: int, data: Buffer) -> None:
-            writes.append((path, position, data))
+            writes.append(partial(write_file, self.env.disk, path, position, data))
 
         is_new = _keep_producers(log, later)
         if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
             log.release()
             return None
         log.active.finish(later)
+        if log.leader_epochs.dirty:
+            writes.append(flushing.epochs_writer(log, originals))
         flush = flushing.Flush(log, log.end_offset, parent=False)
         log.recovery_point = log.end_offset
         log.release()

@@ -6,6 +6,7 @@ from typing import Final
 
 from kraft_node.base.env import Disk, read_file
 from kraft_node.base.ids import ZERO_UUID, Uuid, parse_uuid, uuid_text
+from kraft_node.log.files import Originals, write_file
 from kraft_node.log.names import PARTITION_METADATA
 
 _VERSION: Final = "version: 0"
@@ -30,11 +31,18 @@ def read(disk: Disk, directory: str) -> Uuid | None:
     return None if topic_id == ZERO_UUID else topic_id
 
 
+def content(topic_id: Uuid) -> bytes:
+    """What the file holds."""
+    return f"{_VERSION}\n{_ID}{uuid_text(topic_id)}".encode()
+
+
 def write(disk: Disk, directory: str, topic_id: Uuid) -> None:
-    """Write the file; durable with the log's first flush, before which nothing of the log is. Raises OSError."""
-    file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
-    try:
-        # Always of one length, so that nothing of an older file stays.
-        file.pwrite(0, [f"{_VERSION}\n{_ID}{uuid_text(topic_id)}".encode()])
-    finally:
-        file.close()
+    """Write the file, in the place of one that may be there; durable with the log's first flush. Raises OSError."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    write_file(disk, path + ".tmp", 0, content(topic_id))
+    disk.rename(path + ".tmp", path)
+
+
+def make(originals: Originals, directory: str, topic_id: Uuid) -> None:
+    """The same in a new directory."""
+    originals.put(f"{directory}/{PARTITION_METADATA}", content(topic_id))

@@ -172,11 +172,14 @@ class RealDisk:
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
-    def mkdir(self, path: str) -> None:
-        try:
-            os.mkdir(path)  # mostly that is all, and a bulk of new partitions makes thousands
-        except OSError:
+    def mkdir(self, path: str, *, new: bool = False) -> None:
+        if new:
+            os.mkdir(path)
+        else:
             os.makedirs(path, exist_ok=True)
+
+    def link(self, path: str, new: str) -> None:
+        os.link(path, new)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

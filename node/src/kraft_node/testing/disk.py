@@ -264,7 +264,9 @@ class SimDisk:
     def listdir(self, path: str) -> list[str]:
         return sorted(self._dir(path).names)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *, new: bool = False) -> None:
+        if new and self.exists(path):
+            raise FileExistsError(errno.EEXIST, "is there", _clean(path))
         at = self._root
         made = ""
         for name in _parts(path):
@@ -277,6 +279,14 @@ class SimDisk:
             elif not isinstance(node, Dir):
                 raise FileExistsError(errno.EEXIST, "is a file", made)
             at = node
+
+    def link(self, path: str, new: str) -> None:
+        inode = self._inode(path)
+        parent, name = self._parent(new)
+        if name in parent.names:
+            raise FileExistsError(errno.EEXIST, "is there", _clean(new))
+        self.about_to("link", _clean(new))
+        self._change((parent, name, inode))
 
     def rename(self, old: str, new: str) -> None:
         node = self._find(old)
