@@ -1,4 +1,4 @@
-"""What the tests of behaviour share: kubectl, the operator, a cluster, and a workload that runs through what is done to it."""
+"""What the tests of behaviour share: kubectl, the operator, a cluster, a workload that runs through what is done."""
 
 from __future__ import annotations
 

@@ -46,9 +46,12 @@ log = logging.getLogger("kraft_operator.reconcile")
 
 AGAIN_S: Final = 0.2
 """After a pass that did something: so long, views of the cluster become newer than what was done."""
-WAITING_S: Final = 1.0
+WAITING_S: Final = 0.5
 """While something is waited for that no event tells of, such as a replica that catches up."""
 BLOCKED_S: Final = 5.0
+UNKNOWN_S: Final = 10.0
+"""Views that are missing or too old for no longer than this are waited for; then somebody should know."""
+UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown"})
 SHARED_S: Final = 300.0
 """Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
 
@@ -82,6 +85,8 @@ class _Memory:
     shared_at: float = float("-inf")
     shared: str = ""
     told: tuple[tuple[str, str], ...] = ()
+    known_at: float = float("-inf")
+    """When quorum and metadata were last both known well enough."""
 
 
 class Reconciler:
@@ -158,6 +163,7 @@ class Reconciler:
         observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         plan_ = plan(record, wanted, observed, fresh_id)
+        self._patience(memory, situation(record, wanted, observed), plan_)
         failure: Exception | None = None
         try:
             record = await one.act(plan_, record, self._told(resource))
@@ -190,6 +196,15 @@ class Reconciler:
         self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
         return self._next(plan_, s)
 
+    def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
+        """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""
+        now = self._clock()
+        if s is not None and s.quorum is not None and s.metadata is not None:
+            memory.known_at = now
+        if now - memory.known_at < UNKNOWN_S:
+            plan_.waits += [one.message for one in plan_.blocked if one.reason in UNKNOWN]
+            plan_.blocked = [one for one in plan_.blocked if one.reason not in UNKNOWN]
+
     def _told(self, resource: dict[str, Any]) -> Callable[[do.Step], Any]:
         async def tell(step: do.Step) -> None:
             await self._events.step(resource, step)
@@ -204,8 +219,9 @@ class Reconciler:
         if s is not None and s.wanted.hibernated:
             return self._resync_s
         # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
-        unknown = s is None or s.quorum is None or s.metadata is None
-        return BLOCKED_S if plan_.blocked else WAITING_S if unknown else self._resync_s
+        if s is None or s.quorum is None or s.metadata is None:
+            return WAITING_S
+        return BLOCKED_S if plan_.blocked else self._resync_s
 
     async def _tell_blocked(self, memory: _Memory, resource: dict[str, Any], plan_: do.Plan) -> None:
         """An event for each thing that has become blocked, once."""
