@@ -13,7 +13,11 @@ from typing import Any
 
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.security.names import Operation, PatternType, Permission, ResourceType
+from kraft_node.wire import codec
 from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.frames import LENGTH_SIZE, encode_request
+from kraft_node.wire.stored import DefaultPrincipalData
 from tests.compat.targets import Target
 from tests.golden.broker import batches
 from tests.golden.broker.pair import Side
@@ -109,6 +113,17 @@ def create_acls(acls: tuple[Any, ...]) -> m.CreateAclsRequest:
             for kind, name, pattern, host, operation, permission in acls
         ]
     )
+
+
+def enveloped(topic: str, who: str = ANONYMOUS, host: str = EVERYTHING) -> m.EnvelopeRequest:
+    """CreatePartitions, only validated, as a broker forwards it for a client."""
+    cp = m.CreatePartitionsRequest
+    request = cp([cp.CreatePartitionsTopic(topic, 2)], 10_000, True)
+    parts = encode_request(5, ApiKey.CREATE_PARTITIONS, 3, "app", request)
+    data = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # no files in there
+    kind, _, name = who.partition(":")
+    principal = b"\x00\x00" + codec.encode(DefaultPrincipalData(kind, name, False), 0)
+    return m.EnvelopeRequest(data[LENGTH_SIZE:], principal, socket.inet_aton(host))
 
 
 def of_topics(ids: dict[str, Uuid]) -> Iterator[Any]:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from kraft_node.base.ids import ZERO_UUID
+from kraft_node.security.rewriting import changed
 from kraft_node.wire.messages import InitProducerIdRequest, MetadataRequest
 from tests.compat.targets import Apache, Ours
 from tests.golden.broker.pair import Pair, warm_coordinator
 from tests.golden.controller import authorization as who
 from tests.peer import require_peer
+from tests.unit.controller.test_envelope import WRONG
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("authorization")]
 
@@ -140,4 +142,26 @@ def test_controllers_refuse_who_is_none_of_them(pairs: tuple[Pair, Pair], host: 
     come_from(pair, host)
     for request in who.of_controllers():
         pair.same(request, label=host, mask=without_words)
+    pair.verdict()
+
+
+@pytest.mark.parametrize("what", [*WRONG, "right", "something behind"])
+def test_envelopes_are_opened_as_kafka_opens_them(pairs: tuple[Pair, Pair], what: str) -> None:
+    _, pair = pairs
+    come_from(pair, who.EVERYTHING)
+    right = who.enveloped("mine")
+    wrong = {"right": right, "something behind": changed(right, request_data=right.request_data + b"more")}
+    request = wrong[what] if what in wrong else WRONG[what][0]
+    pair.same(request, label=what, mask=lambda plain: plain["error_code"])
+    pair.verdict()
+
+
+@pytest.mark.parametrize("client", ["User:nobody", "User:ANONYMOUS"])
+@pytest.mark.parametrize("host", who.HOSTS)
+def test_what_is_in_an_envelope_is_judged_by_its_own_principal_and_address(
+    pairs: tuple[Pair, Pair], client: str, host: str
+) -> None:
+    _, pair = pairs
+    come_from(pair, who.EVERYTHING)
+    pair.same(who.enveloped("mine", client, host), label=f"{client} {host}")
     pair.verdict()

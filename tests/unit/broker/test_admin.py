@@ -22,8 +22,8 @@ from kraft_node.broker.handlers.transactions import describe_transactions, list_
 from kraft_node.broker.metadata_cache import MetadataCache
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.wire import codec, stored
 from kraft_node.wire import messages as m
-from kraft_node.wire import stored
 from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import Client, Controller, Loop, broker_records, replay, topic_records
 
@@ -135,6 +135,16 @@ def test_loggers_are_described_and_set_here(rig: Rig) -> None:
     rig.alter.incremental(ctx, alter([(LOGGER, "1", [(name, 1, None)])]))
     assert logger.level == logging.NOTSET
     assert rig.controller.sent == []
+
+
+def test_loggers_beside_other_resources_of_a_request_as_it_is_received(rig: Rig) -> None:
+    """What is decoded has no constructor: the rest that is handed on was once made by calling one."""
+    sent = alter([(LOGGER, "1", [("root", 0, "INFO")]), (TOPIC, "a", [])], validate_only=True)
+    received = codec.decode(m.IncrementalAlterConfigsRequest, codec.encode(sent, 1), 1)
+    assert rig.alter.incremental(rig.client.context(44, 1), received) is None
+    rest = rig.controller.take(m.IncrementalAlterConfigsRequest).request
+    assert [(r.resource_type, r.resource_name) for r in rest.resources] == [(TOPIC, "a")]
+    assert rest.validate_only
 
 
 @pytest.mark.parametrize(

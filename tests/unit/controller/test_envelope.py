@@ -62,16 +62,51 @@ def test_lost_leadership_is_told_to_the_broker() -> None:
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        sealed(ApiKey.METADATA, 9, MetadataRequest()),
-        EnvelopeRequest(request_data=b"\x00\x13"),
-        EnvelopeRequest(request_data=create("foo").request_data + b"more"),
-    ],
-    ids=["not forwardable", "torn", "too long"],
-)
-def test_what_does_not_belong_into_an_envelope(request_: EnvelopeRequest) -> None:
+def with_principal(data: bytes | None) -> EnvelopeRequest:
+    request = create("foo")
+    request.request_principal = data
+    return request
+
+
+def with_address(data: bytes) -> EnvelopeRequest:
+    request = create("foo")
+    request.client_host_address = data
+    return request
+
+
+def with_data(data: bytes) -> EnvelopeRequest:
+    request = create("foo")
+    request.request_data = data
+    return request
+
+
+WRONG: dict[str, tuple[EnvelopeRequest, ErrorCode]] = {
+    "not forwardable": (sealed(ApiKey.METADATA, 9, MetadataRequest()), ErrorCode.INVALID_REQUEST),
+    "an envelope": (sealed(ApiKey.ENVELOPE, 0, create("foo")), ErrorCode.INVALID_REQUEST),
+    "torn header": (with_data(b"\x00\x13"), ErrorCode.UNSUPPORTED_VERSION),
+    "torn body": (with_data(create("foo").request_data[:-9]), ErrorCode.UNSUPPORTED_VERSION),
+    "no such api": (with_data(b"\x7f\x13" + bytes(10)), ErrorCode.UNSUPPORTED_VERSION),
+    "no such version": (with_data(b"\x00\x13\x00\x63" + create("foo").request_data[4:]), ErrorCode.UNSUPPORTED_VERSION),
+    "no principal": (with_principal(None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+    "torn principal": (with_principal(b"\x00\x00\x05User"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+    "a principal of tomorrow": (with_principal(b"\x00\x09\x05User\x02a"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+    "no address": (with_address(b""), ErrorCode.INVALID_REQUEST),
+    "an odd address": (with_address(b"\x0a\x00"), ErrorCode.INVALID_REQUEST),
+}
+"""As Apache Kafka answers them (tests/golden/controller asks it)."""
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_does_not_belong_into_an_envelope(what: str) -> None:
+    request, code = WRONG[what]
+    quorum = Quorum()
+    quorum.start(1)
     with pytest.raises(KafkaError) as refused:
-        Quorum().respond(request_)
-    assert refused.value.code == ErrorCode.INVALID_REQUEST
+        quorum.respond(request)
+    assert refused.value.code == code
+
+
+def test_bytes_behind_the_request_do_not_count() -> None:
+    quorum = Quorum()
+    quorum.start(1)
+    assert quorum.respond(with_data(create("foo").request_data + b"more")).error_code == ErrorCode.NONE

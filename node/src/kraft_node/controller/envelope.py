@@ -2,7 +2,8 @@
 
 Inside is the client's whole request, header and body, with the client's principal and address. It is handled as if
 the client had asked the controller itself. The envelope has an error of its own only for what concerns the broker: it
-asked the wrong controller (NOT_CONTROLLER), or forwarded what is not to be forwarded (INVALID_REQUEST).
+asked the wrong controller (NOT_CONTROLLER), forwarded what is not to be forwarded, or for no address (INVALID_REQUEST),
+for nobody (PRINCIPAL_DESERIALIZATION_FAILURE), or what cannot be read here (UNSUPPORTED_VERSION).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.request import ANONYMOUS, Handler, RequestContext
+from kraft_node.base.request import Handler, RequestContext
 from kraft_node.wire import codec
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.error_response import error_response
@@ -46,6 +47,9 @@ FORWARDABLE: Final = frozenset(
 )
 """What brokers forward; anything else in an envelope is a mistake."""
 
+IPV4_SIZE: Final = 4
+IPV6_SIZE: Final = 16
+
 
 class Envelopes:
     """Opens envelopes; `handlers` is asked for what is inside, `is_active` whether this controller is the right one."""
@@ -69,19 +73,22 @@ class Envelopes:
         return None if response is None else _sealed(inner, response)
 
     def _open(self, ctx: RequestContext, request: EnvelopeRequest) -> tuple[RequestContext, Any]:
+        principal = _principal(request.request_principal)
+        host = _host(bytes(request.client_host_address))
         try:
             # The frame lives in the connection's buffer, and answers may come later: what is kept is copied.
             frame = memoryview(bytes(request.request_data))
             header = decode_request_header(frame)
             key = header.api_key
+            if key not in API:
+                raise DecodeError(f"there is no api key {key}")
             if key not in FORWARDABLE or ApiKey(key) not in self._handlers:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Requests of api key {key} are not forwarded.")
             if header.api_version not in API[ApiKey(key)].versions:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Api key {key} has no version {header.api_version}.")
-            message = codec.decode(API[ApiKey(key)].request, frame[header.body_offset :], header.api_version)
-            principal = _principal(request.request_principal)
+            message, _ = codec.decode_from(API[ApiKey(key)].request, frame, header.body_offset, header.api_version)
         except DecodeError as e:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The forwarded request cannot be read: {e}") from None
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The forwarded request cannot be read: {e}") from None
 
         def reply(inner: RequestContext, response: Any) -> None:
             if self._is_active():
@@ -95,7 +102,7 @@ class Envelopes:
             header.api_version,
             header.correlation_id,
             header.client_id,
-            _host(bytes(request.client_host_address)),
+            host,
             ctx.listener,
             principal,
             ctx.connection,
@@ -113,14 +120,21 @@ def _sealed(inner: RequestContext, response: Any) -> EnvelopeResponse:
 
 def _principal(data: Any) -> str:
     """The text of a serialized KafkaPrincipal: a version, then DefaultPrincipalData."""
-    if data is None or len(data) < 2:
-        return ANONYMOUS
-    raw = bytes(data)
-    principal = codec.decode(DefaultPrincipalData, raw[2:], int.from_bytes(raw[:2], "big"))
+    raw = b"" if data is None else bytes(data)
+    version = int.from_bytes(raw[:2], "big")
+    try:
+        if len(raw) < 2 or version not in DefaultPrincipalData.SCHEMA.valid:
+            raise DecodeError(f"there is no version {version}")
+        principal, _ = codec.decode_from(DefaultPrincipalData, memoryview(raw), 2, version)
+    except DecodeError as e:
+        message = f"The client's principal in the envelope cannot be read: {e}"
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, message) from None
     return f"{principal.type}:{principal.name}"
 
 
 def _host(address: bytes) -> str:
-    if len(address) == 4:
+    if len(address) == IPV4_SIZE:
         return ".".join(map(str, address))
+    if len(address) != IPV6_SIZE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The client's address in the envelope has {len(address)} bytes.")
     return ":".join(address[at : at + 2].hex() for at in range(0, len(address), 2))

@@ -32,6 +32,7 @@ def level_of(*, allowed: bool, log_allowed: bool, log_denied: bool) -> int:
 def write(
     level: int,
     ctx: RequestContext,
+    host: str,
     operation: Operation,
     resource_type: int,
     name: str,
@@ -48,7 +49,7 @@ def write(
         ctx.principal,
         "Allowed" if allowed else "Denied",
         operation.name,
-        ctx.client_host,
+        host,
         title(resource_type),
         name,
         API[ApiKey(ctx.api_key)].request.__name__.removesuffix("Request"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -38,6 +39,9 @@ CLASS_KEY: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS_KEY: Final = "super.users"
 ALLOW_KEY: Final = "allow.everyone.if.no.acl.found"
+
+HOSTS_KEPT: Final = 1024
+"""IPv6 addresses whose other spelling is remembered: more clients are rarely connected at a time."""
 
 _ANY_RESOURCE: Final = "hardcode"
 """The name that Kafka asks for when it wants to know whether a whole type is open to somebody."""
@@ -101,21 +105,23 @@ class Authorizer:
         `log_…`: whether the outcome is worth a line in the audit log. `count`: how often the request names the
         resource, for that line. Raises KafkaError for everybody but super users while the entries are not known yet.
         """
-        principal = ctx.principal
+        principal, host = ctx.principal, ctx.client_host
+        if ":" in host:
+            host = written_out(host)
         if principal in self._super_users:
             allowed = True
         elif not self.is_ready:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The access control entries have not been read yet.")
         else:
-            allowed = self._decide(principal, ctx.client_host, operation, resource_type, name)
+            allowed = self._decide(principal, host, operation, resource_type, name)
         if allowed:
             self.allowed += 1
         else:
             self.denied += 1
         level = audit.level_of(allowed=allowed, log_allowed=log_allowed, log_denied=log_denied)
         if audit.log.isEnabledFor(level):
-            rule = self._rule(ctx, operation, resource_type, name)
-            audit.write(level, ctx, operation, resource_type, name, count, rule, allowed=allowed)
+            rule = self._rule(principal, host, operation, resource_type, name)
+            audit.write(level, ctx, host, operation, resource_type, name, count, rule, allowed=allowed)
         return allowed
 
     def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -134,14 +140,14 @@ class Authorizer:
                         permitted = True
         return permitted if exists else self._allows_without_acls
 
-    def _rule(self, ctx: RequestContext, operation: int, resource_type: int, name: str) -> str:
+    def _rule(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> str:
         """Why it was decided so, in Kafka's words: for the audit log alone."""
-        if ctx.principal in self._super_users:
+        if principal in self._super_users:
             return "SuperUser"
         found = list(self._index.concerning(resource_type, name))
-        who = (ctx.principal, EVERYBODY)
+        who = (principal, EVERYBODY)
         records = itertools.chain.from_iterable(entries.get(p, ()) for entries in found for p in who)
-        rule = audit.rule_among(records, ctx.client_host, operation)
+        rule = audit.rule_among(records, host, operation)
         if rule is not None:
             return rule
         return "DefaultAllow" if not found and self._allows_without_acls else "DefaultDeny"
@@ -150,10 +156,11 @@ class Authorizer:
         """Whether there is any resource of the type, existing or not, on which the client may do that (KIP-679)."""
         if self.allows(ctx, operation, resource_type, _ANY_RESOURCE, log_denied=False, count=0):
             return True
+        host = written_out(ctx.client_host) if ":" in ctx.client_host else ctx.client_host
         denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         permitted: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         for record in self._index.of_type(resource_type, tuple({ctx.principal, EVERYBODY})):
-            if record.host not in (WILDCARD, ctx.client_host) or record.operation not in DENIED_BY[operation]:
+            if record.host not in (WILDCARD, host) or record.operation not in DENIED_BY[operation]:
                 continue  # what merely implies the operation does not count here, as in Kafka
             patterns = denied if record.permission_type == Permission.DENY else permitted
             patterns[record.pattern_type].add(record.resource_name)
@@ -197,6 +204,17 @@ class Authorizer:
             for operation in SUPPORTED[resource_type]
             if self.allows(ctx, operation, resource_type, name, log_allowed=False, log_denied=False)
         )
+
+
+@lru_cache(maxsize=HOSTS_KEPT)
+def written_out(host: str) -> str:
+    """An IPv6 address as Java writes it, and so as ACLs name it: 0:0:0:0:0:0:0:1 for ::1, IPv4 where that is inside."""
+    import ipaddress  # noqa: PLC0415  (a few ms that nodes without IPv6 clients do not need)
+
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
 
 
 def authorizer_of(config: NodeConfig) -> Authorizer | None:
