@@ -1,0 +1,125 @@
+"""What is not safe or not possible is not done, and is named: an under-replicated topic, resources that no machine has,
+somebody else's volume.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+
+from e2e.kube import CLIENT_IMAGE, NAMESPACE, Cluster, get, kubectl, needs_kubernetes, until
+
+pytestmark = needs_kubernetes
+
+
+def _tool(cluster: Cluster, script: str) -> None:
+    """A few lines of librdkafka in a pod of their own."""
+    name = f"{cluster.name}-tool"
+    kubectl("delete", "pod", name, "-n", NAMESPACE, "--ignore-not-found", "--grace-period=0", "--force")
+    words = ["run", name, "-n", NAMESPACE, f"--image={CLIENT_IMAGE}", "--restart=Never"]
+    security = {
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": name,
+                    "image": CLIENT_IMAGE,
+                    "command": ["/opt/client/bin/python", "-c", script],
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+        }
+    }
+    kubectl(*words, "--overrides", json.dumps(security), check=True)
+    phase = until("the tool ends", lambda: _phase(name), 90)
+    assert phase == "Succeeded", kubectl("logs", name, "-n", NAMESPACE).stdout
+    kubectl("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+
+
+def _phase(name: str) -> str:
+    phase = get("pod", name)["status"]["phase"]
+    return phase if phase in {"Succeeded", "Failed"} else ""
+
+
+TOPIC = """
+from confluent_kafka.admin import AdminClient, NewTopic, ConfigResource, ConfigEntry, AlterConfigOpType, ResourceType
+admin = AdminClient({{"bootstrap.servers": "{bootstrap}"}})
+{what}
+"""
+
+
+def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -> None:
+    make = 'admin.create_topics([NewTopic("single", 3, 1)])["single"].result(30)'
+    _tool(cluster, TOPIC.format(bootstrap=f"{cluster.name}-bootstrap:9092", what=make))
+    before = cluster.uids()
+    cluster.change(config={**cluster.spec["config"], "queued.max.requests": "600"})
+    until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk", 180)
+    assert "partition single-" in cluster.condition("Degraded")["message"]
+    after = cluster.uids()
+    assert any(after[number] == before[number] for number in (101, 102, 103))
+    cluster.change(updateStrategy={"unavailableTopics": ["single"]})
+    cluster.settle()
+    assert not set(before.values()) & set(cluster.uids().values())
+
+
+def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) -> None:
+    pools = copy.deepcopy(cluster.spec["nodePools"])
+    before = cluster.uids()
+    pools[1]["resources"] = {"requests": {"cpu": "1000"}}
+    cluster.change(nodePools=pools)
+    until("it is named", lambda: "Unschedulable" in " ".join(cluster.status.get("plan", ())), 180)
+    assert sum(uid != before.get(number) for number, uid in cluster.uids().items()) <= 1
+    pools[1]["resources"] = {"requests": {"cpu": "50m", "memory": "128Mi"}}
+    cluster.change(nodePools=pools)
+    cluster.settle()
+
+
+def test_somebody_elses_volume_is_left_alone(operator: None) -> None:
+    one = Cluster("foreign", clusterId="AAAAAAAAAAAAAAAAAAAAAA")
+    one.delete()
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data-foreign-2-0",
+            "namespace": NAMESPACE,
+            "labels": {
+                "app.kubernetes.io/name": "kraftcluster",
+                "app.kubernetes.io/instance": "foreign",
+                "kraftcluster.io/node": "2",
+                "kraftcluster.io/disk": "0",
+            },
+            "annotations": {"kraftcluster.io/formatted-for": "BBBBBBBBBBBBBBBBBBBBBB/2"},
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    kubectl("create", "-f", "-", stdin=claim, check=True)
+    try:
+        one.apply()
+        until("it is named", lambda: one.condition("Degraded").get("reason") == "ForeignVolumes")
+        assert not one.pods()
+        kept = get("pvc", "data-foreign-2-0")
+        assert kept["metadata"]["annotations"]["kraftcluster.io/formatted-for"] == "BBBBBBBBBBBBBBBBBBBBBB/2"
+    finally:
+        one.delete()
+
+
+def test_deleting_works_with_the_operator_gone(operator: None) -> None:
+    one = Cluster("orphan")
+    one.delete()
+    one.apply()
+    one.settle()
+    kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=0", check=True)
+    try:
+        until(
+            "the operator is gone",
+            lambda: not get("pods", selector="app.kubernetes.io/name=kraftcluster-operator"),
+        )
+        kubectl("delete", "kc", "orphan", "-n", NAMESPACE, check=True)
+        until("its pods are gone", lambda: not one.pods(), 120)
+        instance = "app.kubernetes.io/instance=orphan"
+        until("its services are gone", lambda: not get("services", selector=instance), 60)
+        assert len(get("pvc", selector=instance)) == 6, "volumes stay"
+    finally:
+        kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=2", check=True)
+        one.delete()

@@ -1,0 +1,31 @@
+"""Brokers are added, take replicas, and leave again: drained, unregistered, forgotten. No id is given again."""
+
+from __future__ import annotations
+
+from e2e.kube import Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
+
+pytestmark = needs_kubernetes
+
+
+def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
+    with Workload(cluster) as work:
+        with timed("one broker more"):
+            kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=4", check=True)
+            until("the fourth broker", lambda: cluster.ready(104))
+            cluster.settle()
+        assert cluster.status["brokers"] == "4/4"
+        with timed("one broker less"):
+            kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=3", check=True)
+            until("it has left", lambda: 104 in cluster.status.get("retiredIds", ()), 180)
+            cluster.settle()
+    assert sorted(cluster.pods()) == [1, 2, 3, 101, 102, 103]
+    claims = get("pvc", selector=f"app.kubernetes.io/instance={cluster.name}")
+    assert any("104" in claim["metadata"]["name"] for claim in claims), "volumes are kept by default"
+    work.assert_nothing_lost()
+
+
+def test_an_id_is_not_given_again(cluster: Cluster) -> None:
+    kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=4", check=True)
+    until("the next broker", lambda: cluster.ready(105))
+    cluster.settle()
+    assert [node["id"] for node in cluster.status["nodes"]] == [1, 2, 3, 101, 102, 103, 105]
