@@ -25,7 +25,7 @@ import yaml
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-pytestmark = pytest.mark.xdist_group("kraftcluster")
+pytestmark = [pytest.mark.xdist_group("kraftcluster"), pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "t"
@@ -73,7 +73,8 @@ class Cluster:
         return log.read_text() if log.exists() else ""
 
     def resource(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run("status", "-o", "json").stdout)
+        """As the supervisor told last: what `status -o json` prints, without a process for each look."""
+        found: dict[str, Any] = json.loads((self.data / "sample" / "status.json").read_text())
         return found
 
     def pids(self) -> dict[str, int]:
@@ -199,31 +200,32 @@ def test_nothing_is_lost_through_rolls_replacements_scaling_and_a_supervisor_tha
         before = cluster.pids()
 
         # A roll, in which the supervisor is killed; the next one goes on.
-        cluster.must("roll", "--no-wait")
+        cluster.must("roll", "1", "101", "--no-wait")
         _wait("the roll has begun", lambda: cluster.pids() != before)
         os.kill(cluster.driver(), signal.SIGKILL)
         traffic.goes_on()
         cluster.up()
         _wait("the roll is done", lambda: _settled(cluster))
         after = cluster.pids()
-        assert sorted(after) == sorted(before)
-        assert not set(after.values()) & set(before.values()), "a node was not restarted"
+        assert {node_id for node_id in before if before[node_id] != after[node_id]} == {"1", "101"}
 
         # A broker and a controller get empty disks; another controller's id retires.
         cluster.must("replace", "102")
         cluster.must("replace", "3")
         cluster.must("replace", "2", "--new-id")
-        status = cluster.resource()["status"]
+        status = json.loads(cluster.must("status", "-o", "json"))["status"]
         assert sorted(status["voters"]) == [1, 3, 4]
         assert {node["id"]: node["disk"] for node in status["nodes"]} == {1: 0, 3: 1, 4: 0, 101: 0, 102: 1, 103: 0}
         assert status["retiredIds"] == [2]
         traffic.goes_on()
 
-        # A changed file: one more broker, a dynamic value, one that needs a restart.
+        # A changed file: one more broker, and a value that needs no restart.
+        before = cluster.pids()
         cluster.document["spec"]["replicas"] = 4
-        cluster.document["spec"]["config"] |= {"log.retention.ms": "3600000", "num.partitions": "2"}
+        cluster.document["spec"]["config"] |= {"log.retention.ms": "3600000"}
         cluster.write()
         _wait("the file is followed", lambda: "104" in cluster.pids() and _settled(cluster))
+        assert before.items() <= cluster.pids().items(), "a node was restarted for nothing"
         traffic.goes_on()
     finally:
         traffic.stop()

@@ -116,7 +116,7 @@ def _logs(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @click.argument("node", type=int)
     @click.option("-f", "--follow", is_flag=True, help="go on as more comes, until Ctrl-C")
-    @click.option("-n", "--lines", default=100, show_default=True, help="so many of the last")
+    @click.option("--tail", "lines", default=100, show_default=True, help="so many lines of the last")
     @selects
     def logs(node: int, follow: bool, lines: int, **selected: Any) -> None:
         """What a node said."""

@@ -1,0 +1,62 @@
+"""Processes that are only said to run. Fault model: they end when told, by themselves, or never."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraft_operator.apply.local.processes import Process
+
+
+@dataclass
+class Run:
+    command: list[str]
+    what: Mapping[str, str]
+    pid: int
+    alive: bool = True
+    exit_code: int | None = None
+    deaf: bool = False
+    """Does not end when it is asked to."""
+    asked: int = 0
+
+
+class FakeProcesses:
+    """`processes.Processes` without any."""
+
+    def __init__(self) -> None:
+        self.runs: dict[Path, Run] = {}
+        self.next_pid = 1000
+        self.started: list[str] = []
+
+    def start(
+        self, folder: Path, command: list[str], what: Mapping[str, str], log: Path, env: Mapping[str, str]
+    ) -> None:
+        del log, env
+        folder.mkdir(parents=True, exist_ok=True)
+        assert folder not in self.runs or not self.runs[folder].alive, f"a second one in {folder}"
+        self.next_pid += 1
+        self.runs[folder] = Run(list(command), dict(what), self.next_pid)
+        self.started.append(folder.name)
+
+    def look(self, folder: Path) -> Process | None:
+        run = self.runs.get(folder)
+        return None if run is None else Process(run.pid, f"boot/{run.pid}", run.what, run.alive, run.exit_code)
+
+    def signal(self, folder: Path, number: int) -> bool:
+        run = self.runs.get(folder)
+        if run is None or not run.alive:
+            return False
+        run.asked += number == signal.SIGTERM
+        if number == signal.SIGKILL or not run.deaf:
+            self.end(folder, 0 if number == signal.SIGTERM else -number)
+        return True
+
+    def forget(self, folder: Path) -> None:
+        assert folder not in self.runs or not self.runs[folder].alive
+        self.runs.pop(folder, None)
+
+    def end(self, folder: Path, code: int | None) -> None:
+        self.runs[folder].alive = False
+        self.runs[folder].exit_code = code

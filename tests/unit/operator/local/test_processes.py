@@ -1,0 +1,105 @@
+"""Real processes: known by number and start, one a folder, and they outlive whoever started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kraft_operator.apply.local import launch
+from kraft_operator.apply.local.processes import Lock, Process, Processes, send
+
+SLEEP = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+PATIENCE_S = 60.0
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes()
+    yield made
+    for folder in tmp_path.iterdir():
+        if folder.is_dir():
+            made.signal(folder, signal.SIGKILL)
+            wait_for(lambda f=folder: (found := made.look(f)) is None or not found.alive)
+            made.forget(folder)
+
+
+def _started(processes: Processes, folder: Path, command: list[str] = SLEEP) -> Process:
+    processes.start(folder, command, {"roles": "broker"}, folder.parent / "log", {"MARK": "1"})
+    wait_for(lambda: (found := processes.look(folder)) is not None and (found.started or not found.alive))
+    found = processes.look(folder)
+    assert found is not None
+    return found
+
+
+def test_what_runs_is_seen_with_what_it_was_started_with(processes: Processes, tmp_path: Path) -> None:
+    assert processes.look(tmp_path / "a") is None
+    process = _started(processes, tmp_path / "a")
+    assert process.alive
+    assert process.what == {"roles": "broker"}
+    assert launch.started(process.pid) == process.started
+    assert processes.signal(tmp_path / "a", signal.SIGTERM)
+    wait_for(lambda: processes.look(tmp_path / "a").exit_code == -signal.SIGTERM)  # type: ignore[union-attr]
+    assert not processes.signal(tmp_path / "a", signal.SIGTERM)
+    processes.forget(tmp_path / "a")
+    assert processes.look(tmp_path / "a") is None
+
+
+def test_whoever_comes_later_sees_it_and_starts_no_second_one(processes: Processes, tmp_path: Path) -> None:
+    process = _started(processes, tmp_path / "a")
+    later = Processes()
+    found = later.look(tmp_path / "a")
+    assert found is not None
+    assert (found.pid, found.alive) == (process.pid, True)
+    later.start(tmp_path / "a", SLEEP, {"roles": "other"}, tmp_path / "log", {})
+    wait_for(lambda: later._children[tmp_path / "a"].poll() is not None)
+    found = later.look(tmp_path / "a")
+    assert found is not None
+    assert (found.pid, found.what) == (process.pid, {"roles": "broker"})
+
+
+def test_an_end_has_its_code_and_the_log_its_words(processes: Processes, tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-c", "import os, sys; print(os.environ['MARK']); sys.exit(7)"]
+    processes.start(tmp_path / "a", command, {}, tmp_path / "log", {"MARK": "marked"})
+    wait_for(lambda: (found := processes.look(tmp_path / "a")) is not None and found.exit_code is not None)
+    found = processes.look(tmp_path / "a")
+    assert found is not None
+    assert (found.alive, found.exit_code) == (False, 7)
+    assert (tmp_path / "log").read_text() == "marked\n"
+
+
+def test_a_number_that_another_process_has_by_now_is_not_signalled() -> None:
+    with subprocess.Popen(SLEEP) as process:
+        assert not send(process.pid, "another/1", signal.SIGKILL)
+        assert process.poll() is None
+        assert send(process.pid, launch.started(process.pid), signal.SIGKILL)
+        process.wait(PATIENCE_S)
+    assert launch.started(process.pid) == ""
+    assert not send(process.pid, "", signal.SIGKILL)
+
+
+def test_a_lock_is_of_one_until_it_ends(tmp_path: Path) -> None:
+    lock, other = Lock(tmp_path / "deep" / "lock"), Lock(tmp_path / "deep" / "lock")
+    assert lock.holder() is None
+    assert lock.take()
+    assert not other.take()
+    holder = other.holder()
+    assert holder is not None
+    assert holder[0] == os.getpid()
+    lock.release()
+    assert other.holder() is None
+    assert other.take()
+    other.release()

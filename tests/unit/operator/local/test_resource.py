@@ -1,0 +1,100 @@
+"""A file is held to what the API server holds a resource to: the same cases as e2e asks a real one."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e import test_rules as server
+from kraft_operator.apply.local.cel import CelError, compiled
+from kraft_operator.apply.local.resource import BadResourceError, parsed, values
+
+ROOT = Path(__file__).parents[4]
+SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
+
+
+def _take(document: dict[str, Any]) -> None:
+    before = values(parsed(yaml.safe_dump(server.sample()), "f").spec)
+    parsed(yaml.safe_dump(document), "kraftcluster.yaml", before)
+
+
+@pytest.mark.parametrize("case", server.REFUSED)
+def test_what_the_api_server_refuses_is_refused_with_its_words(case: str) -> None:
+    change, said = server.REFUSED[case]
+    document = copy.deepcopy(server.sample())
+    change(document["spec"])
+    with pytest.raises(BadResourceError) as refused:
+        _take(document)
+    assert said in str(refused.value)
+    assert str(refused.value).startswith("kraftcluster.yaml: spec")
+
+
+@pytest.mark.parametrize("case", server.GRANTED)
+def test_what_the_api_server_grants_is_granted(case: str) -> None:
+    document = copy.deepcopy(server.sample())
+    server.GRANTED[case](document["spec"])
+    _take(document)
+
+
+BAD: dict[str, tuple[str, str]] = {
+    "syntax": ("a: [1\nb: 2\n", "f.yaml: expected ',' or ']', but got ':', in line 2, column 2"),
+    "nothing": ("", "f.yaml: one KRaftCluster is expected, 0 found (there is: nothing)"),
+    "other kind": ("kind: Pod\n", "one KRaftCluster is expected, 0 found (there is: Pod)"),
+    "two": (SAMPLE + "\n---\n" + SAMPLE, "one KRaftCluster is expected, 2 found"),
+    "no resource": ("- 1\n", "a mapping with apiVersion, kind, metadata and spec is expected"),
+    "version": (SAMPLE.replace("v1alpha1", "v2"), "apiVersion: kraftcluster.io/v1alpha1 is expected, not"),
+    "name": (SAMPLE.replace("name: sample", "name: Sample"), "metadata.name: lower-case letters"),
+    "no name": (SAMPLE.replace("name: sample", "labels: {}"), "metadata.name: lower-case letters"),
+    "field": (SAMPLE + "stats: 1\n", "stats: unknown field"),
+    "key": (SAMPLE.replace("replicas: 3\n  listeners", "replicaz: 3\n  listeners"), "spec.replicaz: unknown field"),
+    "type": (SAMPLE.replace("port: 9092", "port: many"), "spec.listeners[0].port: Input should be a valid integer"),
+    "range": (
+        SAMPLE.replace("port: 9092", "port: 80"),
+        "spec.listeners[0].port: Input should be greater than",
+    ),
+    "role": (SAMPLE.replace("[broker]", "[brokr]"), "spec.nodePools[1].roles[0]: Input should be 'controller' or"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_where_and_what(case: str) -> None:
+    text, said = BAD[case]
+    with pytest.raises(BadResourceError) as refused:
+        parsed(text, "f.yaml")
+    assert said in str(refused.value)
+
+
+def test_other_kinds_in_the_file_are_named() -> None:
+    topic = "apiVersion: kraftcluster.io/v1alpha1\nkind: KRaftTopic\nmetadata: {name: t}\nspec: {}\n"
+    assert parsed(SAMPLE + "---\n" + topic, "f").other_kinds == ("KRaftTopic",)
+
+
+CEL: dict[str, object] = {
+    "1 + 2 == 3 && !(2 > 3)": True,
+    "'a' in ['a', 'b'] ? 1 : 2": 1,
+    "self.items.filter(i, i.n > 1).map(i, i.n).sum()": 5,
+    "self.items.exists_one(i, i.n == 2)": True,
+    "self.items.exists(i, i.n == 9) || self.items.all(i, i.n > 0)": True,
+    "has(self.none) || self.items.size() == 3": True,
+    "size(self.items) == 3 && has(self.items)": True,
+    "quantity('1Gi').compareTo(quantity('1024Mi'))": 0,
+    "self.items[1].n": 2,
+    "true || self.none": True,
+    "self.none || true": True,
+    "false && self.none": False,
+}
+
+
+@pytest.mark.parametrize("rule", CEL)
+def test_rules_mean_what_they_mean_to_the_api_server(rule: str) -> None:
+    assert compiled(rule)({"self": {"items": [{"n": 1}, {"n": 2}, {"n": 3}]}}) == CEL[rule]
+
+
+@pytest.mark.parametrize("rule", ["self.none", "self.none || false", "1 +", "1 2", "self.x(1)", "a ~ b"])
+def test_a_rule_that_cannot_be_decided_or_read_is_an_error(rule: str) -> None:
+    with pytest.raises(CelError):
+        compiled(rule)({"self": {}})
