@@ -1,0 +1,268 @@
+"""`kubectl kraft` over a kubectl that answers as a real one did: tables, requests, exit codes.
+
+The resource was recorded from a real API server, in the middle of a roll with a voter behind. The kubectl keeps it in a
+file, merges patches into it, and refuses those of an older resourceVersion in the API server's words.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraft_operator.cli import commands
+from kraft_operator.cli.kubectl import main
+
+RECORDED = Path(__file__).parent / "recorded" / "kraftcluster.json"
+
+KUBECTL = """#!{python}
+import json, sys
+words = [word for word in sys.argv[1:] if not word.startswith("--context=")]
+with open("{folder}/asked", "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+resource = json.load(open("{folder}/resource.json"))
+name = resource["metadata"]["name"]
+def merge(old, new):
+    for key, value in new.items():
+        if isinstance(value, dict):
+            merge(old.setdefault(key, {{}}), value)
+        else:
+            old[key] = value
+if words[0] == "get" and words[2:] == ["-o", "name"]:
+    print("kraftcluster.kraftcluster.io/" + name)
+elif words[0] in ("get", "patch") and words[2] != name:
+    sys.exit('Error from server (NotFound): kraftclusters.kraftcluster.io "%s" not found' % words[2])
+elif words[0] == "get":
+    print(json.dumps(resource))
+elif words[0] == "patch":
+    body = json.loads(words[-1])
+    version = body["metadata"].pop("resourceVersion", None) if "metadata" in body else None
+    try:
+        others = open("{folder}/conflicts").read()
+    except FileNotFoundError:
+        others = ""
+    if others:  # somebody else is faster
+        open("{folder}/conflicts", "w").write(others[1:])
+        resource["metadata"]["resourceVersion"] += "1"
+        resource["spec"]["replacements"].append({{"name": "theirs", "node": 1, "by": "EmptyDisk", "accept": []}})
+        open("{folder}/resource.json", "w").write(json.dumps(resource))
+    if version not in (None, resource["metadata"]["resourceVersion"]):
+        sys.exit('Error from server (Conflict): Operation cannot be fulfilled on kraftclusters.kraftcluster.io "%s": '
+                 "the object has been modified; please apply your changes to the latest version and try again" % name)
+    merge(resource, body)
+    resource["metadata"]["resourceVersion"] += "0"
+    open("{folder}/resource.json", "w").write(json.dumps(resource))
+elif words[0] == "logs":
+    print("first line\\nsecond line")
+elif words[0] == "top":
+    print("smoke-1   5m   33Mi\\nsmoke-101   12m   41Mi")
+"""
+
+
+class Api:
+    """What the kubectl has and was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write(json.loads(RECORDED.read_text()))
+        program = folder / "kubectl"
+        program.write_text(KUBECTL.format(python=sys.executable, folder=folder))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.program = program
+
+    def write(self, resource: dict[str, Any]) -> None:
+        (self.folder / "resource.json").write_text(json.dumps(resource))
+
+    @property
+    def resource(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "resource.json").read_text())
+        return found
+
+    def change(self, change: Callable[[dict[str, Any]], object]) -> None:
+        resource = self.resource
+        change(resource)
+        self.write(resource)
+
+    @property
+    def asked(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.folder / "asked").read_text().splitlines()]
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(main, words, env={"KUBECTL": str(self.program), "COLUMNS": "200"})
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Api:
+    return Api(tmp_path)
+
+
+def _condition(resource: dict[str, Any], kind: str, status: str, message: str = "") -> None:
+    one = next(one for one in resource["status"]["conditions"] if one["type"] == kind)
+    one.update(status=status, message=message)
+
+
+def test_status_shows_quorum_brokers_and_what_blocks(api: Api) -> None:
+    done = api.run("status", "smoke", "--context", "lab")
+    assert done.exit_code == 0, "it is ready"
+    lines = [line.rstrip() for line in done.output.splitlines()]
+    assert lines[0].startswith("smoke  Ready  controllers 3/3  brokers 3/3")
+    assert "  QuorumHealthy  VotersBehind: voter 2 of [1, 2, 3] behind or down" in lines
+    assert any(line.startswith("  Degraded  QuorumAtRisk: voter 2 is behind or down: without 3") for line in lines)
+    rows = [line.split() for line in lines]
+    assert ["1", "leader", "Ready", "0", "0", "controllers", "smoke-1", "needs", "a", "restart:", "config"] in rows
+    assert ["2", "voter", "Ready", "13", "0", "controllers", "smoke-2"] in rows
+    assert ["101", "Ready", "0", "brokers", "smoke-101", "needs", "a", "restart:", "config"] in rows
+    assert "Partitions  56  all in sync" in lines
+    assert api.asked[0][0] == "--context=lab"
+
+
+def test_status_of_a_cluster_that_is_not_ready_is_one(api: Api) -> None:
+    api.change(lambda r: _condition(r, "Ready", "False", "voter 1: stops"))
+    assert api.run("status").exit_code == 1
+    assert json.loads(api.run("status", "-o", "json").output) == api.resource
+
+
+def test_partitions_that_are_behind_are_named(api: Api) -> None:
+    behind = {"total": 9, "underReplicated": 2, "underMinIsr": 1, "moving": 3, "named": ["t-1: in sync 1 of 1,2,3"]}
+    api.change(lambda r: r["status"].update(partitions=behind))
+    output = api.run("status").output
+    assert "Partitions  9  2 under-replicated  1 under min ISR  3 moving" in output
+    assert "  t-1: in sync 1 of 1,2,3" in output
+
+
+def test_plan_shows_what_comes_next(api: Api) -> None:
+    assert "later: Restart 101: config" in api.run("plan", "smoke").output
+    assert json.loads(api.run("plan", "--json").output) == api.resource["status"]["plan"]
+
+
+def test_what_is_not_there_is_four(api: Api) -> None:
+    done = api.run("status", "nope")
+    assert done.exit_code == 4
+    assert 'kraftclusters.kraftcluster.io "nope" not found' in done.output
+    assert api.run("logs", "77").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        ("pause", "paused", True),
+        ("resume", "paused", False),
+        ("hibernate", "hibernated", True),
+        ("wake", "hibernated", False),
+    ],
+)
+def test_flags_are_fields_of_the_specification(api: Api, words: str, field: str, value: bool) -> None:
+    assert api.run(words, "smoke").exit_code == 0
+    assert api.resource["spec"][field] is value
+
+
+def test_approve_names_the_revision_that_was_seen(api: Api) -> None:
+    assert api.run("approve").exit_code == 0
+    assert api.resource["metadata"]["annotations"]["kraftcluster.io/approve"] == api.resource["status"]["revision"]
+
+
+def test_roll_is_a_new_word_behind_each_id_and_keeps_the_others(api: Api) -> None:
+    api.change(lambda r: r["metadata"].update(annotations={"kraftcluster.io/roll": "2=old,101=older"}))
+    assert api.run("roll", "101", "102", "--no-wait").exit_code == 0
+    words = dict(word.split("=") for word in api.resource["metadata"]["annotations"]["kraftcluster.io/roll"].split(","))
+    assert list(words) == ["2", "101", "102"]
+    assert words["2"] == "old"
+    assert words["101"] == words["102"] != "older"
+    assert api.run("roll", "7", "--no-wait").exit_code == 2
+
+
+def test_roll_waits_until_the_revision_is_new_and_nobody_has_to_restart(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def time_goes_on(_seconds: float) -> None:
+        looks.append(1)
+        resource = api.resource
+        if len(looks) == 2:
+            resource["status"]["revision"] = "another"
+        if len(looks) == 4:
+            for node in resource["status"]["nodes"]:
+                node["needsRestart"] = []
+        api.write(resource)
+
+    monkeypatch.setattr("kraft_operator.cli.target.time.sleep", time_goes_on)
+    done = api.run("roll", "101")
+    assert done.exit_code == 0, done.output
+    assert len(looks) == 4
+
+
+def test_what_is_not_done_in_time_is_one_with_what_it_waits_for(api: Api) -> None:
+    api.change(lambda r: r["status"].update(revision="another"))
+    done = api.run("roll", "101", "--timeout", "0")
+    assert done.exit_code == 1
+    assert "not done in 0 s, it goes on: it has not been noticed yet" in done.output
+
+
+def test_replace_adds_to_the_list_whatever_others_do_to_it(api: Api) -> None:
+    (api.folder / "conflicts").write_text("xx")
+    done = api.run("replace", "2", "--new-id", "--accept", "MetadataPause", "--no-wait")
+    assert done.exit_code == 0, done.output
+    names = [one["name"] for one in api.resource["spec"]["replacements"]]
+    assert names == ["theirs", "theirs", "node-2-1"]
+    assert api.resource["spec"]["replacements"][-1] == {
+        "name": "node-2-1",
+        "node": 2,
+        "by": "NewId",
+        "accept": ["MetadataPause"],
+    }
+
+
+def test_a_replacement_that_stays_refused_is_withdrawn_with_the_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "replacement node-2-1 of node 2: voter 3 is behind or down"
+    api.change(lambda r: _condition(r, "Degraded", "True", said))
+    monkeypatch.setattr(commands, "REFUSED_S", 0.0)
+    done = api.run("replace", "2")
+    assert done.exit_code == 3
+    assert f"refused, and withdrawn: {said}" in done.output
+    assert api.resource["spec"]["replacements"] == []
+
+
+def test_replace_waits_until_it_is_done_and_all_are_ready(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = {"name": "node-2-1", "node": 2, "by": "EmptyDisk", "disk": 1, "done": True}
+    api.change(lambda r: r["status"].update(replacements=[item]))
+    looks: list[int] = []
+
+    def time_goes_on(_seconds: float) -> None:
+        looks.append(1)
+        resource = api.resource
+        if len(looks) == 1:
+            resource["status"]["replacements"].append({**item, "name": "node-2-2", "done": False})
+        elif len(looks) == 2:
+            resource["status"]["replacements"][-1]["done"] = True
+        else:
+            for node in resource["status"]["nodes"]:
+                node["needsRestart"] = []
+        api.write(resource)
+
+    monkeypatch.setattr("kraft_operator.cli.target.time.sleep", time_goes_on)
+    done = api.run("replace", "2")
+    assert done.exit_code == 0, done.output
+    assert "replacement node-2-2 is done" in done.output, "a name that was used is not used again"
+    assert len(looks) == 3
+
+
+def test_logs_and_top_are_kubectls(api: Api) -> None:
+    assert api.run("logs", "101", "--tail", "5").output == "first line\nsecond line\n"
+    assert api.asked[-1] == ["logs", "smoke-101", "--tail=5"]
+    output = api.run("top").output
+    assert ["101", "broker", "12m", "41Mi"] in [line.split() for line in output.splitlines()]
+    assert ["102", "broker"] in [line.split() for line in output.splitlines()], "not measured"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_words_are_completed(api: Api, shell: str) -> None:
+    assert "_KUBECTL_KRAFT_COMPLETE" in api.run("completion", shell).output
