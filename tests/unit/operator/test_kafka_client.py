@@ -137,7 +137,7 @@ def test_silence_is_no_answer_and_the_next_question_connects_anew() -> None:
         await writer.drain()
 
     async def ask(client: Client, address: Address) -> None:
-        with pytest.raises(UnreachableError, match="no answer in 0.3 s"):
+        with pytest.raises(UnreachableError, match=r"no answer in 0\.3 s"):
             await client.ask(address, schemas.UNREGISTER_BROKER, id=1)
         client._timeout_s = 30
         assert (await client.ask(address, schemas.UNREGISTER_BROKER, id=1))["error"] == 0
