@@ -37,6 +37,8 @@ class Leader:
         self.answers: dict[Any, int] = {}
         self.stated: list[VoterSet] = []
         self.versions: list[int | None] = []
+        self.supports: m.VersionsReply | None = m.VersionsReply(m.NONE, (0, 1))
+        self.asked: list[m.VersionsRequest] = []
         self.now = 0
         self.node = self.make(kraft_version)
         self.tell(events.Started())
@@ -54,7 +56,11 @@ class Leader:
         )
 
     def send(self, effect: do.Send) -> None:
-        """Nobody answers."""
+        """Nobody answers, but who is asked what it supports."""
+        if isinstance(effect.request, m.VersionsRequest):
+            self.asked.append(effect.request)
+            if self.supports is not None:
+                self.tell(events.Answered(effect.number, self.supports))
 
     def tell(self, event: events.Event) -> None:
         for effect in self.node.step(event, self.now):
@@ -104,10 +110,76 @@ def test_a_change_that_is_not_committed_in_time_is_answered_so() -> None:
     leader = Leader()
     leader.fetch(TWO)
     assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None
-    leader.now = 1000
+    leader.now = leader.node.config.request_timeout_ms
     leader.tell(events.Tick())
     assert leader.answers["add"] == m.REQUEST_TIMED_OUT
     assert leader.ask("next", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT, "it may still be committed"
+
+
+def test_who_is_added_is_asked_first_what_it_supports() -> None:
+    leader = Leader()
+    leader.fetch(TWO)
+    leader.supports = None
+    assert leader.ask("add", m.AddVoterRequest(TWO, 60_000)) is None
+    assert leader.asked == [m.VersionsRequest(TWO.endpoints)]
+    assert leader.stated == []
+    assert leader.ask("meanwhile", m.RemoveVoterRequest(ONE.key)) == m.REQUEST_TIMED_OUT
+    leader.now = leader.node.config.request_timeout_ms
+    leader.tell(events.Tick())
+    assert leader.answers["add"] == m.REQUEST_TIMED_OUT, "it has not answered"
+    leader.now += leader.node.config.retry_backoff_ms
+    leader.supports = m.VersionsReply(m.NONE, (1, 3))
+    assert leader.ask("again", m.AddVoterRequest(TWO, 60_000)) is None
+    assert leader.stated == [VoterSet([ONE, TWO._replace(kraft_versions=(1, 3))])], (
+        "stated as it said, not as was asked"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (m.VersionsReply(m.UNSUPPORTED_VERSION), m.REQUEST_TIMED_OUT),
+        (m.VersionsReply(m.NONE, None), m.INVALID_REQUEST),
+        (m.VersionsReply(m.NONE, (0, 0)), m.INVALID_REQUEST),
+        (m.VersionsReply(m.NONE, (2, 3)), m.INVALID_REQUEST),
+    ],
+)
+def test_who_would_not_understand_is_not_added(reply: m.VersionsReply, error: int) -> None:
+    leader = Leader()
+    leader.fetch(TWO)
+    leader.supports = reply
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) == error
+    assert leader.stated == []
+    assert leader.node.leader.pending_change is None
+
+
+def test_who_cannot_be_reached_is_not_added() -> None:
+    leader = Leader()
+    leader.fetch(TWO)
+    leader.send = lambda effect: leader.tell(events.Answered(effect.number, None))  # type: ignore[method-assign]
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) == m.REQUEST_TIMED_OUT
+    assert leader.ask("at once", m.AddVoterRequest(TWO, 1000)) == m.REQUEST_TIMED_OUT, "it is left alone for a moment"
+
+
+NAMELESS = ReplicaKey(2)
+UNSOUND: list[m.Request] = [
+    m.AddVoterRequest(TWO._replace(key=NAMELESS), 1000),
+    m.AddVoterRequest(TWO._replace(key=ReplicaKey(-1, TWO.key.directory)), 1000),
+    m.AddVoterRequest(TWO._replace(endpoints={}), 1000),
+    m.AddVoterRequest(TWO._replace(endpoints={"OTHER": ("host", 1)}), 1000),
+    m.RemoveVoterRequest(NAMELESS),
+    m.UpdateVoterRequest(1, TWO._replace(key=NAMELESS)),
+    m.UpdateVoterRequest(1, TWO._replace(endpoints={"OTHER": ("host", 1)})),
+    m.UpdateVoterRequest(1, TWO._replace(kraft_versions=(2, 1))),
+]
+
+
+@pytest.mark.parametrize("kraft_version", [0, 1])
+@pytest.mark.parametrize("request_", UNSOUND, ids=lambda request: type(request).__name__)
+def test_what_names_no_replica_is_refused_before_anything_else(request_: m.Request, kraft_version: int) -> None:
+    leader = Leader(kraft_version)
+    assert leader.node.epoch == 1
+    assert leader.ask("odd", request_) == m.INVALID_REQUEST
 
 
 def test_only_that_very_voter_is_removed_and_never_the_last() -> None:

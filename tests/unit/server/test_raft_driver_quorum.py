@@ -81,6 +81,11 @@ class Member:
                 self.quorum.world.call_soon(other.driver.disconnected, self.id)
 
 
+SUPPORTED = messages.ApiVersionsResponse(
+    supported_features=[messages.ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)]
+)
+
+
 class Way:
     """A channel from one member to a port: requests and responses are encoded and decoded on the way."""
 
@@ -112,6 +117,9 @@ class Way:
                 done(ConnectionRefusedError(f"localhost:{self.port}: refused"))
                 if asker is not None:
                     asker.disconnected(target.id)
+                return
+            if isinstance(request, messages.ApiVersionsRequest):
+                answered(SUPPORTED)  # by the listener, in a node
                 return
             ctx = Context(request.SCHEMA.api_key, highest, answered)
             response = target.driver._handle(ctx, codec.decode(spec.request, data, highest))  # type: ignore[arg-type]

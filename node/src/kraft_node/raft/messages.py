@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kraft_node.base.ids import ZERO_UUID, Uuid
@@ -144,6 +145,21 @@ class UpdateVoterRequest(NamedTuple):
     cluster_id: str | None = None
 
 
+class VersionsRequest(NamedTuple):
+    """What kraft.version a replica supports that is to become a voter: ApiVersions, asked at the endpoints it gave."""
+
+    endpoints: Mapping[str, tuple[str, int]]
+
+
+class VersionsReply(NamedTuple):
+    error: int
+    kraft_versions: tuple[int, int] | None = None
+    """The lowest and the highest; None where it supports none."""
+    epoch: int = -1
+    """It says nothing of epochs."""
+    leader_id: int = NOBODY
+
+
 class VoterChangeReply(NamedTuple):
     """Of all three."""
 
@@ -167,6 +183,8 @@ Message = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | VersionsRequest
+    | VersionsReply
     | VoterChangeReply
 )
 Request = (
@@ -178,7 +196,16 @@ Request = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | VersionsRequest
 )
-Reply = VoteReply | BeginQuorumEpochReply | EndQuorumEpochReply | FetchReply | FetchSnapshotReply | VoterChangeReply
+Reply = (
+    VoteReply
+    | BeginQuorumEpochReply
+    | EndQuorumEpochReply
+    | FetchReply
+    | FetchSnapshotReply
+    | VersionsReply
+    | VoterChangeReply
+)
 
 UNKNOWN_DIRECTORY: Uuid = ZERO_UUID

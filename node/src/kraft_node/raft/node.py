@@ -30,6 +30,8 @@ from kraft_node.raft.messages import (
     Reply,
     Request,
     UpdateVoterRequest,
+    VersionsReply,
+    VersionsRequest,
     VoteReply,
     VoteRequest,
 )
@@ -519,6 +521,9 @@ class RaftNode:
             self.say(do.Respond(token, self._answer_begin(request)))
         elif isinstance(request, EndQuorumEpochRequest):
             self.say(do.Respond(token, self._answer_end(request)))
+        elif isinstance(request, VersionsRequest):
+            # Over the wire it is an ApiVersions request, which the listener answers.
+            self.say(do.Respond(token, VersionsReply(NONE, None if self.own is None else self.own.kraft_versions)))
         else:
             voter_changes.answer(self, token, request)
 
@@ -561,10 +566,15 @@ class RaftNode:
 
     def _answered(self, event: events.Answered) -> None:
         found = self.requests.answered(event.number, self.now_ms, failed=event.reply is None)
-        if found is None or event.reply is None:
+        if found is None:
             return
         node_id, request = found
         reply = event.reply
+        if isinstance(request, VersionsRequest):
+            voter_changes.take_versions(self, node_id, reply if isinstance(reply, VersionsReply) else None)
+            return
+        if reply is None:
+            return
         self.hear(node_id, reply.epoch)
         if reply.error != NONE:
             self.requests.back_off(node_id, type(request), self.now_ms)
@@ -579,6 +589,8 @@ class RaftNode:
         node_id, request = found
         if isinstance(request, VoteRequest):
             election.take_unsupported(self, node_id, request)
+        elif isinstance(request, VersionsRequest):
+            voter_changes.take_versions(self, node_id, None)
         elif isinstance(request, UpdateVoterRequest) and isinstance(self.role, Follower):
             self.role.has_told = True  # a leader that never asks for it
 

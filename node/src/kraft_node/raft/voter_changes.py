@@ -6,6 +6,9 @@ in common; therefore the next change waits until the last one is committed, and 
 LeaderChange is. A leader that has removed itself leads on, without counting itself, until that is committed; then it
 resigns.
 
+Who is to be added is asked first, at the endpoints it was named with, which kraft.version it supports: so the leader
+knows that it can be reached, and that the voters will understand one another.
+
 Static voters (kraft.version 0) become those of the log by `upgrade`: each tells the leader of every epoch its directory
 and endpoints by UpdateRaftVoter, and once all have, one batch states the version and the very same voters.
 """
@@ -31,6 +34,8 @@ from kraft_node.raft.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     UpdateVoterRequest,
+    VersionsReply,
+    VersionsRequest,
     VoterChangeReply,
 )
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
@@ -101,12 +106,16 @@ class VoterSets:
 class Pending:
     """A change that somebody waits for."""
 
-    __slots__ = ("deadline_ms", "offset", "token")
+    __slots__ = ("adding", "deadline_ms", "offset", "token")
 
-    def __init__(self, token: Hashable, offset: int, deadline_ms: int) -> None:
+    def __init__(
+        self, token: Hashable, deadline_ms: int, *, offset: int = NOT_STATED, adding: AddVoterRequest | None = None
+    ) -> None:
         self.token = token
-        self.offset = offset
         self.deadline_ms = deadline_ms
+        self.offset = offset
+        """Where it is stated; NOT_STATED as long as the replica that is to be added has not answered."""
+        self.adding = adding
 
 
 def answer(node: RaftNode, token: Hashable, request: VoterChangeRequest) -> None:
@@ -129,10 +138,12 @@ def _respond(node: RaftNode, token: Hashable, error: int) -> None:
 def _error(node: RaftNode, request: VoterChangeRequest) -> int:
     if request.cluster_id is not None and request.cluster_id != node.cluster_id:
         return INCONSISTENT_CLUSTER_ID
-    if not node.is_leader:
-        return NOT_LEADER_OR_FOLLOWER
     if isinstance(request, UpdateVoterRequest) and request.epoch != node.epoch:
         return FENCED_LEADER_EPOCH if request.epoch < node.epoch else UNKNOWN_LEADER_EPOCH
+    if not node.is_leader:
+        return NOT_LEADER_OR_FOLLOWER
+    if not _is_sound(node, request):
+        return INVALID_REQUEST
     if not node.leader.announced or node.leader.pending_change is not None:
         return REQUEST_TIMED_OUT
     if node.voter_sets.kraft_version < 1:
@@ -143,22 +154,59 @@ def _error(node: RaftNode, request: VoterChangeRequest) -> int:
     return NONE
 
 
+def _is_sound(node: RaftNode, request: VoterChangeRequest) -> bool:
+    """Whether it names a replica as such, and where the other voters would reach it."""
+    key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
+    if key.id < 0 or key.directory == ZERO_UUID:
+        return False
+    if isinstance(request, RemoveVoterRequest):
+        return True
+    default = None if node.own is None else next(iter(node.own.endpoints), None)
+    endpoints = request.voter.endpoints
+    lowest, highest = request.voter.kraft_versions
+    return bool(endpoints) and default in (None, *endpoints) and 0 <= lowest <= highest
+
+
 def _add(node: RaftNode, token: Hashable, request: AddVoterRequest) -> None:
-    key = request.voter.key
-    if key.id in node.voters:
+    voter_id = request.voter.key.id
+    if voter_id in node.voters:
         _respond(node, token, DUPLICATE_VOTER)
-        return
-    entry = node.leader.progress.observers.get(key)
-    if entry is None or entry.caught_up_ms < 0 or entry.last_fetch_ms < node.now_ms - CAUGHT_UP_WITHIN_MS:
+    elif node.ask(voter_id, VersionsRequest(request.voter.endpoints)):
+        node.leader.pending_change = Pending(token, node.now_ms + node.config.request_timeout_ms, adding=request)
+    else:
         _respond(node, token, REQUEST_TIMED_OUT)
+
+
+def take_versions(node: RaftNode, node_id: int, reply: VersionsReply | None) -> None:
+    """The replica that is to be added has said what it supports; None: it cannot be reached."""
+    pending = node.leader.pending_change if node.is_leader else None
+    if pending is None or pending.adding is None or pending.adding.voter.key.id != node_id:
         return
-    if not _supports(node, request.voter):
-        _respond(node, token, INVALID_REQUEST)
+    request = pending.adding
+    node.leader.pending_change = None
+    error = _why_not_added(node, request, reply)
+    if error:
+        _respond(node, pending.token, error)
         return
-    _write(node, token, node.voters.with_voter(request.voter), request.timeout_ms)
+    assert reply is not None
+    assert reply.kraft_versions is not None
+    voter = request.voter._replace(kraft_versions=reply.kraft_versions)
+    _write(node, pending.token, node.voters.with_voter(voter), pending.deadline_ms)
     if not request.ack_when_committed:
         node.leader.pending_change = None
-        _respond(node, token, NONE)
+        _respond(node, pending.token, NONE)
+
+
+def _why_not_added(node: RaftNode, request: AddVoterRequest, reply: VersionsReply | None) -> int:
+    if reply is None or reply.error:
+        return REQUEST_TIMED_OUT
+    versions = reply.kraft_versions
+    if versions is None or not _supports(node, request.voter._replace(kraft_versions=versions)):
+        return INVALID_REQUEST
+    entry = node.leader.progress.observers.get(request.voter.key)
+    if entry is None or entry.caught_up_ms < 0 or entry.last_fetch_ms < node.now_ms - CAUGHT_UP_WITHIN_MS:
+        return REQUEST_TIMED_OUT
+    return NONE
 
 
 def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> None:
@@ -166,17 +214,17 @@ def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> Non
     if voter is None or voter.key.directory != request.key.directory or len(node.voters) == 1:
         _respond(node, token, VOTER_NOT_FOUND)
         return
-    _write(node, token, node.voters.without(request.key.id), node.config.request_timeout_ms)
+    _write(node, token, node.voters.without(request.key.id), node.now_ms + node.config.request_timeout_ms)
 
 
 def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> None:
     voter = node.voters.get(request.voter.key.id)
     if node.voter_sets.kraft_version < 1:
         _respond(node, token, _told_by_static(node, request.voter))
+    elif not _supports(node, request.voter):
+        _respond(node, token, INVALID_REQUEST)
     elif voter is None or voter.key.directory != request.voter.key.directory:
         _respond(node, token, VOTER_NOT_FOUND)
-    elif not _supports(node, request.voter) or not request.voter.endpoints:
-        _respond(node, token, INVALID_REQUEST)
     else:
         if voter != request.voter:
             _write(node, None, node.voters.with_voter(request.voter), 0)
@@ -224,14 +272,14 @@ def _supports(node: RaftNode, voter: Voter) -> bool:
     return lowest <= node.voter_sets.kraft_version <= highest
 
 
-def _write(node: RaftNode, token: Hashable, voters: VoterSet, timeout_ms: int) -> None:
+def _write(node: RaftNode, token: Hashable, voters: VoterSet, deadline_ms: int) -> None:
     leader = node.leader
     leader.write_all(node)
     offset = node.log.end_offset
     node.log.appended(offset, offset + 1, node.epoch)
     leader.accumulator.next_offset = offset + 1
     node.emit(AppendVoters(offset, node.epoch, voters))
-    leader.pending_change = Pending(token, offset, node.now_ms + timeout_ms)
+    leader.pending_change = Pending(token, deadline_ms, offset=offset)
     use(node, offset, voters)
 
 
@@ -257,7 +305,7 @@ def settle(node: RaftNode, leader: Leader) -> None:
     """After the high watermark has moved, or time has passed; may end the leadership."""
     pending = leader.pending_change
     if pending is not None:
-        if node.high_watermark > pending.offset:
+        if pending.offset != NOT_STATED and node.high_watermark > pending.offset:
             leader.pending_change = None
             _respond(node, pending.token, NONE)
         elif node.now_ms >= pending.deadline_ms:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, ZERO_UUID
+from kraft_node.base.version import VERSION
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
@@ -33,6 +34,8 @@ from kraft_node.raft.messages import (
     Reply,
     Request,
     UpdateVoterRequest,
+    VersionsReply,
+    VersionsRequest,
     VoterChangeReply,
     VoteReply,
     VoteRequest,
@@ -301,6 +304,8 @@ def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> An
         return _to_fetch_snapshot(request)
     if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
         return _to_voter_change(request)
+    if isinstance(request, VersionsRequest):
+        return wire.ApiVersionsRequest(client_software_name="kraftcluster", client_software_version=VERSION)
     voter = voters.get(local.id)
     endpoints = {} if voter is None else voter.endpoints
     if isinstance(request, BeginQuorumEpochRequest):
@@ -411,6 +416,10 @@ def reply_from_wire(message: Any) -> Reply | None:
     name = type(message).__name__
     if name in VOTER_CHANGES:
         return VoterChangeReply(message.error_code)
+    if name == "ApiVersionsResponse":
+        found = (f for f in message.supported_features if f.name == "kraft.version")
+        range_ = next(((f.min_version, f.max_version) for f in found), None)
+        return VersionsReply(message.error_code, range_)
     if message.error_code != NONE:
         return None
     topics = message.responses if name == "FetchResponse" else message.topics

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.raft import events, wire_form
-from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VoteRequest
+from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VersionsRequest, VoteRequest
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Peer(Protocol):
 class RaftPeers:
     """Sends for one driver."""
 
-    __slots__ = ("_bootstrap", "_driver", "_find", "_learned", "_listener", "_problems")
+    __slots__ = ("_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems")
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class RaftPeers:
         self._listener = listener
         self._bootstrap = list(bootstrap)
         self._learned: dict[int, tuple[str, int]] = {}
+        self._joining: tuple[int, tuple[str, int]] | None = None
+        """The replica that is to become a voter, and where it is said to listen."""
         self._problems: dict[int, str] = {}
         """Why the last request to a node was not answered."""
 
@@ -80,6 +82,8 @@ class RaftPeers:
         voter = self._driver.voters.get(node_id)
         if voter is not None and voter.endpoints:
             return voter.endpoints.get(self._listener) or next(iter(voter.endpoints.values()))
+        if self._joining is not None and self._joining[0] == node_id:
+            return self._joining[1]
         return self._learned.get(node_id)
 
     def learn(self, node_id: int, host: str, port: int) -> None:
@@ -132,6 +136,9 @@ class RaftPeers:
         """Carry out a `Send`: exactly one `Answered` or `Unsupported` follows, later."""
         driver = self._driver
         number, node_id, request = effect
+        if isinstance(request, VersionsRequest):
+            where = request.endpoints.get(self._listener) or next(iter(request.endpoints.values()))
+            self._joining = (node_id, where)
         peer = self._find(node_id)
         if peer is None:
             self._note(node_id, "its address is not known")
