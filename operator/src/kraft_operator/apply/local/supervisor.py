@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from kraft_operator.kafka.client import Address, Client, RefusedError, Unreachab
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.levels import name_of
-from kraft_operator.plan.observed import Kube, Observed, Seen
+from kraft_operator.plan.observed import Kube, Metadata, Observed, Quorum, Seen
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import is_controller, situation
@@ -50,12 +50,28 @@ LOOKS_AHEAD: Final = 8
 FOREVER_MS: Final = 2**31
 
 
+Probe = Callable[[Mapping[int, Address]], Awaitable[dict[int, str]]]
+"""Nodes that are not ready, with why."""
+
+
 class Tells(Protocol):
     """Whoever shows what goes on."""
 
     def event(self, text: str) -> None: ...
 
     def status(self, resource: dict[str, Any]) -> None: ...
+
+
+class Sees(Protocol):
+    """What `observe.kafka.View` does; tests have one that sees nothing."""
+
+    async def look(self, controllers: Mapping[int, Address], brokers: Mapping[int, Address]) -> None: ...
+
+    @property
+    def quorum(self) -> Seen[Quorum]: ...
+
+    @property
+    def metadata(self) -> Seen[Metadata]: ...
 
 
 class Supervisor:
@@ -71,6 +87,8 @@ class Supervisor:
         offset: int = 0,
         clock: Callable[[], float] = time.monotonic,
         acts: bool = True,
+        view: Sees | None = None,
+        probe: Probe = all_not_ready,
     ) -> None:
         self.folder = folder
         self.file = file
@@ -81,8 +99,11 @@ class Supervisor:
             self.memory.offset, self.memory.uid = offset, str(uuid.uuid4())
         self.world = World(folder, self.memory, processes or Processes(), clock, say=shown.event, acts=acts)
         self.client = Client()
-        self._view = View(self.client, clock)
+        self._view: Sees = view or View(self.client, clock)
+        self._probe = probe
         self._text: str | None = None
+        self._wrong: BadResourceError | None = None
+        """What is wrong with the text."""
         self._requests = folder.requests()
         self._pods: dict[int, tuple[bool, str]] = {}
         self._changed_at = self._wrote_at = -float(FOREVER_MS)
@@ -102,8 +123,17 @@ class Supervisor:
         except UnicodeDecodeError:
             raise BadResourceError(f"{self.file}: not a text file") from None
         if text == self._text:
+            if self._wrong is not None:
+                raise self._wrong
             return
-        self._text = text
+        self._text, self._wrong = text, None
+        try:
+            self._take_over(text)
+        except BadResourceError as error:
+            self._wrong = error
+            raise
+
+    def _take_over(self, text: str) -> None:
         resource = parsed(text, str(self.file), self.memory.accepted)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
@@ -148,7 +178,7 @@ class Supervisor:
         """All of it, now."""
         cluster, asked_at = self.cluster, self._clock()
         running = {node_id: p for node_id, p in self.world.processes().items() if p.alive}
-        not_ready = await all_not_ready({i: address for i in running if (address := self.address(i, HTTP)) is not None})
+        not_ready = await self._probe({i: address for i in running if (address := self.address(i, HTTP)) is not None})
         kube = self.world.kube(cluster, not_ready)
         self._note(kube, {node_id: process.started for node_id, process in running.items()})
         await self._view.look(self.controllers(kube), self.brokers(kube))

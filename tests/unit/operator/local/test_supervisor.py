@@ -1,0 +1,278 @@
+"""The supervisor on processes that are only said to run: it goes on after a crash anywhere, and follows its file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kraft_operator.apply.local.folder import Folder, Requests
+from kraft_operator.apply.local.resource import BadResourceError
+from kraft_operator.apply.local.supervisor import Supervisor, asked_for
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Seen
+from tests.unit.operator.local.fakes import FakeProcesses
+from tests.unit.operator.sample import ROOT, sample
+
+SAMPLE = ROOT / "deploy/samples/kraftcluster.yaml"
+NODES = [1, 2, 3, 101, 102, 103]
+
+
+class Shown:
+    """What was told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.resource: dict[str, Any] = {}
+
+    def event(self, text: str) -> None:
+        self.events.append(text)
+
+    def status(self, resource: dict[str, Any]) -> None:
+        self.resource = resource
+
+
+class Blind:
+    """Nobody answers."""
+
+    quorum: Seen[Any] = Seen()
+    metadata: Seen[Any] = Seen()
+
+    async def look(self, controllers: object, brokers: object) -> None:
+        """Nothing is seen."""
+
+
+async def nobody_is_ready(nodes: Mapping[int, object]) -> dict[int, str]:
+    return dict.fromkeys(nodes, "starts")
+
+
+class CrashError(Exception):
+    """The supervisor dies here."""
+
+
+class Stage:
+    def __init__(self, root: Path) -> None:
+        self.file = root / "kraftcluster.yaml"
+        self.file.write_text(SAMPLE.read_text())
+        self.folder = Folder(root / "data" / "sample")
+        self.fakes = FakeProcesses()
+        self.shown = Shown()
+        self.supervisor = self.reborn()
+
+    def reborn(self) -> Supervisor:
+        self.supervisor = Supervisor(
+            self.folder, self.file, self.shown, processes=self.fakes, view=Blind(), probe=nobody_is_ready
+        )
+        self.supervisor.world._free = lambda _port: True
+        return self.supervisor
+
+    def load(self) -> None:
+        self.supervisor.load()
+
+    def passes(self, count: int) -> None:
+        async def run() -> None:
+            async with self.supervisor.client:
+                for _ in range(count):
+                    await self.supervisor.once()
+                    self.formats()
+
+        asyncio.run(run())
+
+    def formats(self) -> None:
+        """What `kafka-storage` has been asked for, done."""
+        for folder, run in self.fakes.runs.items():
+            if folder.name.startswith("format-") and run.alive:
+                file = Path(run.command[run.command.index("-c") + 1])
+                values = dict(line.split("=", 1) for line in file.read_text().splitlines())
+                cluster_id = run.command[run.command.index("-t") + 1]
+                for path in values["log.dirs"].split(","):
+                    meta = Path(path) / "meta.properties"
+                    text = f"cluster.id={cluster_id}\nnode.id={values['node.id']}\nversion=1\n"
+                    assert not meta.exists() or meta.read_text() == text
+                    meta.write_text(text)
+                self.fakes.end(folder, 0)
+
+    def change(self, change: Any) -> None:
+        document = yaml.safe_load(self.file.read_text())
+        change(document["spec"])
+        self.file.write_text(yaml.safe_dump(document))
+
+    def running(self) -> list[int]:
+        return sorted(int(path.name) for path, run in self.fakes.runs.items() if run.alive and path.name.isdigit())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_a_new_cluster_is_formatted_once_and_started(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    assert stage.running() == NODES
+    assert sorted(stage.fakes.started) == sorted([*["format-0"] * 6, *map(str, NODES)])
+    told = stage.shown.resource
+    assert told["status"]["voters"] == [1, 2, 3]
+    assert told["local"]["bootstrap"] == "localhost:9092,localhost:9192,localhost:9292"
+    assert told == stage.folder.status()
+
+
+@pytest.mark.parametrize("step", range(0, 33, 2))
+def test_it_goes_on_after_a_crash_anywhere(stage: Stage, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies right after so many steps, and has nothing but what is on disk and what runs."""
+    stage.load()
+    done = 0
+    real = type(stage.supervisor.world).carry_out
+
+    def carry_out(world: Any, cluster: Any, what: do.Step) -> bool:
+        nonlocal done
+        found = real(world, cluster, what)
+        done += 1
+        if done == step + 1:
+            raise CrashError
+        return found
+
+    monkeypatch.setattr(type(stage.supervisor.world), "carry_out", carry_out)
+    crashed = False
+    for _ in range(10):
+        try:
+            stage.passes(1)
+        except CrashError:
+            crashed = True
+            for run in stage.fakes.runs.values():
+                if not run.alive:
+                    run.exit_code = None  # nobody is told how a process of somebody else ended
+            stage.reborn().load()
+    assert crashed == (step < done)
+    assert stage.running() == NODES
+    ids = {run.command[run.command.index("-t") + 1] for run in stage.fakes.runs.values() if "-t" in run.command}
+    assert ids <= {stage.folder.memory().record.cluster_id}
+    assert {pid for pid in stage.fakes.started if pid.isdigit()} == set(map(str, NODES))
+    assert len([name for name in stage.fakes.started if name.isdigit()]) == 6
+
+
+def test_a_wrong_change_is_told_once_and_what_is_in_force_stays(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    before = stage.folder.memory()
+    stage.change(lambda spec: spec["nodePools"][0].update(replicas=5))
+    stage.passes(3)
+    told = [event for event in stage.shown.events if "not taken over" in event]
+    assert len(told) == 1
+    assert "set quorum.allowVoterChanges to true in the same edit" in told[0]
+    assert "allowVoterChanges" in stage.shown.resource["local"]["trouble"]
+    assert stage.folder.memory() == before
+    with pytest.raises(BadResourceError, match="allowVoterChanges"):
+        stage.reborn().load()
+    stage.file.write_text(SAMPLE.read_text())
+    stage.supervisor.load()
+    stage.passes(1)
+    assert stage.shown.resource["local"]["trouble"] == ""
+
+
+def test_a_file_that_is_gone_changes_nothing(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    stage.file.unlink()
+    stage.passes(2)
+    assert stage.running() == NODES
+    assert "No such file" in stage.shown.resource["local"]["trouble"]
+
+
+def test_another_clusters_file_is_refused(stage: Stage) -> None:
+    stage.load()
+    stage.file.write_text(SAMPLE.read_text().replace("name: sample", "name: other"))
+    with pytest.raises(BadResourceError, match="it is sample that runs here, not other"):
+        stage.load()
+
+
+def test_more_brokers_are_made_as_the_file_says(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    stage.change(lambda spec: spec.update(replicas=5))
+    stage.passes(8)
+    assert stage.running() == [*NODES, 104, 105]
+    assert stage.folder.memory().generation == 2
+    assert stage.folder.memory().ports["105/plain"] == 9492
+
+
+def test_nobody_is_restarted_while_the_quorum_is_unknown(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    with stage.folder.asking() as requests:
+        requests.annotations["kraftcluster.io/roll"] = "101=now"
+    stage.passes(3)
+    assert all(run.asked == 0 for run in stage.fakes.runs.values())
+    (node,) = (one for one in stage.shown.resource["status"]["nodes"] if one["id"] == 101)
+    assert node["needsRestart"] == ["roll"]
+
+
+def test_a_pause_that_was_asked_for_holds_everything(stage: Stage) -> None:
+    stage.load()
+    with stage.folder.asking() as requests:
+        requests.paused = True
+    stage.passes(5)
+    assert stage.fakes.runs == {}
+    with stage.folder.asking() as requests:
+        requests.paused = False
+    stage.passes(8)
+    assert stage.running() == NODES
+
+
+def test_a_stop_is_of_brokers_then_controllers(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    order: list[int] = []
+    real = stage.fakes.signal
+
+    def signal(folder: Path, number: int) -> bool:
+        order.append(int(folder.name))
+        return real(folder, number)
+
+    stage.fakes.signal = signal  # type: ignore[method-assign]
+    assert asyncio.run(stage.supervisor.stop_all(asyncio.Event()))
+    assert sorted(order[:3]) == [101, 102, 103]
+    assert sorted(order[3:]) == [1, 2, 3]
+    assert stage.running() == []
+
+
+def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    for run in stage.fakes.runs.values():
+        run.deaf = True
+    at_once = asyncio.Event()
+    at_once.set()
+    assert not asyncio.run(stage.supervisor.stop_all(at_once))
+    assert stage.running() == []
+
+
+def test_requests_are_added_to_what_the_file_says() -> None:
+    spec = sample(replacements=[{"name": "a", "node": 1, "by": "EmptyDisk"}]).spec
+    item = {"name": "a", "node": 2, "by": "NewId"}
+    found = asked_for(spec, Requests(replacements=[item, {**item, "name": "b"}], hibernated=True))
+    assert [(one.name, one.node) for one in found.replacements] == [("a", 1), ("b", 2)], "the file's come first"
+    assert (found.paused, found.hibernated) == (False, True)
+
+
+def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    written = (stage.folder.root / "cluster.json").read_text()
+    looker = Supervisor(
+        stage.folder, stage.file, Shown(), processes=stage.fakes, acts=False, view=Blind(), probe=nobody_is_ready
+    )
+    looker.memory.accepted["replicas"] = 4  # type: ignore[index]
+
+    async def look() -> dict[str, Any]:
+        async with looker.client:
+            return await looker.look()
+
+    lines = asyncio.run(look())["status"]["plan"]
+    assert "Remember: nodes are assigned" in lines
+    assert "CreateVolume 104" in lines
+    assert (stage.folder.root / "cluster.json").read_text() == written
