@@ -1,0 +1,151 @@
+"""An API server in memory, and as much of kubelet, scheduler and job controller as the operator can see.
+
+Fault model: any request may be refused (409, 429 that was given up, 500) before or after it has taken effect; the
+operator may die between any two of its writes. Not modelled: watches (every pass lists), admission, Kafka itself: nodes never
+answer, so quorum and metadata stay unknown, and only what needs neither is done.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from kraft_operator.apply.objects import within
+from kraft_operator.kube.client import ApiError
+
+Object = dict[str, Any]
+Fault = Callable[[str, str, str], ApiError | None]
+"""Verb, kind and name of a write -> the refusal that comes after it was done, or None."""
+
+
+class Crash(BaseException):
+    """The operator dies here."""
+
+
+class FakeApi:
+    """What `kube.client.Api` offers."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.writes: list[tuple[str, str, str]] = []
+        self.before: Fault = lambda *_: None
+        self.after: Fault = lambda *_: None
+        self._versions = itertools.count(1)
+
+    # Reads
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
+        found = self.objects.get((kind, namespace or "", name))
+        return copy.deepcopy(found) if found is not None else None
+
+    async def list(self, kind: str, namespace: str | None, selector: str = "") -> list[Object]:
+        wanted = dict(word.split("=", 1) for word in selector.split(",") if word)
+        return [
+            copy.deepcopy(one)
+            for (other, where, _), one in sorted(self.objects.items())
+            if other == kind
+            and namespace in (None, where)
+            and wanted.items() <= one["metadata"].get("labels", {}).items()
+        ]
+
+    # Writes
+
+    async def create(self, body: Object) -> Object:
+        key = self._begin("create", body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
+        if key in self.objects:
+            raise ApiError(409, "AlreadyExists", str(key))
+        made = copy.deepcopy(body)
+        made["metadata"]["uid"] = f"uid-{next(self._versions)}"
+        return self._end("create", key, made)
+
+    async def apply(self, body: Object) -> Object:
+        key = self._begin("apply", body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
+        there = self.objects.get(key)
+        made = merged(there, body) if there is not None else copy.deepcopy(body)
+        made["metadata"].setdefault("uid", f"uid-{next(self._versions)}")
+        if body["kind"] == "Service" and body["spec"].get("type") == "NodePort":
+            for port in made["spec"]["ports"]:
+                port.setdefault("nodePort", 30000 + next(self._versions))
+        assert within(body, made)
+        return self._end("apply", key, made)
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Object, part: str | None = None) -> Object:
+        key = self._begin("patch", kind, namespace, name)
+        there = self.objects.get(key)
+        if there is None:
+            raise ApiError(404, "NotFound", str(key))
+        version = body["metadata"].get("resourceVersion") if "metadata" in body else None
+        if version is not None and version != there["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", str(key))
+        assert part in (None, "status")
+        return self._end("patch", key, merged(there, body))
+
+    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
+        key = self._begin("delete", kind, namespace, name)
+        there = self.objects.get(key)
+        if there is not None and uid in (None, there["metadata"]["uid"]):
+            if kind == "Pod":
+                there["metadata"].setdefault("deletionTimestamp", "now")
+            else:
+                del self.objects[key]
+        self._refuse(self.after, "delete", key)
+
+    def _begin(self, verb: str, kind: str, namespace: str, name: str) -> tuple[str, str, str]:
+        key = (kind, namespace, name)
+        self._refuse(self.before, verb, key)
+        return key
+
+    def _end(self, verb: str, key: tuple[str, str, str], made: Object) -> Object:
+        if made != self.objects.get(key):
+            made["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.objects[key] = made
+        self._refuse(self.after, verb, key)
+        return copy.deepcopy(made)
+
+    def _refuse(self, fault: Fault, verb: str, key: tuple[str, str, str]) -> None:
+        if fault is self.after:
+            self.writes.append((verb, key[0], key[2]))
+        error = fault(verb, key[0], key[2])
+        if error is not None:
+            raise error
+
+    # What the rest of Kubernetes does
+
+    def work(self) -> None:
+        """Volumes are bound, jobs done, pods started and ready, or gone; as far as what they need is there."""
+        for (kind, namespace, name), one in list(self.objects.items()):
+            if kind == "Job" and "status" not in one:
+                self._needs(one["spec"]["template"]["spec"], namespace)
+                one["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+            elif kind == "Pod" and "deletionTimestamp" in one["metadata"]:
+                del self.objects[kind, namespace, name]
+            elif kind == "Pod" and "status" not in one:
+                self._needs(one["spec"], namespace)
+                one["status"] = {
+                    "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+                    "containerStatuses": [{"state": {"running": {}}, "restartCount": 0}],
+                }
+
+    def _needs(self, spec: Object, namespace: str) -> None:
+        for volume in spec["volumes"]:
+            if "configMap" in volume:
+                assert ("ConfigMap", namespace, volume["configMap"]["name"]) in self.objects
+            if "persistentVolumeClaim" in volume:
+                claim = volume["persistentVolumeClaim"]["claimName"]
+                assert ("PersistentVolumeClaim", namespace, claim) in self.objects, claim
+
+
+def merged(there: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    found = dict(there) if isinstance(there, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found

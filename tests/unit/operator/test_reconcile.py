@@ -1,0 +1,224 @@
+"""Passes of the reconciler against an API server in memory, as far as they go without Kafka: from an applied resource
+to pods that run. Whatever is refused, and wherever the operator dies, the next ones get there; then nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.events import Events
+from kraft_operator.kube.client import ApiError
+from kraft_operator.metrics import Metrics
+from kraft_operator.reconcile import Key, Reconciler
+from tests.unit.operator.fake_kubernetes import Crash, FakeApi
+from tests.unit.operator.sample import ROOT
+
+KEY = Key("demo", "sample")
+
+
+def _resource() -> dict[str, Any]:
+    """As the API server has it, with the defaults of the definition."""
+    document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+    spec = KRaftClusterSpec.model_validate({**document["spec"], "podDisruptionBudget": {"enabled": True}})
+    document["spec"] = spec.model_dump(by_alias=True, exclude_none=True)
+    document["metadata"] |= {"namespace": "demo", "uid": "u", "generation": 1, "resourceVersion": "0"}
+    return dict(document)
+
+
+def _api() -> FakeApi:
+    api = FakeApi()
+    api.objects["KRaftCluster", *KEY] = _resource()
+    return api
+
+
+def _operator(api: Any) -> Reconciler:
+    return Reconciler(api, Events(api, "test"), Metrics())
+
+
+def _pods(api: FakeApi) -> list[str]:
+    return [name for kind, _, name in sorted(api.objects) if kind == "Pod"]
+
+
+SIX = ["sample-1", "sample-101", "sample-102", "sample-103", "sample-2", "sample-3"]
+
+
+async def _settle(api: FakeApi, operator: Reconciler, passes: int = 40) -> None:
+    for _ in range(passes):
+        if _pods(api) == SIX and all("status" in one for (kind, *_), one in api.objects.items() if kind == "Pod"):
+            return
+        await operator.reconcile(KEY)
+        api.work()
+    raise AssertionError(f"only {_pods(api)}: {api.objects['KRaftCluster', *KEY].get('status')}")
+
+
+def test_an_applied_resource_becomes_pods_each_formatted_once() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        made = Counter(kind for verb, kind, _ in api.writes if verb == "create")
+        assert (made["Pod"], made["Job"], made["PersistentVolumeClaim"]) == (6, 6, 6)
+        assert not [key for key in api.objects if key[0] == "Job"], "done with, cleared away"
+        status = api.objects["KRaftCluster", *KEY]["status"]
+        assert [node["id"] for node in status["nodes"]] == [1, 2, 3, 101, 102, 103]
+        assert status["voters"] == [1, 2, 3]
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_settled_cluster_is_not_written_to() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        for again in (operator, _operator(api)):
+            api.writes.clear()
+            for _ in range(3):
+                await again.reconcile(KEY)
+            assert api.writes == []
+            again.close()
+
+    asyncio.run(main())
+
+
+def test_everything_that_is_owned_is_the_resources_and_volumes_are_nobodys() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        for (kind, _, name), one in api.objects.items():
+            owners = one["metadata"].get("ownerReferences", [])
+            if kind in {"KRaftCluster", "PersistentVolumeClaim", "Event"}:
+                assert not owners, name
+            else:
+                assert [owner["uid"] for owner in owners] == ["u"], name
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_paused_cluster_is_left_alone() -> None:
+    async def main() -> None:
+        api = _api()
+        api.objects["KRaftCluster", *KEY]["spec"]["paused"] = True
+        operator = _operator(api)
+        await operator.reconcile(KEY)
+        assert {(verb, kind) for verb, kind, _ in api.writes} == {("patch", "KRaftCluster"), ("create", "Event")}
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_cluster_that_is_gone_is_forgotten() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await operator.reconcile(KEY)
+        del api.objects["KRaftCluster", *KEY]
+        assert await operator.reconcile(KEY) is None
+        assert not operator._memories
+
+    asyncio.run(main())
+
+
+def test_a_service_edited_by_hand_is_put_right_by_the_next_operator() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        operator.close()
+        service = api.objects["Service", "demo", "sample-nodes"]
+        service["spec"]["publishNotReadyAddresses"] = False
+        again = _operator(api)
+        await again.reconcile(KEY)
+        assert api.objects["Service", "demo", "sample-nodes"]["spec"]["publishNotReadyAddresses"] is True
+        again.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_node_that_left_had_is_cleared_away() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        stray = await api.get("ConfigMap", "demo", "sample-101")
+        assert stray is not None
+        stray["metadata"] |= {"name": "sample-199", "labels": {**stray["metadata"]["labels"]}}
+        stray["metadata"]["labels"]["kraftcluster.io/node"] = "199"
+        await api.create(stray)
+        again = _operator(api)
+        await again.reconcile(KEY)
+        assert ("ConfigMap", "demo", "sample-199") not in api.objects
+        assert ("ConfigMap", "demo", "sample-101") in api.objects
+        operator.close()
+        again.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("after", range(1, 60, 3))
+def test_the_operator_may_die_after_any_write(after: int) -> None:
+    async def main() -> None:
+        api = _api()
+        count = 0
+
+        def dies(*_: str) -> ApiError | None:
+            nonlocal count
+            count += 1
+            if count == after:
+                raise Crash
+            return None
+
+        api.after = dies
+        first = _operator(api)
+        try:
+            await _settle(api, first)
+        except Crash:
+            api.work()
+        first.close()
+        api.after = lambda *_: None
+        second = _operator(api)
+        await _settle(api, second)
+        second.close()
+        formats = Counter(name for verb, kind, name in api.writes if (verb, kind) == ("create", "Job"))
+        assert max(formats.values()) <= 1, "no volume is formatted twice"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_storms_of_refusals_pass(seed: int) -> None:
+    """Every third write or so is refused, before or after it was done."""
+
+    async def main() -> None:
+        api = _api()
+        rng = random.Random(seed)
+        refusals = [ApiError(409, "Conflict", "storm"), ApiError(429, "", "storm"), ApiError(500, "", "storm")]
+
+        def storm(*_: str) -> ApiError | None:
+            return rng.choice(refusals) if rng.random() < 0.3 else None
+
+        api.before = api.after = storm
+        operator = _operator(api)
+        for _ in range(30):
+            with contextlib.suppress(ApiError):
+                await operator.reconcile(KEY)
+            api.work()
+        api.before = api.after = lambda *_: None
+        await _settle(api, operator)
+        assert len({one["metadata"]["uid"] for (kind, *_), one in api.objects.items() if kind == "Pod"}) == 6
+        operator.close()
+
+    asyncio.run(main())
