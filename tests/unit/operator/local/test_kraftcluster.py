@@ -1,0 +1,196 @@
+"""The program `kraftcluster` where nothing has to run for it: what it asks for, what it says, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kraft_operator.apply.local.folder import Folder, Memory
+from kraft_operator.apply.local.processes import Lock
+from kraft_operator.apply.local.resource import parsed, values
+from kraft_operator.cli.kraftcluster import main
+from tests.unit.operator.sample import ROOT
+
+SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
+RECORDED = Path(__file__).parents[1] / "recorded" / "kraftcluster.json"
+
+
+class Stage:
+    def __init__(self, root: Path) -> None:
+        self.data = root / "data"
+        self.file = root / "kraftcluster.yaml"
+        self.file.write_text(SAMPLE)
+        self.folder = Folder(self.data / "sample")
+
+    def run(self, command: str, *words: str) -> Result:
+        return CliRunner().invoke(main, [command, "--data", str(self.data), *words], env={"COLUMNS": "200"})
+
+    def exists(self) -> None:
+        """A cluster that was made once and does not run."""
+        self.folder.remember(Memory(accepted=values(parsed(SAMPLE, "f").spec), uid="u", generation=1))
+
+    def told(self) -> None:
+        """As a supervisor told that runs: this process."""
+        assert self.folder.lock.take()
+        resource = json.loads(RECORDED.read_text())
+        resource["metadata"]["name"] = "sample"
+        local = {"bootstrap": "localhost:9092", "file": str(self.file), "folder": "", "trouble": ""}
+        resource["local"] = {**local, "ports": {"101/plain": 9092}, "pids": {"101": os.getpid()}, "driver": os.getpid()}
+        self.folder.tell(resource)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.folder.lock.release()
+
+
+@pytest.mark.parametrize("command", ["status", "plan", "top", "approve", "roll", "pause", "down"])
+def test_without_a_cluster_there_is_nothing_to_do(stage: Stage, command: str) -> None:
+    done = stage.run(command)
+    assert done.exit_code == 4
+    assert f"in {stage.data} there is no cluster" in done.output
+
+
+def test_several_clusters_have_to_be_named(stage: Stage) -> None:
+    stage.exists()
+    Folder(stage.data / "other").remember(Memory())
+    done = stage.run("status")
+    assert done.exit_code == 2
+    assert "2 clusters (other, sample): name one with --cluster" in done.output
+    assert stage.run("pause", "nope").exit_code == 4
+    assert stage.run("pause", "sample").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "kraftcluster.yaml: "),
+        ("kind: Pod", "one KRaftCluster is expected, 0 found"),
+        (SAMPLE.replace("port: 9092", "port: 80"), "spec.listeners[0].port: Input should be greater than or equal"),
+        (SAMPLE.replace("name: sample", "names: sample"), "metadata.name"),
+    ],
+)
+def test_a_bad_file_is_two_with_where_and_what(stage: Stage, text: str, said: str) -> None:
+    stage.file.write_text(text)
+    done = stage.run("up", "-f", str(stage.file))
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+    assert not stage.folder.exists()
+    done = stage.run("up", "-f", str(stage.file.with_name("none.yaml")))
+    assert done.exit_code == 2
+    assert "none.yaml: No such file or directory" in done.output
+
+
+def test_a_change_that_cannot_be_is_three(stage: Stage) -> None:
+    stage.exists()
+    stage.file.write_text(SAMPLE.replace("firstNodeId: 1\n", "firstNodeId: 11\n").replace("101", "201"))
+    for command in ("up", "preview"):
+        done = stage.run(command, "-f", str(stage.file))
+        assert done.exit_code == 3, done.output
+        assert "add a pool with another firstNodeId instead" in done.output
+
+
+def test_ports_that_were_given_stay(stage: Stage) -> None:
+    stage.exists()
+    memory = stage.folder.memory()
+    memory.ports = {"101/plain": 9092}
+    stage.folder.remember(memory)
+    done = stage.run("up", "-f", str(stage.file), "--port", "19092")
+    assert done.exit_code == 3
+    assert "ports are given once: this cluster's begin at 9092" in done.output
+
+
+def test_two_do_not_drive_one_cluster(stage: Stage) -> None:
+    stage.told()
+    done = stage.run("up", "-f", str(stage.file))
+    assert done.exit_code == 4
+    assert f"sample is driven by process {os.getpid()} already" in done.output
+    other = Lock(stage.folder.lock.path)
+    assert not other.take()
+
+
+def test_what_needs_somebody_to_do_it_is_refused_without(stage: Stage) -> None:
+    stage.exists()
+    for words in (["roll"], ["replace", "2"], ["approve"]):
+        done = stage.run(*words)
+        assert done.exit_code == 4, words
+        assert "sample does not run: `kraftcluster up` first" in done.output
+    assert stage.folder.requests().annotations == {}
+
+
+def test_requests_are_left_for_the_supervisor(stage: Stage) -> None:
+    stage.exists()
+    stage.told()
+    assert stage.run("roll", "101", "--no-wait").exit_code == 0
+    assert stage.run("replace", "2", "--new-id", "--no-wait").exit_code == 0
+    assert stage.run("skip", "3").exit_code == 0
+    assert stage.run("hibernate").exit_code == 0
+    asked = stage.folder.requests()
+    assert asked.annotations["kraftcluster.io/roll"].startswith("101=")
+    assert asked.annotations["kraftcluster.io/skip"] == "3"
+    assert asked.replacements == [{"name": "node-2-1", "node": 2, "by": "NewId", "accept": []}]
+    assert asked.hibernated
+    assert stage.run("wake").exit_code == 0
+    assert not stage.folder.requests().hibernated
+
+
+def test_what_the_file_says_is_not_undone_by_a_request(stage: Stage) -> None:
+    spec = values(parsed(SAMPLE + "  paused: true\n", "f").spec)
+    stage.folder.remember(Memory(accepted=spec))
+    done = stage.run("resume")
+    assert done.exit_code == 2
+    assert "the file of sample says spec.paused: true; change it there" in done.output
+
+
+def test_status_has_addresses_and_processes(stage: Stage) -> None:
+    stage.told()
+    done = stage.run("status", "--file", str(stage.file))
+    assert done.exit_code == 4, "it was never remembered"
+    stage.exists()
+    done = stage.run("status", "--file", str(stage.file))
+    assert done.exit_code == 0
+    assert "bootstrap localhost:9092" in done.output
+    rows = [line.split() for line in done.output.splitlines()]
+    assert any(row[:6] == ["101", "Ready", "0", "brokers", "localhost:9092", str(os.getpid())] for row in rows)
+
+
+def test_logs_are_the_nodes_last_words(stage: Stage) -> None:
+    stage.exists()
+    stage.told()
+    done = stage.run("logs", "101")
+    assert done.exit_code == 4
+    assert "node 101 has said nothing yet" in done.output
+    stage.folder.log(101).parent.mkdir(parents=True)
+    stage.folder.log(101).write_text("one\ntwo\nthree\n")
+    assert stage.run("logs", "101", "--tail", "2").output == "two\nthree\n"
+    assert stage.run("logs", "7").exit_code == 2
+
+
+def test_down_of_what_does_not_run_is_done_and_wipes_when_told(stage: Stage) -> None:
+    stage.exists()
+    assert stage.run("down").exit_code == 0
+    assert stage.folder.exists()
+    assert stage.run("down", "--wipe").exit_code == 0
+    assert not stage.folder.root.exists()
+
+
+def test_a_status_without_a_supervisor_is_looked_up(stage: Stage) -> None:
+    stage.exists()
+    done = stage.run("status", "-o", "json")
+    assert done.exit_code == 1, "nothing runs"
+    found: dict[str, Any] = json.loads(done.output)
+    assert found["local"]["pids"] == {}
+    assert found["status"]["plan"][0] == "Remember: nodes are assigned"
+
+
+def test_words_are_completed() -> None:
+    done = CliRunner().invoke(main, ["completion", "bash"])
+    assert "_KRAFTCLUSTER_COMPLETE" in done.output
