@@ -177,8 +177,9 @@ def operator_log(lines: int = 40) -> str:
 class Workload:
     """A producer and a consumer in a pod of their own; `report` after the block."""
 
-    def __init__(self, cluster: Cluster, topic: str = "work", *, partitions: int = 6, rate: float = 200) -> None:
+    def __init__(self, cluster: Cluster, *, partitions: int = 6, rate: float = 200) -> None:
         self.name = f"{cluster.name}-client"
+        topic = f"work-{time.time_ns()}"  # its own: everything in it has to be its own, too
         self._arguments = [f"{cluster.name}-bootstrap:9092", topic, str(partitions), "3", str(rate)]
         self.report: Object = {}
 

@@ -1,8 +1,8 @@
 """An API server in memory, and as much of kubelet, scheduler and job controller as the operator can see.
 
 Fault model: any request may be refused (409, 429 that was given up, 500) before or after it has taken effect; the
-operator may die between any two of its writes. Not modelled: watches (every pass lists), admission, Kafka itself: nodes never
-answer, so quorum and metadata stay unknown, and only what needs neither is done.
+operator may die between any two of its writes. Not modelled: watches (every pass lists), admission, and Kafka: nodes
+never answer, so quorum and metadata stay unknown, and only what needs neither is done.
 """
 
 from __future__ import annotations
