@@ -41,7 +41,7 @@ EPOCH = 1
 BATCH_RECORDS = 200
 WAIT_S = 300.0
 LEASE_MS = 3_600_000
-SNAPSHOT_AFTER_MS = 45_000
+SNAPSHOT_AFTER_MS = 60_000
 """A snapshot is taken so long after the start: the node has to be up and commits without one measured by then."""
 WARM_COMMITS = 200
 COMMITS_MIN = 500
