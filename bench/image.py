@@ -36,7 +36,7 @@ BROKERS = 30
 
 def topic_records(number: int, partitions: int, directories: list[Uuid]) -> list[object]:
     """One topic, placed like the striped placer does."""
-    topic_id = Uuid(number.to_bytes(16, "big"))
+    topic_id = Uuid((number + 1).to_bytes(16, "big"))
     records: list[object] = [stored.TopicRecord(name=f"bench-topic-{number:07d}", topic_id=topic_id)]
     for partition in range(partitions):
         start = number + partition
