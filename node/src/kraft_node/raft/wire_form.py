@@ -505,7 +505,8 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
     def state(replica: ReplicaProgress) -> Any:
         is_own = replica.key.id == own
         # Static voters are not known by their directories, whatever their fetches say.
-        voter = node.voters.get(replica.key.id) if replica.key.id in progress.voters else None
+        # An observer may have a voter's id: the disk that is to take the place of the voter's.
+        voter = node.voters.get(replica.key.id) if progress.voters.get(replica.key.id) is replica else None
         return wire.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,
             replica_directory_id=(replica.key if voter is None else voter.key).directory,

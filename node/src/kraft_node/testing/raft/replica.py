@@ -132,7 +132,8 @@ class Replica:
     @property
     def own(self) -> Voter:
         """What it says of itself."""
-        return Voter(self.key, {"CONTROLLER": ("host", self.id)} if self.sim.is_upgradable else {})
+        named = self.sim.is_upgradable or self.sim.is_dynamic  # a leader adds nobody that the others could not reach
+        return Voter(self.key, {"CONTROLLER": ("host", self.id)} if named else {})
 
     @property
     def is_up(self) -> bool:
