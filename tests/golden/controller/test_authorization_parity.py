@@ -82,11 +82,12 @@ def come_from(pair: Pair, host: str) -> None:
 def without_words(plain: Any) -> Any:
     """Kafka's refusals for want of a permission on the cluster quote the request: only the code is compared.
 
-    So it is with voters, refused for kraft.version 0; and there is no transaction coordinator to ask.
+    So it is with changes of the voters; and there is no transaction coordinator to ask.
     """
     if isinstance(plain, dict):
         plain = {name: without_words(value) for name, value in plain.items()}
-        if plain.get("error_code") in (CLUSTER_DENIED, UNSUPPORTED_VERSION) and "error_message" in plain:
+        worded = plain.get("error_code") in (CLUSTER_DENIED, UNSUPPORTED_VERSION) and "error_message" in plain
+        if worded or (plain.keys() == {"error_code", "error_message"} and plain["error_code"]):
             plain["error_message"] = "…"
         if "transactional_id" in plain and plain["error_code"] in (NOT_COORDINATOR, NO_SUCH_TRANSACTION):
             plain["error_code"] = "unknown"

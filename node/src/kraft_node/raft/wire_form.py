@@ -287,7 +287,7 @@ _VOTER_CHANGE_ERRORS: Final = {
     DUPLICATE_VOTER: "a replica of that id is a voter",
     VOTER_NOT_FOUND: "that replica is no voter, or the only one",
     NOT_LEADER_OR_FOLLOWER: "this node does not lead the quorum",
-    INVALID_REQUEST: "the replica does not support the finalized kraft.version",
+    INVALID_REQUEST: "no replica with a listener for controllers is named, or it lacks the finalized kraft.version",
 }
 
 
