@@ -12,7 +12,7 @@ MINUTES ?= 10
 PICK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean
+.PHONY: help run cluster node test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -96,6 +96,20 @@ faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 
 bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine
 	$(BIN)/python -m bench
+
+e2e: $(VENV)/.dev ## the operator on the lab: every behaviour, with clients working through it (half an hour)
+	e2e/lab.sh
+
+e2e-smoke: $(VENV)/.dev ## of that, from nothing to Ready and a roll: a few minutes
+	e2e/lab.sh smoke
+
+e2e-kind: $(VENV)/.dev ## the same as e2e on kind, for machines with Docker
+	e2e/kind.sh
+
+locks: ## what the images are made of, by hash, anew
+	$(PYTHON) -m venv .locks && .locks/bin/pip install --quiet pip-tools
+	$(PYTHON) tools/locks.py .locks/bin/pip-compile
+	rm -rf .locks
 
 clean: ## forget the virtual environment and caches (never the data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The end-to-end tests on the lab (a Kubernetes of plain processes): lab.sh [smoke | pytest's arguments]
+# Brings the lab up, builds the images, runs the tests, brings the lab down. Says so and ends well where there is no lab.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+SCRIPTS=${K8S_LAB_SCRIPTS:-../shared/k8s}
+LAB=${K8S_LAB:-${XDG_CACHE_HOME:-$HOME/.cache}/k8s-lab}
+PYTHON=${PYTHON:-.venv/bin/python}
+
+if [ ! -x "$SCRIPTS/up.sh" ]; then
+    echo "e2e: SKIPPED, no lab: $SCRIPTS/up.sh is not there (K8S_LAB_SCRIPTS names its folder)"
+    exit 0
+fi
+if [ "$(id -u)" != 0 ]; then
+    echo "e2e: SKIPPED, no lab: it needs root"
+    exit 0
+fi
+SCRIPTS=$(cd "$SCRIPTS" && pwd)
+was_up=$([ -S "$LAB/run/containerd.sock" ] && echo yes || echo no)
+finish() { [ "$was_up" = yes ] || "$SCRIPTS/down.sh" >/dev/null; }
+trap finish EXIT
+
+"$SCRIPTS/up.sh"
+. "$LAB/env"
+base=(--build-arg BASE=localhost/python-base:3.11)
+"$SCRIPTS/image.sh" kraftcluster:dev . "${base[@]}" --target node >/dev/null
+"$SCRIPTS/image.sh" kraftcluster:other . "${base[@]}" --target node >/dev/null
+"$SCRIPTS/image.sh" kraft-operator:dev . "${base[@]}" --target operator >/dev/null
+"$SCRIPTS/image.sh" kraft-e2e-client:dev e2e/client "${base[@]}" >/dev/null
+
+if [ "${1:-}" = smoke ]; then
+    shift
+    set -- e2e/test_smoke.py "$@"
+fi
+[ $# -gt 0 ] || set -- e2e
+"$PYTHON" -m pytest -rs -s --timeout 900 -p no:cacheprovider "$@"

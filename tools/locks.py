@@ -1,0 +1,45 @@
+"""The lock files of the images: `locks.py PIP-COMPILE` writes deploy/locks anew from pyproject.toml (`make locks`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LOCKS = ROOT / "deploy" / "locks"
+FLAGS = (
+    "--quiet",
+    "--generate-hashes",
+    "--no-header",
+    "--strip-extras",
+    "--no-emit-index-url",
+    "--no-emit-trusted-host",
+)
+
+
+def wanted() -> dict[str, list[str]]:
+    """Requirements of each image. The operator needs nothing of the node but what serves its metrics."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    node = project["project"]["dependencies"]
+    operator = project["project"]["optional-dependencies"]["operator"]
+    metrics = [one for one in node if one.startswith("prometheus-client")]
+    return {"node": node, "operator": operator + metrics, "build": project["build-system"]["requires"]}
+
+
+def main() -> None:
+    for name, requirements in wanted().items():
+        target = LOCKS / f"{name}.txt"
+        made = subprocess.run(
+            [sys.argv[1], *FLAGS, "--output-file", "-", "-"],
+            input="\n".join(requirements),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        target.write_text(f"# What the {name} image is made of: make locks\n{made}")
+
+
+if __name__ == "__main__":
+    main()
