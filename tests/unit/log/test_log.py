@@ -7,6 +7,7 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import FileSlice
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import appending
 from kraft_node.log.validate import InvalidRecords
 from kraft_node.records.batch import NewRecord, build_batch, check_batch, iter_records, read_header
 from kraft_node.records.control import build_marker
@@ -89,7 +90,7 @@ def test_what_clients_must_not_send() -> None:
     with refused(ErrorCode.INVALID_RECORD):
         log.append_as_leader(batch(b"a", producer_id=4, producer_epoch=0), 0, NOW)
     with refused(ErrorCode.INVALID_RECORD):
-        log.append_as_leader(b"", 0, NOW) if False else log._append_carefully(b"", 0, NOW, internal=False)
+        appending.append_as_leader(log, b"", 0, NOW, internal=False)
     with refused(ErrorCode.CORRUPT_MESSAGE):
         log.append_as_leader(b"x" * 20, 0, NOW)
     assert log.end_offset == 0
@@ -141,7 +142,7 @@ def test_sizes_are_bounded_by_topic_and_segment() -> None:
         log.append_as_leader(batch(b"x" * 200), 0, NOW)
     log = LogWorld().open({"internal.segment.bytes": "150"})
     with refused(ErrorCode.RECORD_LIST_TOO_LARGE):
-        log._append_carefully(batch(b"x" * 200), 0, NOW, internal=False)
+        appending.append_as_leader(log, batch(b"x" * 200), 0, NOW, internal=False)
 
 
 def test_timestamps_ahead_are_refused_by_the_header_alone() -> None:

@@ -16,9 +16,10 @@ from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.log import flushing, meta_properties, partition_metadata
+from kraft_node.log.closing import SYNC_WHOLE_MIN
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirFailure, LogDirInvalid
-from kraft_node.log.manager import SYNC_WHOLE_MIN, LogManager
+from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.log.timing import Timing
 from kraft_node.testing.disk import SimDisk

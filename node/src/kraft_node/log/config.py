@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kraft_node.base.config.definitions import TOPIC
 from kraft_node.base.config.topic import TopicConfig, attribute
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Rng
 
 LogConfig = TopicConfig
 
@@ -20,3 +24,9 @@ def make_config(overrides: Mapping[str, str] | None = None) -> LogConfig:
         text = None if overrides is None else overrides.get(name)
         setattr(config, attribute(name), key.default if text is None else key.parse(text))
     return config
+
+
+def draw_jitter(config: LogConfig, rng: Rng) -> int:
+    """By how much the next roll by time comes early (`segment.jitter.ms`)."""
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    return rng.randrange(bound) if bound > 0 else 0

@@ -9,16 +9,19 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
-from kraft_node.log import meta_properties, names
+from kraft_node.log import meta_properties, names, trimming
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
 from kraft_node.log.errors import LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
 
-log = logging.getLogger("kraft_node.log")
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+logger = logging.getLogger("kraft_node.log")
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -176,7 +179,7 @@ class Directory(LogDir):
             return read_offsets(self.env.disk, f"{self.path}/{name}")
         except CheckpointError as e:
             # Low values are always safe: recovery looks at more, the high watermark is learnt again.
-            log.warning("Starting without a damaged checkpoint: %s", e)
+            logger.warning("Starting without a damaged checkpoint: %s", e)
             return {}
 
     # --- while running ---
@@ -191,6 +194,31 @@ class Directory(LogDir):
             return False
         self._file_system.sync()
         return True
+
+    def note(self, log: Log) -> None:
+        """Take the offsets of an open log into the checkpoints, which are written with the next `write_offsets`."""
+        changed = False
+        for offsets, value in (
+            (self.recovery_points, log.recovery_point),
+            (self.start_offsets, log.start_offset),
+            (self.high_watermarks, log.high_watermark),
+        ):
+            of_topic = offsets.get(log.topic)
+            if of_topic is None:
+                of_topic = offsets[log.topic] = {}
+            if of_topic.get(log.partition) != value:
+                if offsets is self.recovery_points:
+                    self._drop_old_snapshots(log, of_topic.get(log.partition, 0))
+                of_topic[log.partition] = value
+                changed = True
+        if changed:
+            self.offsets_dirty = True
+
+    def _drop_old_snapshots(self, log: Log, recovery_point: int) -> None:
+        try:
+            trimming.drop_old_snapshots(log, recovery_point)
+        except OSError as e:
+            self.fail(e)
 
     def forget_offsets(self, topic: str, partition: int) -> None:
         """A partition is gone: its offsets leave the checkpoints with the next write."""
@@ -277,7 +305,7 @@ class Directory(LogDir):
 
         def done(result: BaseException | None) -> None:
             if isinstance(result, BaseException):
-                log.warning("Cannot remove %s: %s", path, result)
+                logger.warning("Cannot remove %s: %s", path, result)
 
         # Not before the name that says so is durable: a crash must not bring back half a log under its old name.
         delay_ms = max(delay_ms, 2 * NAMES_SYNC_MS)
@@ -300,3 +328,10 @@ class Directory(LogDir):
 def _positive(offsets: OffsetMap) -> OffsetMap:
     """As Kafka writes log start offsets: only those that are not the beginning."""
     return {topic: kept for topic, found in offsets.items() if (kept := {p: at for p, at in found.items() if at > 0})}
+
+
+def directory_of(entry: Log | Directory) -> Directory:
+    """Where a log is, be it open or known by its directory only."""
+    directory = entry if isinstance(entry, Directory) else entry.dir
+    assert isinstance(directory, Directory), "law: the manager's logs lie in its directories"
+    return directory

@@ -16,20 +16,19 @@ from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
-from kraft_node.base.env import Buffer, File, FileSlice
+from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.log import flushing, lookup, names, trimming, txn_index
-from kraft_node.log.config import LONG_MAX, LogConfig
+from kraft_node.log import appending, flushing, lookup, names, trimming
+from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import LogDir, Put, write_file
 from kraft_node.log.index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from kraft_node.log.producer_snapshot import encode_snapshot
-from kraft_node.log.producers import BatchMetadata, Producers
+from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft_node.log.txn_index import AbortedTxn
-from kraft_node.log.validate import check_records, looks_sound, rewrite, target_codec
+from kraft_node.log.validate import looks_sound
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -41,11 +40,8 @@ from kraft_node.records.batch import (
     MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
-    check_batch,
-    iter_records,
 )
-from kraft_node.records.control import ControlType, parse_control_key, parse_marker
-from kraft_node.records.errors import BatchError, InvalidBatch, UnsupportedMagic
+from kraft_node.records.errors import BatchError
 
 T = TypeVar("T")
 
@@ -247,151 +243,26 @@ class Log:
             or max_timestamp > now_ms + self._after_max_ms
             or size > self._max_message_bytes
         ):
-            return self._append_carefully(records, leader_epoch, now_ms, internal=internal)
+            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal)
         view = memoryview(records)
         if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of the batch does not fit")
         codec = attributes & COMPRESSION_MASK
         if not looks_sound(view[HEADER_SIZE:], codec, count, base_time, max_timestamp):
-            return self._append_carefully(records, leader_epoch, now_ms, internal=internal)
+            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal)
         header = None
         if producer_id >= 0:
             header = BatchHeader(fields)
-            known = self._check_producer(header)
+            known = appending.check_producer(self, header)
             if known is not None:
-                return self._duplicate(known)
+                return known
         base = self.end_offset
         last = base + delta
         buffers = (_HEAD.pack(base, length, leader_epoch), view[_HEAD_SIZE:])
-        self._write(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
+        self.write_batch(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
         if header is not None:
             self.producers.appended(header, base)
         return AppendInfo(base, last, NO_TIMESTAMP, self.start_offset)
-
-    def _check_producer(self, header: BatchHeader) -> BatchMetadata | None:
-        if header.base_sequence < 0 and not header.is_control:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
-            )
-        return self.producers.check(header)
-
-    def _duplicate(self, known: BatchMetadata) -> AppendInfo:
-        return AppendInfo(
-            known.first_offset, known.last_offset, known.timestamp_ms, self.start_offset, is_duplicate=True
-        )
-
-    def _append_carefully(self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool) -> AppendInfo:
-        """All that is not one plain batch of a client: found to be in order first, all of it, then written."""
-        headers = self._checked(records)
-        restated = [self._check_as_leader(records, header, now_ms, internal=internal) for header in headers]
-        first_base = self.end_offset
-        config = self.config
-        info_time = now_ms if config.log_append_time else NO_TIMESTAMP
-        for header, anew in zip(headers, restated, strict=True):
-            known = None
-            if header.producer_id >= 0:
-                if header.is_control:
-                    self.producers.check_marker(header, self._marker(records, header)[1])
-                else:
-                    known = self._check_producer(header)
-            if known is not None:
-                return self._duplicate(known)
-            self._store(records, header, leader_epoch, now_ms, anew=anew)
-        last = self.end_offset - 1
-        self._flush_by_policy()
-        return AppendInfo(first_base, last, info_time, self.start_offset)
-
-    def _checked(self, records: Buffer) -> list[BatchHeader]:
-        headers = []
-        position = 0
-        try:
-            while position < len(records):
-                header = check_batch(records, position)
-                headers.append(header)
-                position += header.length
-        except UnsupportedMagic as e:
-            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.name}: {e}") from None
-        except InvalidBatch as e:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.name}: {e}") from None
-        except BatchError as e:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from None
-        if not headers:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.name}: no record batch to append")
-        return headers
-
-    def _check_as_leader(self, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> bool:
-        """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
-        name, config = self.name, self.config
-        if header.length > self._max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {name} is {header.length} bytes which exceeds the maximum "
-                f"configured value of {self._max_message_bytes}.",
-            )
-        if header.length > self._segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The record batch for {name} has {header.length} bytes, a segment only {self._segment_bytes}",
-            )
-        if internal:
-            return False
-        if header.is_control:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: Clients are not allowed to write control records.")
-        if header.base_offset != 0:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"The baseOffset of the record batch in the append to {name} should be 0"
-            )
-        if header.count != header.last_offset_delta + 1:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"{name}: {header.count} records do not fill the offsets up to {header.last_offset}",
-            )
-        section = memoryview(records)[header.position + HEADER_SIZE : header.position + header.length]
-        if (
-            config.compact
-            or header.timestamp_type
-            or (not config.log_append_time and self._may_be_out_of_time(header, now_ms))
-            or not looks_sound(section, header.compression, header.count, header.base_timestamp, header.max_timestamp)
-        ):
-            latest = check_records(records, header, config, now_ms, name)
-            if latest != header.max_timestamp or header.timestamp_type:
-                header.max_timestamp = latest
-                return True
-        return False
-
-    def _may_be_out_of_time(self, header: BatchHeader, now_ms: int) -> bool:
-        """Whether a record may be too old or too new; the header knows only the latest."""
-        config = self.config
-        return config.message_timestamp_before_max_ms != LONG_MAX or header.max_timestamp > now_ms + self._after_max_ms
-
-    def _store(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, *, anew: bool) -> None:
-        config = self.config
-        base = self.end_offset
-        max_timestamp = header.max_timestamp
-        buffers: tuple[Buffer, ...]
-        if not header.is_control and (
-            config.log_append_time or anew or target_codec(config, header.compression) != header.compression
-        ):
-            data = rewrite(records, header, config, now_ms, base, leader_epoch)
-            buffers, size = (data,), len(data)
-            if size > self._max_message_bytes and size > header.length:
-                raise KafkaError(
-                    ErrorCode.MESSAGE_TOO_LARGE,
-                    f"{self.name}: the batch has {size} bytes under the topic's codec, more than "
-                    f"{self._max_message_bytes}",
-                )
-            if config.log_append_time:
-                max_timestamp = now_ms
-        else:
-            size = header.length
-            view = memoryview(records)[header.position + _HEAD_SIZE : header.position + size]
-            buffers = (_HEAD.pack(base, size - LOG_OVERHEAD, leader_epoch), view)
-        last = base + header.last_offset_delta
-        self._write(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
-        if header.producer_id >= 0:
-            header.max_timestamp = max_timestamp
-            self._note_producer(records, header, base)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
         """Append the whole batches at the start of `records`, as the leader has numbered them.
@@ -401,26 +272,9 @@ class Log:
         that is cut off at the end of `records` is left out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD,
         OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        first_base = self.end_offset
-        now_ms = self.dir.env.clock.wall_ms()
-        for header in self._checked(whole_batches(records)):
-            base = header.base_offset
-            if base < self.end_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{self.name}: the batch at offset {base} does not go on from the end, {self.end_offset}",
-                )
-            epoch = header.partition_leader_epoch
-            if leader_epoch is not None and epoch > leader_epoch:
-                break
-            view = memoryview(records)[header.position : header.position + header.length]
-            self._write((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
-            if header.producer_id >= 0:
-                self._note_producer(records, header, base)
-        self._flush_by_policy()
-        return AppendInfo(first_base, self.end_offset - 1, NO_TIMESTAMP, self.start_offset)
+        return appending.append_as_follower(self, records, leader_epoch)
 
-    def _write(
+    def write_batch(
         self,
         buffers: tuple[Buffer, ...],
         size: int,
@@ -430,7 +284,10 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Write one batch to the active segment, after a roll where one is due, and move the end."""
+        """Write one batch that is in order to the active segment, after a roll where one is due, and move the end.
+
+        For those who append. Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
         log_dir = self.dir
         if log_dir.failed is not None:
             raise log_dir.storage_error()
@@ -485,46 +342,11 @@ class Log:
         self.active = Segment(self, base)
         self.snapshot_position = 0
         self.created_ms = self.dir.env.clock.wall_ms()
-        self.jitter_ms = draw_jitter(self)
+        self.jitter_ms = draw_jitter(self.config, self.dir.env.rng)
         flushing.schedule(self)
         return self.active
 
     # --- producers and transactions ---
-
-    def _marker(self, records: Buffer, header: BatchHeader) -> tuple[ControlType, int]:
-        """Type and coordinator epoch of a control batch of a producer."""
-        try:
-            record = next(iter(iter_records(records, header)))
-            return parse_control_key(record.key), parse_marker(record.value)
-        except (BatchError, StopIteration) as e:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from None
-
-    def _note_producer(self, records: Buffer, header: BatchHeader, base: int) -> None:
-        """Account for a producer's batch that is in the log at `base`. Raises OSError through KAFKA_STORAGE_ERROR."""
-        producers = self.producers
-        if not header.is_control:
-            producers.appended(header, base)
-            return
-        kind, coordinator_epoch = self._marker(records, header)
-        if kind not in (ControlType.ABORT, ControlType.COMMIT):
-            return
-        try:
-            self.end_transaction(header, base, coordinator_epoch, aborted=kind == ControlType.ABORT)
-        except OSError as e:
-            raise self.dir.fail(e) from e
-
-    def end_transaction(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
-    ) -> None:
-        """A marker is at `offset`: the transaction ends, an aborted one is put into the index. Raises OSError."""
-        txn = self.producers.end_transaction(header, offset, coordinator_epoch, aborted=aborted)
-        if txn is not None and aborted and not indexed:
-            entry = AbortedTxn(txn.producer_id, txn.first_offset, offset, self.producers.stable_after(txn))
-            segment = self.segment(self.segment_number(offset))
-            txn_index.append(self.dir.env.disk, segment.path(names.TXN_INDEX), entry)
-            if segment.base not in self.txn_bases:
-                self.txn_bases.append(segment.base)
-                self.names_changed += 1
 
     @property
     def last_stable_offset(self) -> int:
@@ -572,7 +394,7 @@ class Log:
         number = self.segment_number(offset)
         try:
             while True:
-                found = self._read_segment(number, offset, max_bytes, limit, min_one=min_one)
+                found = lookup.read_segment(self, number, offset, max_bytes, limit, min_one=min_one)
                 if found is not None:
                     return found
                 number += 1  # compaction can leave a segment without the offsets at its end
@@ -580,30 +402,6 @@ class Log:
                     return FetchSlice(offset, b"", None, limit)
         except (OSError, LogDirDamaged) as e:
             raise self.dir.fail(e) from e
-
-    def _read_segment(
-        self, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool
-    ) -> FetchSlice | None:
-        segment = self.segment(number)
-        length = 0
-        position = segment.ends.get(offset, -1)
-        if position < 0:
-            position, length, _, _ = segment.find(offset)
-        stop = segment.size if limit >= self.segment_end(number) else segment.position_of(limit)
-        available = stop - position
-        if available <= 0:
-            return None
-        file = segment.file()
-        if max_bytes < available:
-            if not length:
-                length = int.from_bytes(file.pread(position + 8, 4), "big") + LOG_OVERHEAD
-            if max_bytes >= length:
-                available = max_bytes
-            elif min_one:
-                available = length
-            else:
-                return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
-        return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record not older than `timestamp` (ms); None when there is none.
@@ -676,7 +474,8 @@ class Log:
         """How many offsets lie beyond the recovery point."""
         return self.end_offset - self.recovery_point
 
-    def _flush_by_policy(self) -> None:
+    def flush_by_policy(self) -> None:
+        """Fsync if `flush.messages` asks for it. Raises KafkaError KAFKA_STORAGE_ERROR."""
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
 
@@ -694,15 +493,5 @@ class Log:
         for segment in self._closed.values():
             segment.release()
 
-    def file(self) -> File:
-        """The open .log file of the active segment. Raises OSError."""
-        return self.active.file()
 
-
-def draw_jitter(log: Log) -> int:
-    """By how much the next roll by time comes early (`segment.jitter.ms`)."""
-    bound = min(log.config.segment_jitter_ms, log.config.segment_ms)
-    return log.dir.env.rng.randrange(bound) if bound > 0 else 0
-
-
-__all__ = ["AppendInfo", "FetchSlice", "Log", "draw_jitter", "whole_batches"]
+__all__ = ["AppendInfo", "FetchSlice", "Log", "whole_batches"]

@@ -1,20 +1,49 @@
-"""Questions that need more than the end of a log: offsets by timestamp, aborted transactions."""
+"""Questions to a log: the bytes from an offset on, offsets by timestamp, aborted transactions."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.env import FileSlice
 from kraft_node.log import names, txn_index
 from kraft_node.log.index import floor_time_entry
+from kraft_node.log.results import FetchSlice
 from kraft_node.log.scan import BadBatch, batches
-from kraft_node.records.batch import BatchHeader, Record, iter_records
+from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, Record, iter_records
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
     from kraft_node.log.segment import Segment
 
 MAX_TIMESTAMP: Final = -3
+
+
+def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice | None:
+    """What `Log.read` finds in one segment, None where that has nothing from `offset` on.
+
+    Raises OSError, LogDirDamaged.
+    """
+    segment = log.segment(number)
+    length = 0
+    position = segment.ends.get(offset, -1)
+    if position < 0:
+        position, length, _, _ = segment.find(offset)
+    stop = segment.size if limit >= log.segment_end(number) else segment.position_of(limit)
+    available = stop - position
+    if available <= 0:
+        return None
+    file = segment.file()
+    if max_bytes < available:
+        if not length:
+            length = int.from_bytes(file.pread(position + 8, 4), "big") + LOG_OVERHEAD
+        if max_bytes >= length:
+            available = max_bytes
+        elif min_one:
+            available = length
+        else:
+            return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
+    return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:

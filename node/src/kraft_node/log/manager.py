@@ -10,46 +10,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from kraft_node.base.config.view import ConfigView
-from kraft_node.base.env import Buffer, Env, Timer
+from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid, uuid_text
-from kraft_node.log import flushing, names, partition_metadata, trimming
-from kraft_node.log.cleaner import Cleaner
-from kraft_node.log.config import LONG_MAX, LogConfig, make_config
-from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory
+from kraft_node.log import names, partition_metadata
+from kraft_node.log.closing import close_directory
+from kraft_node.log.config import LogConfig, make_config
+from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory, directory_of
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirInvalid
-from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir, Originals, Put, write_file
+from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
+from kraft_node.log.housekeeping import Housekeeping
 from kraft_node.log.log import Log
 from kraft_node.log.opening import new_log, open_log
 from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
 
-Work: TypeAlias = Callable[[], None]
-"""For any thread; may raise OSError."""
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of one that is not open."""
 OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
 """Hears of a dead directory: path, the partitions in it, why."""
-
-WALK_PAUSE_MS: Final = 10
-"""Between the steps of a walk over all logs: requests go first."""
-WALK_STEP: Final = 8
-"""Logs looked at in a step: a few milliseconds when each has to be listed."""
-PRODUCER_STEP: Final = 512
-"""Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
-SYNC_WHOLE_MIN: Final = 64
-"""Logs to be closed from which on the whole file system is synced instead of their files one by one: each log has about
-four. Fewer are not worth waiting for what other users of the file system have written."""
-FLUSH_TICK_MS: Final = 1000
-"""How often logs with a `flush.ms` are looked at."""
-RETIRED_PAUSE_MS: Final = 10
-"""Until the checkpoints are written after a deletion: a bulk of deletions shares one write."""
 
 
 class LogManager:
@@ -79,13 +63,11 @@ class LogManager:
         self.directories = [Directory(env, path, self.files) for path in dirs]
         self._locked = frozenset(locked)
         self._logs: dict[str, dict[int, Entry]] = {}
-        self._timers: dict[str, Timer] = {}
-        self._stopping = False
         self.futures = Futures(self)
         """Copies on their way from one directory to another."""
         self.preferred: dict[tuple[str, int], str] = {}
         """Where logs are to be made that are not there yet, as an administrator has asked; by paths of directories."""
-        self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
+        self.housekeeping = Housekeeping(self)
 
     # --- start ---
 
@@ -107,16 +89,7 @@ class LogManager:
             failed = self.directories[0].failed
             assert failed is not None, "law: a directory is dead for a reason"
             raise failed
-        timing = self.timing
-        delay = timing.initial_delay_ms
-        self._every("retention", timing.retention_check_ms, self._check_retention, delay)
-        self._every("checkpoints", timing.checkpoint_ms, self.checkpoint_all, delay)
-        self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint_changed)
-        self._every("producers", timing.producer_check_ms, self._check_producers)
-        self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
-        self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
-        if any(directory.unrecovered for directory in self.directories):
-            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+        self.housekeeping.start()
 
     def _check_ids(self) -> None:
         """What a copied directory says of itself is true of another one: nobody could tell the two apart."""
@@ -134,7 +107,7 @@ class LogManager:
             other = entries.get(partition)
             if other is not None:
                 raise LogDirError(
-                    directory.path, f"{names.partition_dir(topic, partition)} is also in {_dir_of(other).path}"
+                    directory.path, f"{names.partition_dir(topic, partition)} is also in {directory_of(other).path}"
                 )
             entries[partition] = directory
         self.futures.load(directory)
@@ -148,27 +121,10 @@ class LogManager:
         epochs = {directory.broker_epoch for directory in self.directories if directory.online}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
-    def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
-        if period_ms >= LONG_MAX:
-            return
-
-        def run() -> None:
-            self._later(name, period_ms, run)
-            work()
-
-        self._later(name, period_ms if first_ms is None else first_ms, run)
-
     def reconfigure(self, config: ConfigView) -> None:
         """The node's configuration has changed: what may change at run time is in force from now on."""
         if self.timing.update(config):
-            timer = self._timers.pop("cleaner", None)
-            if timer is not None:
-                timer.cancel()
-            self._every("cleaner", self.timing.cleaner_backoff_ms, self._clean)
-
-    def _later(self, name: str, delay_ms: int, work: Callable[[], None]) -> None:
-        if not self._stopping:
-            self._timers[name] = self.env.scheduler.call_later(delay_ms, work)
+            self.housekeeping.timing_changed()
 
     # --- logs ---
 
@@ -196,11 +152,20 @@ class LogManager:
         entry = self._logs.get(topic, {}).get(partition)
         if entry is None:
             return None
-        log = entry if isinstance(entry, Log) else self._open(entry, topic, partition)
+        log = entry if isinstance(entry, Log) else self.open(entry, topic, partition)
         log.held = True
         return log
 
-    def _open(self, directory: Directory, topic: str, partition: int) -> Log:
+    def entry(self, topic: str, partition: int) -> Entry | None:
+        """The open log, or the directory of one that is not open; None when there is none."""
+        return self._logs.get(topic, {}).get(partition)
+
+    def forget_open(self, log: Log) -> None:
+        """A log that was open is one of which only the directory is known: it is closed and durable."""
+        self._logs[log.topic][log.partition] = directory_of(log)
+
+    def open(self, directory: Directory, topic: str, partition: int) -> Log:
+        """Open a log that is not, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         directory.check()
         path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         key = (topic, partition)
@@ -242,11 +207,12 @@ class LogManager:
             return Uuid(entry.topic_id) if entry.topic_id is not None else ZERO_UUID
         entry.check()
         try:
-            return partition_metadata.read(self.env.disk, self._path(entry, topic, partition)) or ZERO_UUID
+            return partition_metadata.read(self.env.disk, self.path(entry, topic, partition)) or ZERO_UUID
         except OSError as e:
             raise entry.fail(e) from e
 
-    def _path(self, directory: LogDir, topic: str, partition: int) -> str:
+    def path(self, directory: LogDir, topic: str, partition: int) -> str:
+        """Where the files of a log are."""
         return f"{directory.path}/{names.partition_dir(topic, partition)}"
 
     def create(
@@ -268,7 +234,7 @@ class LogManager:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the log of {topic}-{partition} exists already")
         directory = self._choose(topic, partition, directory_id)
         self.check_not_retired(directory, topic, partition)
-        path = self._path(directory, topic, partition)
+        path = self.path(directory, topic, partition)
         try:
             self.env.disk.mkdir(path, new=True)
             log = new_log(directory, path, topic, partition, config or self.topic_config(topic))
@@ -353,7 +319,7 @@ class LogManager:
         entry = None if entries is None else entries.get(partition)
         if entry is None or entries is None:
             return None
-        directory = _dir_of(entry)
+        directory = directory_of(entry)
         directory.check()
         if isinstance(entry, Log):
             entry.closed = True
@@ -377,7 +343,7 @@ class LogManager:
         is_first = not directory.retired
         directory.forget_offsets(topic, partition)
         if is_first and directory.retired:
-            self._later("retired", RETIRED_PAUSE_MS, self.checkpoint_all)
+            self.housekeeping.checkpoint_soon()
 
     def configure(self, topic: str, config: LogConfig) -> None:
         """A topic's configuration has changed: its open logs use it from now on."""
@@ -391,7 +357,7 @@ class LogManager:
     def directory_of(self, topic: str, partition: int) -> Directory | None:
         """Where the log is."""
         entry = self._logs.get(topic, {}).get(partition)
-        return None if entry is None else _dir_of(entry)
+        return None if entry is None else directory_of(entry)
 
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
         """(topic, partition, bytes) of the logs in a directory; logs that are not open are measured by their files.
@@ -401,12 +367,12 @@ class LogManager:
         disk = self.env.disk
         for topic, entries in list(self._logs.items()):
             for partition, entry in list(entries.items()):
-                if _dir_of(entry) is not directory:
+                if directory_of(entry) is not directory:
                     continue
                 if isinstance(entry, Log):
                     yield topic, partition, entry.size_bytes
                 else:
-                    path = self._path(entry, topic, partition)
+                    path = self.path(entry, topic, partition)
                     files = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
                     yield topic, partition, sum(disk.size(f"{path}/{name}") for name in files)
 
@@ -422,183 +388,31 @@ class LogManager:
                     lost.append((topic, partition))
                     if isinstance(entry, Log):
                         entry.release()
-                        entries[partition] = _dir_of(entry)
+                        entries[partition] = directory_of(entry)
         assert failed.failed is not None, "law: a directory is dead for a reason"
         logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)
         if self.on_failure is not None:
             self.env.scheduler.call_soon(self.on_failure, failed.path, lost, failed.failed)
 
-    # --- what is done from time to time ---
+    # --- checkpoints ---
 
-    def _recover_some(self) -> None:
-        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again."""
-        for directory in self.directories:
-            for topic, partition in list(islice(directory.unrecovered, WALK_STEP)):
-                if directory.failed is not None:
-                    break
-                self._visit(directory, topic, partition)
-        if any(directory.unrecovered and directory.online for directory in self.directories):
-            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
-        else:
-            logger.info("All logs have been recovered")
-
-    def _visit(self, directory: Directory, topic: str, partition: int) -> None:
-        """Recover a log, make it durable and forget it again unless somebody has asked for it meanwhile."""
-        try:
-            log = self._open(directory, topic, partition)
-            is_new = _keep_producers(log)
-        except KafkaError:
-            return  # the directory is dead, which has been said
-        except OSError as e:
-            directory.fail(e)
-            return
-        if log.recovery_point >= log.end_offset and not is_new:
-            self._close_again(log)
-        elif not self._stopping:
-            flushing.schedule(log, lambda: self._close_again(log))
-
-    def _close_again(self, log: Log) -> None:
-        """Forget an open log that nobody else holds and that is durable."""
-        directory = _dir_of(log)
-        if log.held or log.closed or self._logs.get(log.topic, {}).get(log.partition) is not log:
-            return
-        log.release()
-        self._note_offsets(directory, log)
-        self._logs[log.topic][log.partition] = directory
-
-    def _check_retention(self) -> None:
-        self._walk_retention(self.partitions())
-
-    def _walk_retention(self, todo: Iterator[tuple[str, int]]) -> None:
-        now = self.env.clock.wall_ms()
-        for _ in range(WALK_STEP):
-            found = next(todo, None)
-            if found is None:
-                return
-            try:
-                self._retain(*found, now)
-            except KafkaError:
-                continue  # the directory is dead, which has been said
-            except OSError as e:
-                directory = self.directory_of(*found)
-                if directory is not None:
-                    directory.fail(e)
-        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo))
-
-    def _retain(self, topic: str, partition: int, now: int) -> None:
-        entry = self._logs.get(topic, {}).get(partition)
-        if entry is None or not _dir_of(entry).online:
-            return
-        if isinstance(entry, Log):
-            entry.retain(now)
-        elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
-            log = self._open(entry, topic, partition)
-            if log.retain(now):
-                flushing.schedule(log, lambda: self._close_again(log))
-            elif log.unflushed == 0:
-                self._close_again(log)
-
-    def _check_producers(self) -> None:
-        """Forget producers whose records are old, but in no log that has been open for less than the period.
-
-        Kafka has a timer a log. The age is that of the records: sent late or in the past they would go at once.
-        """
-        self._walk_producers(self.open_logs(), self.env.clock.monotonic_ms() - self.timing.producer_check_ms)
-
-    def _walk_producers(self, todo: Iterator[Log], opened_before_ms: int) -> None:
-        now = self.env.clock.wall_ms()
-        some = list(islice(todo, PRODUCER_STEP))
-        for log in some:
-            if log.opened_ms <= opened_before_ms and len(log.producers):
-                log.producers.expire(now, self.timing.producer_expiration_ms)
-        if some:
-            self._later("producer-walk", WALK_PAUSE_MS, lambda: self._walk_producers(todo, opened_before_ms))
-
-    def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
-        """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""
-        config = self.topic_config(topic)
-        if not config.delete or (config.retention_ms < 0 and config.retention_bytes < 0):
-            return False
-        disk, path = self.env.disk, self._path(directory, topic, partition)
-        logs = [f"{path}/{name}" for name in disk.listdir(path) if name.endswith(names.LOG)]
-        if not logs:
-            return False
-        if 0 <= config.retention_bytes < sum(map(disk.size, logs)):
-            return True
-        return (
-            config.retention_ms >= 0 and disk.size(logs[0]) > 0 and now - disk.mtime_ms(logs[0]) > config.retention_ms
-        )
-
-    def _clean(self) -> None:
-        """Compact the dirtiest log, if one is dirty enough and none is being compacted."""
-        candidates: list[tuple[Log, int]] = []
-        for log in self.open_logs():
-            if log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
-                first = _dir_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
-                candidates.append((log, first if first <= log.active.base else log.start_offset))
-        if candidates:
-            self._cleaner.start(candidates, self.env.clock.wall_ms())
-
-    def _cleaned(self, log: Log, offset: int) -> None:
-        if log.closed:
-            return
-        directory = _dir_of(log)
-        of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
-        progress = of_topic.get(log.partition, 0) < offset
-        of_topic[log.partition] = offset
-        directory.offsets_dirty = True
-        if progress:
-            self._clean()
-
-    def _flush_by_time(self) -> None:
-        """flush.ms of the topics that have one."""
-        now = self.env.clock.wall_ms()
+    def note_all(self) -> None:
+        """Take the offsets of all open logs into the checkpoints."""
         for log in (*self.open_logs(), *self.futures.logs()):
-            every = log.config.flush_ms
-            if every < LONG_MAX and log.unflushed and now - log.last_flush_ms >= every and log.dir.failed is None:
-                flushing.schedule(log, _nothing)
-
-    def _note_offsets(self, directory: Directory, log: Log) -> None:
-        changed = False
-        for offsets, value in (
-            (directory.recovery_points, log.recovery_point),
-            (directory.start_offsets, log.start_offset),
-            (directory.high_watermarks, log.high_watermark),
-        ):
-            of_topic = offsets.get(log.topic)
-            if of_topic is None:
-                of_topic = offsets[log.topic] = {}
-            if of_topic.get(log.partition) != value:
-                if offsets is directory.recovery_points:
-                    self._drop_old_snapshots(directory, log, of_topic.get(log.partition, 0))
-                of_topic[log.partition] = value
-                changed = True
-        if changed:
-            directory.offsets_dirty = True
-
-    def _drop_old_snapshots(self, directory: Directory, log: Log, recovery_point: int) -> None:
-        try:
-            trimming.drop_old_snapshots(log, recovery_point)
-        except OSError as e:
-            directory.fail(e)
-
-    def _note_all(self) -> None:
-        for log in (*self.open_logs(), *self.futures.logs()):
-            self._note_offsets(_dir_of(log), log)
-
-    def _checkpoint_changed(self) -> None:
-        self.checkpoint_all()
+            directory_of(log).note(log)
 
     def checkpoint_all(self) -> None:
         """Write the offset checkpoints of the directories where one has changed, in the background."""
-        self._note_all()
+        self.note_all()
         for directory in self.directories:
             if directory.online and directory.offsets_dirty:
                 directory.offsets_dirty = False
                 work = directory.write_offsets()
-                self._submit(directory, work, partial(directory.offsets_written, directory.writes))
+                self.submit(directory, work, partial(directory.offsets_written, directory.writes))
 
-    def _submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Have the directory's thread do `work`, then call `done`; an error kills the directory first."""
+
         def finished(result: BaseException | None) -> None:
             if isinstance(result, BaseException):
                 directory.fail(result)
@@ -613,9 +427,7 @@ class LogManager:
 
         A directory with a log that cannot be closed gets no mark.
         """
-        self._stopping = True
-        for timer in self._timers.values():
-            timer.cancel()
+        self.housekeeping.stop()
         waiting = [directory for directory in self.directories if directory.online]
         left = len(waiting)
 
@@ -628,86 +440,9 @@ class LogManager:
         if not waiting:
             done()
         for directory in waiting:
-            self._close_directory(directory, broker_epoch, one_done)
-
-    def _close_directory(self, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
-        try:
-            for topic, partition in list(directory.unrecovered):
-                self._visit(directory, topic, partition)
-            self.futures.open_unproven(directory)
-            logs = [log for log in (*self.open_logs(), *self.futures.logs()) if log.dir is directory]
-            originals = Originals(self.env.disk)
-            work = [job for log in logs if (job := self._close_log(log, originals)) is not None]
-        except (OSError, LogDirError, KafkaError) as e:
-            if directory.failed is None:
-                directory.fail(e)
-            done()
-            return
-        if directory.failed is not None:
-            done()
-            return
-        self._note_all()
-        write_offsets = directory.write_offsets()
-
-        def close() -> None:  # writing the mark fsyncs the directory
-            for writes, _ in work:
-                for write in writes:
-                    write()
-            if len(work) < SYNC_WHOLE_MIN or not directory.sync_file_system():
-                for _, sync in work:
-                    sync()
-            write_offsets()
-            directory.write_mark(broker_epoch)
-
-        self._submit(directory, close, done)
-
-    def _close_log(self, log: Log, originals: Originals) -> tuple[list[Work], Work] | None:
-        """Complete a log's files: the writes and the fsyncs that are left, None when nothing has changed.
-
-        Both are for the directory's thread: making a file can take a millisecond, and there may be 10,000 logs. Raises
-        OSError.
-        """
-        log.closed = True
-        writes: list[Work] = []
-
-        def later(path: str, position: int, data: Buffer) -> None:
-            writes.append(partial(write_file, self.env.disk, path, position, data))
-
-        is_new = _keep_producers(log, later)
-        if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
-            log.release()
-            return None
-        log.active.finish(later)
-        if log.leader_epochs.dirty:
-            writes.append(flushing.epochs_writer(log, originals))
-        flush = flushing.Flush(log, log.end_offset, parent=False)
-        log.recovery_point = log.end_offset
-        log.release()
-        return writes, flush.work
+            close_directory(self, directory, broker_epoch, one_done)
 
     def release(self) -> None:
         """Give up the locks. Call last."""
         for directory in self.directories:
             directory.release()
-
-
-def _dir_of(entry: Entry) -> Directory:
-    directory = entry.dir if isinstance(entry, Log) else entry
-    assert isinstance(directory, Directory), "law: the manager's logs lie in its directories"
-    return directory
-
-
-def _keep_producers(log: Log, put: Put | None = None) -> bool:
-    """Before a log is closed: a snapshot of its producers, for clean logs are opened by snapshots alone; if it is new.
-
-    Raises OSError.
-    """
-    producers = log.producers
-    if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
-        return False
-    log.take_snapshot(log.end_offset, put)
-    return True
-
-
-def _nothing() -> None:
-    """Nobody waits."""

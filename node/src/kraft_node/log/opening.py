@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from kraft_node.base.env import read_file
 from kraft_node.log import flushing, names, txn_index
+from kraft_node.log.appending import end_transaction
 from kraft_node.log.checkpoints import CheckpointError, parse_epochs
-from kraft_node.log.config import LogConfig
+from kraft_node.log.config import LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import LogDir
@@ -50,7 +51,7 @@ def open_log(
 
     The checkpointed offsets are taken as lower bounds. Raises OSError, LogDirDamaged.
     """
-    from kraft_node.log.log import Log, draw_jitter  # noqa: PLC0415
+    from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
     bases = _settle_files(log)
@@ -82,17 +83,17 @@ def open_log(
     log.active.load_first_timestamp()
     now_ms = log_dir.env.clock.wall_ms()
     log.created_ms = log.last_flush_ms = now_ms
-    log.jitter_ms = draw_jitter(log)
+    log.jitter_ms = draw_jitter(log.config, log_dir.env.rng)
     return log
 
 
 def new_log(log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> Log:
     """The log of a directory that has just been made."""
-    from kraft_node.log.log import Log, draw_jitter  # noqa: PLC0415
+    from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
     log.created_ms = log.last_flush_ms = log_dir.env.clock.wall_ms()
-    log.jitter_ms = draw_jitter(log)
+    log.jitter_ms = draw_jitter(log.config, log_dir.env.rng)
     return log
 
 
@@ -417,4 +418,4 @@ def _replay_marker(log: Log, number: int, header: BatchHeader, *, indexed: bool)
         kind = parse_control_key(record.key)
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             epoch = parse_marker(record.value)
-            log.end_transaction(header, record.offset, epoch, aborted=kind == ControlType.ABORT, indexed=indexed)
+            end_transaction(log, header, record.offset, epoch, aborted=kind == ControlType.ABORT, indexed=indexed)

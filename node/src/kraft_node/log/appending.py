@@ -1,0 +1,233 @@
+"""The careful way into a log: whatever is not one plain batch of a client, and what a follower has fetched.
+
+`Log.append_as_leader` takes the quick way where it can; `Log.append_as_follower` comes here at once. All of what is to
+be appended is found to be in order first, then written with `Log.write_batch`. What a producer's batch or a marker
+means for producers and transactions is here too; recovery asks for the latter.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.env import Buffer
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import names, txn_index
+from kraft_node.log.config import LONG_MAX
+from kraft_node.log.results import AppendInfo, whole_batches
+from kraft_node.log.validate import check_records, looks_sound, rewrite, target_codec
+from kraft_node.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_batch,
+    iter_records,
+)
+from kraft_node.records.control import ControlType, parse_control_key, parse_marker
+from kraft_node.records.errors import BatchError, InvalidBatch, UnsupportedMagic
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+HEAD: Final = Struct(">qii")
+"""What the leader puts in front of a batch: base offset, length, leader epoch."""
+
+
+def append_as_leader(log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool) -> AppendInfo:
+    """See `Log.append_as_leader`."""
+    headers = _checked(log, records)
+    restated = [_check_as_leader(log, records, header, now_ms, internal=internal) for header in headers]
+    first_base = log.end_offset
+    for header, anew in zip(headers, restated, strict=True):
+        known = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                log.producers.check_marker(header, _marker(log, records, header)[1])
+            else:
+                known = check_producer(log, header)
+        if known is not None:
+            return known
+        _store(log, records, header, leader_epoch, now_ms, anew=anew)
+    last = log.end_offset - 1
+    log.flush_by_policy()
+    return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
+
+
+def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> AppendInfo:
+    """See `Log.append_as_follower`."""
+    first_base = log.end_offset
+    now_ms = log.dir.env.clock.wall_ms()
+    for header in _checked(log, whole_batches(records)):
+        base = header.base_offset
+        if base < log.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.name}: the batch at offset {base} does not go on from the end, {log.end_offset}",
+            )
+        epoch = header.partition_leader_epoch
+        if leader_epoch is not None and epoch > leader_epoch:
+            break
+        view = memoryview(records)[header.position : header.position + header.length]
+        log.write_batch((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
+        if header.producer_id >= 0:
+            _note_producer(log, records, header, base)
+    log.flush_by_policy()
+    return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
+
+
+def check_producer(log: Log, header: BatchHeader) -> AppendInfo | None:
+    """Where a batch is that its producer has sent before; None for one that goes on.
+
+    Raises KafkaError as `Producers.check` does, INVALID_RECORD for a sequence that is none.
+    """
+    if header.base_sequence < 0 and not header.is_control:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
+        )
+    known = log.producers.check(header)
+    if known is None:
+        return None
+    return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, log.start_offset, is_duplicate=True)
+
+
+# --- what must hold ---
+
+
+def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
+    headers = []
+    position = 0
+    try:
+        while position < len(records):
+            header = check_batch(records, position)
+            headers.append(header)
+            position += header.length
+    except UnsupportedMagic as e:
+        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{log.name}: {e}") from None
+    except InvalidBatch as e:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{log.name}: {e}") from None
+    except BatchError as e:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.name}: {e}") from None
+    if not headers:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{log.name}: no record batch to append")
+    return headers
+
+
+def _check_as_leader(log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> bool:
+    """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
+    name, config = log.name, log.config
+    if header.length > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {name} is {header.length} bytes which exceeds the maximum "
+            f"configured value of {config.max_message_bytes}.",
+        )
+    if header.length > config.segment_size:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch for {name} has {header.length} bytes, a segment only {config.segment_size}",
+        )
+    if internal:
+        return False
+    if header.is_control:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: Clients are not allowed to write control records.")
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"The baseOffset of the record batch in the append to {name} should be 0"
+        )
+    if header.count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{name}: {header.count} records do not fill the offsets up to {header.last_offset}",
+        )
+    section = memoryview(records)[header.position + HEADER_SIZE : header.position + header.length]
+    if (
+        config.compact
+        or header.timestamp_type
+        or (not config.log_append_time and _may_be_out_of_time(log, header, now_ms))
+        or not looks_sound(section, header.compression, header.count, header.base_timestamp, header.max_timestamp)
+    ):
+        latest = check_records(records, header, config, now_ms, name)
+        if latest != header.max_timestamp or header.timestamp_type:
+            header.max_timestamp = latest
+            return True
+    return False
+
+
+def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
+    """Whether a record may be too old or too new; the header knows only the latest."""
+    config = log.config
+    latest = now_ms + config.message_timestamp_after_max_ms
+    return config.message_timestamp_before_max_ms != LONG_MAX or header.max_timestamp > latest
+
+
+# --- storing ---
+
+
+def _store(log: Log, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, *, anew: bool) -> None:
+    config = log.config
+    base = log.end_offset
+    max_timestamp = header.max_timestamp
+    buffers: tuple[Buffer, ...]
+    if not header.is_control and (
+        config.log_append_time or anew or target_codec(config, header.compression) != header.compression
+    ):
+        data = rewrite(records, header, config, now_ms, base, leader_epoch)
+        buffers, size = (data,), len(data)
+        if size > config.max_message_bytes and size > header.length:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{log.name}: the batch has {size} bytes under the topic's codec, more than {config.max_message_bytes}",
+            )
+        if config.log_append_time:
+            max_timestamp = now_ms
+    else:
+        size = header.length
+        view = memoryview(records)[header.position + HEAD.size : header.position + size]
+        buffers = (HEAD.pack(base, size - LOG_OVERHEAD, leader_epoch), view)
+    last = base + header.last_offset_delta
+    log.write_batch(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
+    if header.producer_id >= 0:
+        header.max_timestamp = max_timestamp
+        _note_producer(log, records, header, base)
+
+
+def _marker(log: Log, records: Buffer, header: BatchHeader) -> tuple[ControlType, int]:
+    """Type and coordinator epoch of a control batch of a producer."""
+    try:
+        record = next(iter(iter_records(records, header)))
+        return parse_control_key(record.key), parse_marker(record.value)
+    except (BatchError, StopIteration) as e:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.name}: {e}") from None
+
+
+def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) -> None:
+    """Account for a producer's batch that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    if not header.is_control:
+        log.producers.appended(header, base)
+        return
+    kind, coordinator_epoch = _marker(log, records, header)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return
+    try:
+        end_transaction(log, header, base, coordinator_epoch, aborted=kind == ControlType.ABORT)
+    except OSError as e:
+        raise log.dir.fail(e) from e
+
+
+def end_transaction(
+    log: Log, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
+) -> None:
+    """A marker is at `offset`: the transaction ends, an aborted one is put into the index unless it is `indexed`.
+
+    Raises OSError.
+    """
+    txn = log.producers.end_transaction(header, offset, coordinator_epoch, aborted=aborted)
+    if txn is not None and aborted and not indexed:
+        entry = txn_index.AbortedTxn(txn.producer_id, txn.first_offset, offset, log.producers.stable_after(txn))
+        segment = log.segment(log.segment_number(offset))
+        txn_index.append(log.dir.env.disk, segment.path(names.TXN_INDEX), entry)
+        if segment.base not in log.txn_bases:
+            log.txn_bases.append(segment.base)
+            log.names_changed += 1

@@ -1,0 +1,99 @@
+"""The clean stop of a log directory: every log complete and durable, the checkpoints written, the clean mark last.
+
+What is to be written is gathered on the event loop; making the files and the fsyncs are one job for the directory's
+thread, because there may be 10,000 logs and a controller in the same process that has to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.env import Buffer
+from kraft_node.base.errors import KafkaError
+from kraft_node.log import flushing
+from kraft_node.log.errors import LogDirError
+from kraft_node.log.files import Originals, Put, write_file
+
+if TYPE_CHECKING:
+    from kraft_node.log.directory import Directory
+    from kraft_node.log.log import Log
+    from kraft_node.log.manager import LogManager
+
+Work: TypeAlias = Callable[[], None]
+"""For any thread; may raise OSError."""
+
+SYNC_WHOLE_MIN: Final = 64
+"""Logs to be closed from which on the whole file system is synced instead of their files one by one: each log has about
+four. Fewer are not worth waiting for what other users of the file system have written."""
+
+
+def close_directory(manager: LogManager, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
+    """Close the logs of one directory, and the directory itself; then `done()`. A failure has killed the directory."""
+    try:
+        for topic, partition in list(directory.unrecovered):
+            manager.housekeeping.visit(directory, topic, partition)
+        manager.futures.open_unproven(directory)
+        logs = [log for log in (*manager.open_logs(), *manager.futures.logs()) if log.dir is directory]
+        originals = Originals(manager.env.disk)
+        work = [job for log in logs if (job := _close_log(log, originals)) is not None]
+    except (OSError, LogDirError, KafkaError) as e:
+        if directory.failed is None:
+            directory.fail(e)
+        done()
+        return
+    if directory.failed is not None:
+        done()
+        return
+    manager.note_all()
+    write_offsets = directory.write_offsets()
+
+    def close() -> None:  # writing the mark fsyncs the directory
+        for writes, _ in work:
+            for write in writes:
+                write()
+        if len(work) < SYNC_WHOLE_MIN or not directory.sync_file_system():
+            for _, sync in work:
+                sync()
+        write_offsets()
+        directory.write_mark(broker_epoch)
+
+    manager.submit(directory, close, done)
+
+
+def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None:
+    """Complete a log's files: the writes and the fsyncs that are left, None when nothing has changed.
+
+    Both are for the directory's thread: making a file can take a millisecond, and there may be 10,000 logs. Raises
+    OSError.
+    """
+    log.closed = True
+    writes: list[Work] = []
+
+    def later(path: str, position: int, data: Buffer) -> None:
+        writes.append(partial(write_file, log.dir.env.disk, path, position, data))
+
+    is_new = keep_producers(log, later)
+    if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
+        log.release()
+        return None
+    log.active.finish(later)
+    if log.leader_epochs.dirty:
+        writes.append(flushing.epochs_writer(log, originals))
+    flush = flushing.Flush(log, log.end_offset, parent=False)
+    log.recovery_point = log.end_offset
+    log.release()
+    return writes, flush.work
+
+
+def keep_producers(log: Log, put: Put | None = None) -> bool:
+    """Before a log is closed: a snapshot of its producers, for clean logs are opened by snapshots alone; if it is new.
+
+    Raises OSError.
+    """
+    producers = log.producers
+    if log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
+        return False
+    log.take_snapshot(log.end_offset, put)
+    return True

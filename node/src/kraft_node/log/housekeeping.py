@@ -1,0 +1,236 @@
+"""What is done to all logs of a node from time to time: recovery, retention, compaction, flushes by time, checkpoints.
+
+Made and started by `manager.LogManager`. Each kind of work has a timer under a name; what looks at all logs does so in
+steps with pauses between, because requests go first. After `stop` nothing is begun any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.env import Timer
+from kraft_node.base.errors import KafkaError
+from kraft_node.log import flushing, names
+from kraft_node.log.cleaner import Cleaner
+from kraft_node.log.closing import keep_producers
+from kraft_node.log.config import LONG_MAX
+from kraft_node.log.directory import Directory, directory_of
+from kraft_node.log.log import Log
+
+if TYPE_CHECKING:
+    from kraft_node.log.manager import LogManager
+
+logger = logging.getLogger("kraft_node.log")
+
+WALK_PAUSE_MS: Final = 10
+"""Between the steps of a walk over all logs: requests go first."""
+WALK_STEP: Final = 8
+"""Logs looked at in a step: a few milliseconds when each has to be listed."""
+PRODUCER_STEP: Final = 512
+"""Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
+FLUSH_TICK_MS: Final = 1000
+"""How often logs with a `flush.ms` are looked at."""
+RETIRED_PAUSE_MS: Final = 10
+"""Until the checkpoints are written after a deletion: a bulk of deletions shares one write."""
+
+
+class Housekeeping:
+    """The timers of one `LogManager`, and what they do."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._timers: dict[str, Timer] = {}
+        self._stopped = False
+        self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
+
+    def start(self) -> None:
+        """Begin, with what an unclean stop has left first."""
+        manager, timing = self._manager, self._manager.timing
+        delay = timing.initial_delay_ms
+        self._every("retention", timing.retention_check_ms, self._check_retention, delay)
+        self._every("checkpoints", timing.checkpoint_ms, manager.checkpoint_all, delay)
+        self._every("high-watermarks", timing.high_watermark_checkpoint_ms, manager.checkpoint_all)
+        self._every("producers", timing.producer_check_ms, self._check_producers)
+        self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
+        self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
+        if any(directory.unrecovered for directory in manager.directories):
+            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+
+    def stop(self) -> None:
+        """Nothing more is begun."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def timing_changed(self) -> None:
+        """The time between compactions is another one now."""
+        timer = self._timers.pop("cleaner", None)
+        if timer is not None:
+            timer.cancel()
+        self._every("cleaner", self._manager.timing.cleaner_backoff_ms, self._clean)
+
+    def checkpoint_soon(self) -> None:
+        """A log is gone: the checkpoints are to forget it."""
+        self._later("retired", RETIRED_PAUSE_MS, self._manager.checkpoint_all)
+
+    def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
+        if period_ms >= LONG_MAX:
+            return
+
+        def run() -> None:
+            self._later(name, period_ms, run)
+            work()
+
+        self._later(name, period_ms if first_ms is None else first_ms, run)
+
+    def _later(self, name: str, delay_ms: int, work: Callable[[], None]) -> None:
+        if not self._stopped:
+            self._timers[name] = self._manager.env.scheduler.call_later(delay_ms, work)
+
+    # --- recovery ---
+
+    def _recover_some(self) -> None:
+        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again."""
+        for directory in self._manager.directories:
+            for topic, partition in list(islice(directory.unrecovered, WALK_STEP)):
+                if directory.failed is not None:
+                    break
+                self.visit(directory, topic, partition)
+        if any(directory.unrecovered and directory.online for directory in self._manager.directories):
+            self._later("recovery", WALK_PAUSE_MS, self._recover_some)
+        else:
+            logger.info("All logs have been recovered")
+
+    def visit(self, directory: Directory, topic: str, partition: int) -> None:
+        """Recover a log, make it durable and forget it again unless somebody has asked for it meanwhile."""
+        manager = self._manager
+        try:
+            log = manager.open(directory, topic, partition)
+            is_new = keep_producers(log)
+        except KafkaError:
+            return  # the directory is dead, which has been said
+        except OSError as e:
+            directory.fail(e)
+            return
+        if log.recovery_point >= log.end_offset and not is_new:
+            self._close_again(log)
+        elif not self._stopped:
+            flushing.schedule(log, lambda: self._close_again(log))
+
+    def _close_again(self, log: Log) -> None:
+        """Forget an open log that nobody else holds and that is durable."""
+        directory = directory_of(log)
+        if log.held or log.closed or self._manager.entry(log.topic, log.partition) is not log:
+            return
+        log.release()
+        directory.note(log)
+        self._manager.forget_open(log)
+
+    # --- retention ---
+
+    def _check_retention(self) -> None:
+        self._walk_retention(self._manager.partitions())
+
+    def _walk_retention(self, todo: Iterator[tuple[str, int]]) -> None:
+        now = self._manager.env.clock.wall_ms()
+        for _ in range(WALK_STEP):
+            found = next(todo, None)
+            if found is None:
+                return
+            try:
+                self._retain(*found, now)
+            except KafkaError:
+                continue  # the directory is dead, which has been said
+            except OSError as e:
+                directory = self._manager.directory_of(*found)
+                if directory is not None:
+                    directory.fail(e)
+        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo))
+
+    def _retain(self, topic: str, partition: int, now: int) -> None:
+        entry = self._manager.entry(topic, partition)
+        if entry is None or not directory_of(entry).online:
+            return
+        if isinstance(entry, Log):
+            entry.retain(now)
+        elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
+            log = self._manager.open(entry, topic, partition)
+            if log.retain(now):
+                flushing.schedule(log, lambda: self._close_again(log))
+            elif log.unflushed == 0:
+                self._close_again(log)
+
+    def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
+        """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""
+        config = self._manager.topic_config(topic)
+        if not config.delete or (config.retention_ms < 0 and config.retention_bytes < 0):
+            return False
+        disk, path = self._manager.env.disk, self._manager.path(directory, topic, partition)
+        logs = [f"{path}/{name}" for name in disk.listdir(path) if name.endswith(names.LOG)]
+        if not logs:
+            return False
+        if 0 <= config.retention_bytes < sum(map(disk.size, logs)):
+            return True
+        return (
+            config.retention_ms >= 0 and disk.size(logs[0]) > 0 and now - disk.mtime_ms(logs[0]) > config.retention_ms
+        )
+
+    # --- producers ---
+
+    def _check_producers(self) -> None:
+        """Forget producers whose records are old, but in no log that has been open for less than the period.
+
+        Kafka has a timer a log. The age is that of the records: sent late or in the past they would go at once.
+        """
+        self._walk_producers(
+            self._manager.open_logs(), self._manager.env.clock.monotonic_ms() - self._manager.timing.producer_check_ms
+        )
+
+    def _walk_producers(self, todo: Iterator[Log], opened_before_ms: int) -> None:
+        now = self._manager.env.clock.wall_ms()
+        some = list(islice(todo, PRODUCER_STEP))
+        for log in some:
+            if log.opened_ms <= opened_before_ms and len(log.producers):
+                log.producers.expire(now, self._manager.timing.producer_expiration_ms)
+        if some:
+            self._later("producer-walk", WALK_PAUSE_MS, lambda: self._walk_producers(todo, opened_before_ms))
+
+    # --- compaction ---
+
+    def _clean(self) -> None:
+        """Compact the dirtiest log, if one is dirty enough and none is being compacted."""
+        candidates: list[tuple[Log, int]] = []
+        for log in self._manager.open_logs():
+            if log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
+                first = directory_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
+                candidates.append((log, first if first <= log.active.base else log.start_offset))
+        if candidates:
+            self._cleaner.start(candidates, self._manager.env.clock.wall_ms())
+
+    def _cleaned(self, log: Log, offset: int) -> None:
+        if log.closed:
+            return
+        directory = directory_of(log)
+        of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
+        progress = of_topic.get(log.partition, 0) < offset
+        of_topic[log.partition] = offset
+        directory.offsets_dirty = True
+        if progress:
+            self._clean()
+
+    # --- flush.ms ---
+
+    def _flush_by_time(self) -> None:
+        """flush.ms of the topics that have one."""
+        now = self._manager.env.clock.wall_ms()
+        for log in (*self._manager.open_logs(), *self._manager.futures.logs()):
+            every = log.config.flush_ms
+            if every < LONG_MAX and log.unflushed and now - log.last_flush_ms >= every and log.dir.failed is None:
+                flushing.schedule(log, _nothing)
+
+
+def _nothing() -> None:
+    """Nobody waits."""
