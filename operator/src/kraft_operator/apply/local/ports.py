@@ -38,9 +38,14 @@ def key(node_id: int, listener: str) -> str:
 
 
 def given(
-    cluster: Cluster, nodes: Iterable[Node], ports: Ports, offset: int, free: Callable[[int], bool] = is_free
+    cluster: Cluster,
+    nodes: Iterable[Node],
+    ports: Ports,
+    offset: int,
+    free: Callable[[int], bool] = is_free,
+    say: Callable[[str], None] = lambda _text: None,
 ) -> Ports:
-    """`ports` with all that is missing. Raises NoPortError."""
+    """`ports` with all that is missing; says which another program has. Raises NoPortError."""
     found = dict(ports)
     first = cluster.spec.listeners[0].port
     for node in nodes:
@@ -51,13 +56,15 @@ def given(
         for listener, port in wanted.items():
             if key(node.id, listener) not in found:
                 apart = 1 if listener == HTTP else APART
-                found[key(node.id, listener)] = _next(found, port + offset, apart, free)
+                found[key(node.id, listener)] = _next(found, port + offset, apart, free, say)
     return found
 
 
-def _next(taken: Ports, first: int, apart: int, free: Callable[[int], bool]) -> int:
+def _next(taken: Ports, first: int, apart: int, free: Callable[[int], bool], say: Callable[[str], None]) -> int:
     used = set(taken.values())
     for port in range(first, PORT_MAX + 1, apart):
-        if port not in used and free(port):
-            return port
+        if port not in used:
+            if free(port):
+                return port
+            say(f"port {port} is taken by another program: the next one is given, for good")
     raise NoPortError(f"no port from {first} on is free, in steps of {apart}")

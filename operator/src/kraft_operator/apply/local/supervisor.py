@@ -137,6 +137,9 @@ class Supervisor:
         resource = parsed(text, str(self.file), self.memory.accepted)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
+        if resource.other_kinds:
+            kinds = ", ".join(resource.other_kinds)
+            self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
         accepted = values(resource.spec)
         if (accepted, resource.annotations) != (self.memory.accepted, self.memory.annotations):
             self.memory.generation += 1

@@ -216,7 +216,9 @@ class World:
 
     def remember(self, cluster: Cluster, step: do.Remember) -> None:
         """With a port for everybody: who is known is reachable. Raises ports.NoPortError."""
-        self.memory.ports = given(cluster, step.record.nodes, self.memory.ports, self.memory.offset, self._free)
+        self.memory.ports = given(
+            cluster, step.record.nodes, self.memory.ports, self.memory.offset, self._free, self._say
+        )
         self.memory.record = step.record
         self.folder.remember(self.memory)
 
@@ -310,7 +312,9 @@ class World:
         self._make(cluster, node_id, node.disk)
         roles = [role for role in aspects.get("roles", "").split(",") if role]
         voters = ids(aspects, "voters") or ids(aspects, "bootstrap")
-        self.memory.ports = given(cluster, self.memory.record.nodes, self.memory.ports, self.memory.offset, self._free)
+        self.memory.ports = given(
+            cluster, self.memory.record.nodes, self.memory.ports, self.memory.offset, self._free, self._say
+        )
         self.folder.remember(self.memory)
         file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static="voters" in aspects)
         folder = self.folder.node(node_id)
