@@ -1,0 +1,99 @@
+"""What a scrub finds, as rows."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+CRC: Final = "crc"
+LENGTH: Final = "length"
+MAGIC: Final = "magic"
+OFFSET: Final = "offset"
+GAP: Final = "gap"
+EPOCH: Final = "epoch"
+CUT: Final = "cut"
+MISSING: Final = "missing"
+DIFFERS: Final = "differs"
+UNREADABLE: Final = "unreadable"
+KINDS: Final = {
+    CRC: "the CRC-32C does not fit the bytes",
+    LENGTH: "the length of a batch leads nowhere",
+    MAGIC: "the message format is none that is known",
+    OFFSET: "the base offset is not the one that follows",
+    GAP: "offsets are missing in the middle of the log",
+    EPOCH: "the leader epoch is not that of the checkpoint",
+    CUT: "the log ends inside a batch below its high watermark",
+    MISSING: "a batch that other replicas have is not there",
+    DIFFERS: "a batch is another one than on other replicas",
+    UNREADABLE: "a file or a replica could not be read",
+}
+PER_SEGMENT_MAX: Final = 1000
+"""More findings than this in one segment tell nothing new; the last one says how many there were."""
+
+
+class Finding(NamedTuple):
+    """One damaged place. `position` is the byte in the file where the batch begins, -1 where no file was read."""
+
+    topic: str
+    partition: int
+    broker: int
+    directory: str
+    """The log directory, or host:port of the broker that was asked."""
+    segment: str
+    """The file's name."""
+    position: int
+    base_offset: int
+    last_offset: int
+    kind: str
+    """One of KINDS."""
+    detail: str
+    bits: list[tuple[int, int]]
+    """The flipped bits where they could be told: byte in the file, bit in the byte (0 is the lowest)."""
+
+    @property
+    def where(self) -> str:
+        """One line that names the place."""
+        file = f"{self.directory}/{self.topic}-{self.partition}/{self.segment}" if self.segment else self.directory
+        at = f" byte {self.position}" if self.position >= 0 else ""
+        return f"{self.topic}-{self.partition} on broker {self.broker}: offset {self.base_offset}, {file}{at}"
+
+
+_BIT: Final = pa.struct([pa.field("byte", pa.int64()), pa.field("bit", pa.int32())])
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.int32()),
+        pa.field("directory", pa.string()),
+        pa.field("segment", pa.string()),
+        pa.field("position", pa.int64()),
+        pa.field("base_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("bits", pa.list_(_BIT)),
+    ]
+)
+_SPARK: Final = {
+    "topic": "string",
+    "partition": "int",
+    "broker": "int",
+    "directory": "string",
+    "segment": "string",
+    "position": "bigint",
+    "base_offset": "bigint",
+    "last_offset": "bigint",
+    "kind": "string",
+    "detail": "string",
+    "bits": "array<struct<byte: bigint, bit: int>>",
+}
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in _SPARK.items())
+STRUCT: Final = f"struct<{', '.join(f'{name}: {kind}' for name, kind in _SPARK.items())}>"
+"""The same as a column's type."""
+
+
+def table(findings: list[Finding]) -> pa.RecordBatch:
+    """The findings as Arrow, in SCHEMA."""
+    rows = [{**f._asdict(), "bits": [{"byte": at, "bit": bit} for at, bit in f.bits]} for f in findings]
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)

@@ -1,0 +1,247 @@
+"""The scrub on Spark: segments (or replicas to fetch) to digests, digests of a partition to findings.
+
+Nothing but findings reaches the driver. Digests are 56 bytes a batch, shuffled by topic, partition and stretch of
+offsets in pieces of whole stretches. Files are opened where the task runs: log directories must be reachable there by
+the same path, as in local mode or on a shared file system; elsewhere replicas are read over the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from kraft_pipeline.scrub import findings as kinds
+from kraft_pipeline.scrub.compare import BASE, LENGTH, POSITION, Copy, compare
+from kraft_pipeline.scrub.findings import DDL, SCHEMA, STRUCT, Finding, table
+from kraft_pipeline.scrub.layout import Replica
+from kraft_pipeline.scrub.locate import differing_bits, flipped_bit
+from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
+
+STRETCH: Final = 1 << 20
+"""Offsets that are compared at once: some 60 MB of digests where every record is a batch."""
+LOCATED_MAX: Final = 20
+"""Damaged batches of a segment whose bits are looked for without a healthy replica."""
+
+_REPLICA_DDL: Final = "struct<broker: int, directory: string, start: bigint, high: bigint>"
+SEGMENT_DDL: Final = (
+    "topic string, partition int, broker int, directory string, segment string, base bigint, size bigint, "
+    "next_base bigint, high bigint, compacted boolean, epochs array<struct<epoch: int, start: bigint>>, "
+    f"replicas array<{_REPLICA_DDL}>"
+)
+"""One row a segment: what its task needs to know. `replicas` are all of the partition, also those without a batch."""
+
+_FOUND: Final = pa.list_(pa.struct(list(SCHEMA)))
+_REPLICAS: Final = pa.list_(
+    pa.struct(
+        [
+            pa.field("broker", pa.int32()),
+            pa.field("directory", pa.string()),
+            pa.field("start", pa.int64()),
+            pa.field("high", pa.int64()),
+        ]
+    )
+)
+DIGEST_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("stretch", pa.int64()),
+        pa.field("broker", pa.int32()),
+        pa.field("directory", pa.string()),
+        pa.field("segment", pa.string()),
+        pa.field("compacted", pa.bool_()),
+        pa.field("digests", pa.binary()),
+        pa.field("bytes", pa.int64()),
+        pa.field("found", _FOUND),
+        pa.field("replicas", _REPLICAS),
+    ]
+)
+DIGEST_DDL: Final = (
+    "topic string, partition int, stretch bigint, broker int, directory string, segment string, compacted boolean, "
+    f"digests binary, bytes bigint, found array<{STRUCT}>, replicas array<{_REPLICA_DDL}>"
+)
+
+
+class Totals(NamedTuple):
+    """How much a scrub has looked at."""
+
+    replicas: int
+    segments: int
+    bytes: int
+
+
+def segments(spark: SparkSession, replicas: Iterable[Replica], tasks: int) -> DataFrame:
+    """The segments of the replicas as rows in SEGMENT_DDL, spread over tasks of about equal bytes."""
+    by_partition: dict[tuple[str, int, str], list[Replica]] = {}
+    for replica in replicas:
+        by_partition.setdefault((replica.topic, replica.partition, replica.topic_id), []).append(replica)
+    rows = []
+    for same in by_partition.values():
+        others = [(r.broker, r.directory, r.start, r.high_watermark) for r in same]
+        compacted = any(r.compacted for r in same)
+        for r in same:
+            for s in r.segments:
+                row = (r.topic, r.partition, r.broker, r.directory, s.name, s.base_offset, s.size, s.next_base)
+                rows.append((*row, r.high_watermark, compacted, r.epochs, others))
+    return spark.createDataFrame(_balanced(rows, tasks), SEGMENT_DDL).coalesce(max(1, tasks))
+
+
+def _balanced(rows: list[tuple[Any, ...]], tasks: int) -> list[tuple[Any, ...]]:
+    """In such an order that equal cuts have about equal bytes: the largest are dealt out first."""
+    dealt: list[list[tuple[Any, ...]]] = [[] for _ in range(max(1, tasks))]
+    for number, row in enumerate(sorted(rows, key=lambda row: -int(row[6]))):
+        lap, place = divmod(number, len(dealt))
+        dealt[place if lap % 2 == 0 else -1 - place].append(row)
+    return [row for one in dealt for row in one]
+
+
+def digests(segments: DataFrame) -> DataFrame:
+    """Each segment checked by itself: rows in DIGEST_DDL."""
+    return segments.mapInArrow(_scan_all, DIGEST_DDL)
+
+
+def findings(digests: DataFrame) -> DataFrame:
+    """What is wrong with each replica, by itself and beside the others: rows in findings.DDL."""
+    return digests.groupBy("topic", "partition", "stretch").applyInArrow(_compared, DDL)
+
+
+def _scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from pieces(row, *_scan_segment(row))
+
+
+def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
+    """Digests, findings and bytes of one segment."""
+    scanner = Scanner(
+        expected=row["base"],
+        compacted=row["compacted"],
+        epochs=[(e["epoch"], e["start"]) for e in row["epochs"]],
+        high_watermark=row["high"],
+    )
+    folder = f"{row['directory']}/{row['topic']}-{row['partition']}"
+    try:
+        with FileSource(f"{folder}/{row['segment']}", row["size"]) as source:
+            scanner.scan(source, next_base=row["next_base"])
+    except FileNotFoundError:  # deleted by retention since
+        return np.empty((0, len(FIELDS)), np.int64), [], 0
+    except OSError as e:
+        unreadable = Damage(kinds.UNREADABLE, -1, row["base"], max(row["base"], row["next_base"] - 1), str(e))
+        return np.empty((0, len(FIELDS)), np.int64), [finding(row, unreadable, [])], 0
+    return scanner.digests(), told(row, scanner), row["size"]
+
+
+def told(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
+    """What a scanner found of the replica that `row` names."""
+    lengths = {int(d[POSITION]): int(d[LENGTH]) for d in scanner.digests() if d[-1]}
+    found = []
+    for number, damage in enumerate(scanner.damages):
+        bits: list[tuple[int, int]] = []
+        if damage.kind == kinds.CRC and damage.stored_crc != damage.computed_crc and number < LOCATED_MAX:
+            length = lengths[damage.position]
+            bits = flipped_bit(damage.position, length, damage.stored_crc, damage.computed_crc)
+        found.append(finding(row, damage, bits))
+    if scanner.damages_total > len(scanner.damages):
+        more = f"and {scanner.damages_total - len(scanner.damages)} more in this segment"
+        found[-1] = found[-1]._replace(detail=f"{found[-1].detail}; {more}")
+    return found
+
+
+def finding(row: dict[str, Any], damage: Damage, bits: list[tuple[int, int]]) -> Finding:
+    """A damage with its place."""
+    place = (row["topic"], row["partition"], row["broker"], row["directory"], row["segment"])
+    return Finding(*place, damage.position, damage.base, damage.last, damage.kind, damage.detail, bits)
+
+
+def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int) -> Iterator[pa.RecordBatch]:
+    """Rows in DIGEST_SCHEMA, one a stretch; findings go with theirs. One row at least, so that bytes are counted."""
+    by_stretch: dict[int, list[Finding]] = {}
+    for one in found:
+        by_stretch.setdefault(one.base_offset // STRETCH, []).append(one)
+    stretches = digests[:, BASE] // STRETCH
+    for stretch in sorted({*np.unique(stretches).tolist(), *by_stretch}) or [row["base"] // STRETCH]:
+        rows = np.ascontiguousarray(digests[stretches == stretch])
+        names = ("topic", "partition", "broker", "directory", "segment", "compacted", "replicas")
+        piece = {
+            **{name: row[name] for name in names},
+            "stretch": stretch,
+            "digests": rows.tobytes(),
+            "bytes": size,
+            "found": table(by_stretch.get(stretch, [])).to_pylist(),
+        }
+        size = 0
+        yield pa.RecordBatch.from_pylist([piece], schema=DIGEST_SCHEMA)
+
+
+def _compared(digests: pa.Table) -> pa.Table:
+    """The findings of one stretch of one partition."""
+    rows = digests.sort_by([("broker", "ascending"), ("directory", "ascending"), ("segment", "ascending")]).to_pylist()
+    found = [_finding(one) for row in rows for one in row["found"]]
+    places = [(r["broker"], r["directory"]) for r in rows[0]["replicas"]]
+    arrays: dict[tuple[int, str], list[Any]] = {place: [] for place in places}
+    names: dict[tuple[int, str], list[str]] = {place: [] for place in places}
+    for row in rows:
+        array = np.frombuffer(row["digests"], np.int64).reshape(-1, len(FIELDS))
+        arrays[row["broker"], row["directory"]].append(array)
+        names[row["broker"], row["directory"]] += [row["segment"]] * len(array)
+    empty = np.empty((0, len(FIELDS)), np.int64)
+    copies = [
+        Copy(r["start"], r["high"], np.concatenate([empty, *arrays[place]]))
+        for place, r in zip(places, rows[0]["replicas"], strict=True)
+    ]
+    folder = f"{rows[0]['topic']}-{rows[0]['partition']}"
+
+    def read(copy: int, number: int) -> bytes:
+        """A batch as its replica has it; nothing where that cannot be read."""
+        position, length = (int(x) for x in copies[copy].rows[number, [POSITION, LENGTH]])
+        path = f"{places[copy][1]}/{folder}/{names[places[copy]][number]}"
+        try:
+            with FileSource(path, position + length) as source:
+                return bytes(source.read(position, length)) if position >= 0 else b""
+        except OSError:
+            return b""
+
+    if len(copies) > 1:
+        for difference in compare(copies, compacted=rows[0]["compacted"]):
+            broker, directory = places[difference.copy]
+            position, segment = -1, ""
+            if difference.row >= 0:
+                position = int(copies[difference.copy].rows[difference.row, POSITION])
+                segment = names[broker, directory][difference.row]
+            bits = _bits(copies, difference.copy, difference.row, difference.healthy, position, read)
+            if difference.kind:
+                place = (rows[0]["topic"], rows[0]["partition"], broker, directory, segment, position)
+                known = (difference.base, difference.last, difference.kind, difference.detail)
+                found.append(Finding(*place, *known, bits))
+            elif bits:
+                found = [
+                    f._replace(bits=bits)
+                    if (f.broker, f.directory, f.segment, f.position) == (broker, directory, segment, position)
+                    else f
+                    for f in found
+                ]
+    return pa.Table.from_batches([table(found)], schema=SCHEMA)
+
+
+def _bits(
+    copies: list[Copy],
+    copy: int,
+    row: int,
+    healthy: tuple[int, int] | None,
+    position: int,
+    read: Callable[[int, int], bytes],
+) -> list[tuple[int, int]]:
+    """The bits in which a batch differs from its healthy copy; none where there is none, or too many differ."""
+    if row < 0 or healthy is None or position < 0:
+        return []
+    right = read(*healthy)
+    copies[copy].rows[row, LENGTH] = len(right)  # of a damaged batch the length may be what is damaged
+    return differing_bits(read(copy, row), right, position) or []
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    return Finding(**{**row, "bits": [(bit["byte"], bit["bit"]) for bit in row["bits"]]})

@@ -1,0 +1,143 @@
+"""Which replicas log directories hold, and what their checkpoints say of them (Kafka's files; docs/storage.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+_PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_ON_ITS_WAY: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|future|stray)")
+_ID_LINE: Final = re.compile(r"topic_id:\s*(\S+)")
+
+
+class LayoutError(Exception):
+    """A directory that is no log directory, or not to be read."""
+
+
+class Segment(NamedTuple):
+    """One file of records."""
+
+    name: str
+    base_offset: int
+    size: int
+    next_base: int
+    """The base offset of the segment after it, -1 for the last one."""
+
+
+class Replica(NamedTuple):
+    """One replica of one partition, as its directory has it."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    broker: int
+    directory: str
+    start: int
+    """The first offset that is to be there."""
+    high_watermark: int
+    """As checkpointed: what is below is on all replicas that were in sync. -1 where none is known."""
+    compacted: bool
+    """Whether the cleaner has been there: only then offsets may be missing."""
+    epochs: list[tuple[int, int]]
+    """Leader epochs with their first offsets; none where the checkpoint is missing."""
+    segments: list[Segment]
+
+
+def replicas(directories: Iterable[str | Path]) -> list[Replica]:
+    """All replicas in the log directories. Raises LayoutError naming a directory that is none."""
+    found = []
+    for directory in directories:
+        found += _of_directory(Path(directory))
+    return found
+
+
+def _of_directory(directory: Path) -> list[Replica]:
+    try:
+        meta = _properties(directory / "meta.properties")
+        broker = int(meta.get("node.id") or meta["broker.id"])
+    except FileNotFoundError:
+        raise LayoutError(f"{directory} is no log directory: it has no meta.properties") from None
+    except (OSError, KeyError, ValueError) as e:
+        raise LayoutError(f"{directory}/meta.properties cannot be read: {e!r}") from None
+    # High watermarks first: what is appended while the sizes are looked up lies above them.
+    marks = _offsets(directory / "replication-offset-checkpoint")
+    starts = _offsets(directory / "log-start-offset-checkpoint")
+    cleaned = _offsets(directory / "cleaner-offset-checkpoint")
+    found = []
+    for entry in sorted(os.listdir(directory)):
+        match = _PARTITION.fullmatch(entry)
+        if match is None or _ON_ITS_WAY.fullmatch(entry) or not (directory / entry).is_dir():
+            continue
+        topic, partition = match["topic"], int(match["partition"])
+        key = (topic, partition)
+        segments = _segments(directory / entry)
+        if not segments:
+            continue
+        found.append(
+            Replica(
+                topic,
+                partition,
+                _topic_id(directory / entry),
+                broker,
+                str(directory),
+                max(segments[0].base_offset, starts.get(key, 0)),
+                marks.get(key, -1),
+                key in cleaned,
+                _epochs(directory / entry / "leader-epoch-checkpoint"),
+                segments,
+            )
+        )
+    return found
+
+
+def _segments(folder: Path) -> list[Segment]:
+    sizes = {}
+    for name in os.listdir(folder):
+        if _SEGMENT.fullmatch(name):
+            try:
+                sizes[name] = (folder / name).stat().st_size
+            except FileNotFoundError:  # retention was faster
+                continue
+    names = sorted(sizes)
+    bases = [int(name[:20]) for name in names]
+    return [Segment(n, b, sizes[n], after) for n, b, after in zip(names, bases, [*bases[1:], -1], strict=True)]
+
+
+def _properties(path: Path) -> dict[str, str]:
+    lines = path.read_text().splitlines()
+    return dict(line.strip().split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def _entries(path: Path) -> list[list[str]]:
+    """The lines of a checkpoint; none where it is missing or not one."""
+    try:
+        lines = path.read_text().splitlines()
+        count = int(lines[1])
+    except (OSError, UnicodeDecodeError, ValueError, IndexError):
+        return []
+    return [line.split() for line in lines[2 : 2 + count]]
+
+
+def _offsets(path: Path) -> dict[tuple[str, int], int]:
+    found = {}
+    for entry in _entries(path):
+        if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
+            found[entry[0], int(entry[1])] = int(entry[2])
+    return found
+
+
+def _epochs(path: Path) -> list[tuple[int, int]]:
+    return [(int(e[0]), int(e[1])) for e in _entries(path) if len(e) == 2 and e[0].isdigit() and e[1].isdigit()]
+
+
+def _topic_id(folder: Path) -> str:
+    try:
+        match = _ID_LINE.search((folder / "partition.metadata").read_text())
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return match[1] if match else ""

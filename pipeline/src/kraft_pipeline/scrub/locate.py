@@ -1,0 +1,48 @@
+"""Which bits of a damaged batch are wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kraft_pipeline.codec.batches import CHECKED_FROM
+
+BITS_MAX: Final = 32
+"""With more than these, bytes were overwritten rather than bits flipped."""
+SEARCH_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Up to here one flipped bit is looked for by its trace in the CRC: 0.1 µs a bit."""
+_POLYNOMIAL: Final = 0x82F63B78
+_CRC_POSITION: Final = 17
+
+
+def differing_bits(damaged: bytes, healthy: bytes, position: int) -> list[tuple[int, int]] | None:
+    """(byte in the file, bit) of all bits that differ, or None when these are too many or the lengths differ."""
+    if len(damaged) != len(healthy):
+        return None
+    both = np.frombuffer(damaged, np.uint8) ^ np.frombuffer(healthy, np.uint8)
+    places = np.flatnonzero(both)
+    if int(np.unpackbits(both[places]).sum()) > BITS_MAX:
+        return None
+    return [(position + int(at), bit) for at in places for bit in range(8) if both[at] >> bit & 1]
+
+
+def flipped_bit(position: int, length: int, stored: int, computed: int) -> list[tuple[int, int]]:
+    """The one bit whose flip makes the CRC of a batch `computed` instead of `stored`; none if no single bit does.
+
+    CRCs are linear: a flipped bit changes them by what depends only on how many bits come after it. That is followed
+    from the last bit to the first.
+    """
+    trace = stored ^ computed
+    body = length - CHECKED_FROM
+    if body > SEARCH_BYTES_MAX:
+        return []
+    if trace & (trace - 1) == 0:  # a bit of the CRC itself
+        bit = trace.bit_length() - 1
+        return [(position + _CRC_POSITION + 3 - bit // 8, bit % 8)]
+    change = _POLYNOMIAL
+    for after in range(8 * body):
+        if change == trace:
+            return [(position + length - 1 - after // 8, 7 - after % 8)]
+        change = change >> 1 ^ (_POLYNOMIAL if change & 1 else 0)
+    return []

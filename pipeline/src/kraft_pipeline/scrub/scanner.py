@@ -1,0 +1,334 @@
+"""One segment, batch by batch: what is wrong with it, and a digest of each batch.
+
+Which damage shows as what: the CRC covers a batch from its attributes on. Of the rest of the header the base offset
+must follow the batch before, the length must lead to the next batch, the leader epoch must be the checkpoint's, the
+magic must be 2, and a flipped bit of the CRC itself is a wrong CRC. So each bit of a file is held by something.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from fastcrc.crc32 import iscsi as crc32c
+from numpy.typing import NDArray
+
+from kraft_pipeline.codec import CodecError, Decoder
+from kraft_pipeline.codec.batches import CHECKED_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from kraft_pipeline.codec.compression import Buffer
+from kraft_pipeline.scrub import findings as kinds
+
+FIELDS: Final = ("base", "last", "position", "length", "crc", "epoch", "damaged")
+"""The columns of a digest: offsets, byte in the file, whole length, CRC as computed, leader epoch, whether damaged."""
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+_HEAD: Final = Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+_SAME_BYTES: Final = 5
+"""High bytes of a base offset that the next batches share: what the search for one looks for."""
+_FOR_EVER: Final = 1 << 63
+_GAP_MAX: Final = 1 << 24
+"""How far behind the expected offset the next whole batch may begin to be taken for one."""
+
+
+class Source(Protocol):
+    """Bytes that can be read anywhere."""
+
+    size: int
+
+    def read(self, position: int, length: int) -> Buffer:
+        """At most `length` bytes."""
+        ...
+
+
+class FileSource:
+    """A segment's file. A context manager."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.size = size
+        self._fd = os.open(path, os.O_RDONLY)
+
+    def __enter__(self) -> FileSource:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+    def read(self, position: int, length: int) -> Buffer:
+        return os.pread(self._fd, min(length, self.size - position), position)
+
+
+class BufferSource:
+    """What one Fetch brought."""
+
+    def __init__(self, data: Buffer) -> None:
+        self._data = memoryview(data)
+        self.size = len(self._data)
+
+    def read(self, position: int, length: int) -> Buffer:
+        return self._data[position : position + length]
+
+
+class Damage(NamedTuple):
+    """Something wrong with the batch at `position`."""
+
+    kind: str
+    position: int
+    base: int
+    last: int
+    detail: str
+    stored_crc: int = 0
+    """For a wrong CRC: what is stored, and what the bytes have."""
+    computed_crc: int = 0
+
+
+class _Header(NamedTuple):
+    base: int
+    length: int
+    epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_delta: int
+
+
+class Scanner:
+    """Goes through sources of one replica in their order; `damages` and `digests` are what it has found so far."""
+
+    def __init__(
+        self,
+        *,
+        expected: int = -1,
+        compacted: bool = False,
+        epochs: list[tuple[int, int]] | None = None,
+        high_watermark: int = 0,
+    ) -> None:
+        self.expected = expected
+        """The base offset of the next batch, -1 for any."""
+        self.damages: list[Damage] = []
+        self.damages_total = 0
+        self._compacted = compacted
+        self._epochs = [e for e, _ in epochs or ()]
+        self._epoch_starts = [s for _, s in epochs or ()]
+        self._high = high_watermark
+        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._last_epoch = -1
+        self._epoch_until = _FOR_EVER
+        """Batches of the last epoch are as the checkpoint says up to this offset."""
+
+    def digests(self) -> NDArray[np.int64]:
+        """A row of FIELDS for each batch, or, of compacted logs, for each record."""
+        return np.array(self._rows, np.int64).reshape(-1, len(FIELDS))
+
+    def scan(self, source: Source, *, next_base: int = -1, may_end_early: bool = False) -> int:
+        """Check all of `source`; how far whole batches went.
+
+        `next_base`: where the next segment begins, if there is one. `may_end_early`: what is cut off at the end is to
+        come again, as after a Fetch.
+        """
+        at, window_bytes = 0, WINDOW_BYTES
+        while at < source.size:
+            window = memoryview(source.read(at, window_bytes))
+            used, wanted = self._scan_window(window, at, source)
+            if used:
+                at, window_bytes = at + used, WINDOW_BYTES
+            elif wanted > len(window) and at + wanted <= source.size and len(window) == window_bytes:
+                window_bytes = wanted
+            elif next_base < 0 and self._is_open_end(source, at, may_end_early):
+                break
+            else:
+                at = self._structure(source, at, next_base)
+        if next_base >= 0 and self.expected >= 0:
+            self._meets(next_base)
+        return at
+
+    def _scan_window(self, view: memoryview, at: int, source: Source) -> tuple[int, int]:
+        """Whole good-looking batches at the window's begin: how many bytes, and what the next one takes."""
+        here, end = 0, len(view)
+        unpack, rows = _HEAD.unpack_from, self._rows
+        first = 0
+        while end - here >= HEADER_SIZE:
+            base, length, epoch, magic, stored, _, delta = unpack(view, here)
+            whole = length + LOG_OVERHEAD
+            if whole < HEADER_SIZE or here + whole > end:
+                self._records(view[first:here], at + first)
+                return here, whole
+            computed = crc32c(view[here + CHECKED_FROM : here + whole])
+            is_next = base == self.expected and epoch == self._last_epoch and base < self._epoch_until
+            if is_next and computed == stored and magic == MAGIC:
+                self.expected = base + delta + 1
+                if not self._compacted:
+                    rows.append((base, base + delta, at + here, whole, computed, epoch, 0))
+            else:
+                header = _Header(base, whole, epoch, magic, stored, 0, delta)
+                sound = self._look(header, computed, at + here, source)
+                if not sound:
+                    self._records(view[first:here], at + first)
+                    first = here + whole
+                if sound is None:
+                    return here, 0
+            here += whole
+        self._records(view[first:here], at + first)
+        return here, HEADER_SIZE
+
+    def _look(self, h: _Header, computed: int, position: int, source: Source) -> bool | None:
+        """A batch that is not just the next one: note what is wrong. None when its length is not to be trusted."""
+        follows = self._header_at(source, position + h.length)
+        last = h.base + h.last_delta
+        if computed != h.crc:
+            if follows is None and position + h.length != source.size:
+                return None
+            base = self.expected if self.expected >= 0 and not self._compacted else h.base
+            if follows is not None and follows.base > base:
+                last = follows.base - 1
+            damage = Damage(kinds.CRC, position, base, max(last, base), "", h.crc, computed)
+            self._note(damage._replace(detail=f"CRC {computed:08x}, stored {h.crc:08x}"), h.length, h.epoch)
+            self.expected = follows.base if follows is not None and follows.base > base else -1
+            return False
+        if h.magic != MAGIC:
+            self._note(Damage(kinds.MAGIC, position, h.base, last, f"message format {h.magic}"), h.length, h.epoch)
+            self.expected = last + 1
+            return False
+        if not self._may_begin(h, position) and not self._offset(h, position, follows):
+            return False
+        sound = self._epoch(h, position)
+        self.expected = last + 1
+        if sound and not self._compacted:
+            self._rows.append((h.base, last, position, h.length, computed, h.epoch, 0))
+        return sound
+
+    def _may_begin(self, h: _Header, position: int) -> bool:
+        """Whether the base offset fits what came before.
+
+        A follower that begins in the middle of a batch, where records were deleted, gets the whole batch.
+        """
+        if self.expected < 0 or h.base == self.expected or (self._compacted and h.base > self.expected):
+            return True
+        return position == 0 and h.base < self.expected <= h.base + h.last_delta
+
+    def _offset(self, h: _Header, position: int, follows: _Header | None) -> bool:
+        """The base offset is not the next one: batches are missing, or it is wrong. True where it can be right."""
+        flipped = self.expected + h.last_delta
+        if follows is not None and follows.base == h.base + h.last_delta + 1 and h.base > self.expected:
+            detail = f"offsets {self.expected} to {h.base - 1} are not there"
+            self._note(Damage(kinds.GAP, position, self.expected, h.base - 1, detail))
+            return True
+        detail = f"base offset {h.base} where {self.expected} follows"
+        self._note(Damage(kinds.OFFSET, position, self.expected, flipped, detail), h.length, h.epoch)
+        self.expected = flipped + 1
+        return False
+
+    def _epoch(self, h: _Header, position: int) -> bool:
+        """Whether the leader epoch is that of the checkpoint, or at least no less than the one before."""
+        index = bisect_right(self._epoch_starts, h.base) - 1
+        wanted = self._epochs[index] if index >= 0 else -1
+        is_last = index == len(self._epochs) - 1
+        is_newer = is_last and h.epoch > wanted and h.base >= self._high
+        if (wanted >= 0 and h.epoch != wanted and not is_newer) or (wanted < 0 and h.epoch < self._last_epoch):
+            there = f"the checkpoint has {wanted}" if wanted >= 0 else f"{self._last_epoch} came before"
+            damage = Damage(kinds.EPOCH, position, h.base, h.base + h.last_delta, f"leader epoch {h.epoch}, {there}")
+            self._note(damage, h.length, h.epoch)
+            return False
+        self._last_epoch = h.epoch
+        self._epoch_until = _FOR_EVER if is_last else self._epoch_starts[index + 1]
+        return True
+
+    def _is_open_end(self, source: Source, at: int, may_end_early: bool) -> bool:
+        """Whether nothing is wrong with bytes that are no whole batch: the log was cut short or is being written."""
+        if may_end_early:
+            return True
+        if self.expected < self._high:
+            return False
+        left = memoryview(source.read(at, HEADER_SIZE))
+        return len(left) < 8 or int.from_bytes(left[:8], "big") == self.expected or not any(left)
+
+    def _structure(self, source: Source, at: int, next_base: int) -> int:
+        """What begins at `at` is no batch: note it and find the next one. Returns where that is, or the end."""
+        base = self.expected
+        found = self._next_whole(source, at)
+        if found is None and next_base < 0 and self._is_cut(source, at):
+            self._note(Damage(kinds.CUT, at, base, base, f"{source.size - at} bytes are no batch"), source.size - at)
+            self.expected = -1
+            return source.size
+        follows, position = found if found is not None else (None, source.size)
+        until = follows.base if follows is not None else next_base
+        damage = Damage(kinds.LENGTH, at, base, max(until - 1, base), f"the next whole batch is at byte {position}")
+        self._note(damage, position - at)
+        self.expected = until
+        return position
+
+    def _is_cut(self, source: Source, at: int) -> bool:
+        """Whether the batch that should be at `at` begins well, but ends after the file."""
+        head = source.read(at, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return True
+        base, length, *_ = _HEAD.unpack_from(head)
+        return bool(base == self.expected and at + length + LOG_OVERHEAD > source.size)
+
+    def _next_whole(self, source: Source, at: int) -> tuple[_Header, int] | None:
+        """The first batch after `at` that is whole and whose offset can be: header and position."""
+        known = max(self.expected, 0)
+        data = bytes(memoryview(source.read(at, source.size - at)))
+        high = known.to_bytes(8, "big")[:_SAME_BYTES]
+        for pattern in dict.fromkeys((high, (known + _GAP_MAX).to_bytes(8, "big")[:_SAME_BYTES])):
+            here = data.find(pattern, 1)
+            while here >= 0:
+                header = self._header_at(source, at + here)
+                if header is not None and known <= header.base <= known + _GAP_MAX:
+                    body = data[here + CHECKED_FROM : here + header.length]
+                    if crc32c(body) == header.crc:
+                        return header, at + here
+                here = data.find(pattern, here + 1)
+        return None
+
+    @staticmethod
+    def _header_at(source: Source, position: int) -> _Header | None:
+        """A header there that can be one, whole with its batch."""
+        data = source.read(position, HEADER_SIZE) if position < source.size else b""
+        if len(data) < HEADER_SIZE:
+            return None
+        base, length, epoch, magic, crc, attributes, delta = _HEAD.unpack_from(data)
+        whole = length + LOG_OVERHEAD
+        if magic != MAGIC or base < 0 or delta < 0 or not HEADER_SIZE <= whole <= source.size - position:
+            return None
+        return _Header(base, whole, epoch, magic, crc, attributes, delta)
+
+    def _meets(self, next_base: int) -> None:
+        """The segment must end where the next one begins."""
+        if self.expected < next_base and not self._compacted:
+            detail = f"offsets {self.expected} to {next_base - 1} are not there: the next segment begins behind them"
+            self._note(Damage(kinds.GAP, -1, self.expected, next_base - 1, detail))
+
+    def _note(self, damage: Damage, length: int = 0, epoch: int = -1) -> None:
+        self.damages_total += 1
+        if len(self.damages) < kinds.PER_SEGMENT_MAX:
+            self.damages.append(damage)
+        self._rows.append((damage.base, damage.last, damage.position, length, damage.computed_crc, epoch, 1))
+        self._last_epoch = -1
+
+    def _records(self, data: memoryview, position: int) -> None:
+        """Of a compacted log: a digest of each record, as its batches are not those of other replicas."""
+        if not self._compacted or not len(data):
+            return
+        try:
+            for offset, crc, length in record_digests(data):
+                self._rows.append((offset, offset, position, length, crc, 0, 0))
+        except CodecError as e:
+            self._note(Damage(kinds.CRC, position, e.offset, e.offset, f"whole, but not to be decoded: {e.reason}"))
+
+
+def record_digests(data: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Offset, CRC-32 of time, key and value, and their length, of each record; whole batches only."""
+    for table in Decoder("", 0, ("key", "value", "offset", "timestamp")).decode(data, check_crc=False):
+        columns = table.to_pydict()
+        times = table.column("timestamp").cast("int64").to_pylist()
+        for offset, when, key, value in zip(columns["offset"], times, columns["key"], columns["value"], strict=True):
+            crc = zlib.crc32(
+                b"%d %d %d " % (when, -1 if key is None else len(key), -1 if value is None else len(value))
+            )
+            crc = zlib.crc32(value or b"", zlib.crc32(key or b"", crc))
+            yield offset, crc, len(key or b"") + len(value or b"")
