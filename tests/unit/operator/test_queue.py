@@ -1,0 +1,239 @@
+"""The queue, the Lease and the HTTP endpoint: what stands between the outside and passes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from kraft_operator import http
+from kraft_operator.kube.client import ApiError
+from kraft_operator.kube.lease import Lease
+from kraft_operator.main import Settings
+from kraft_operator.queue import FAILED_S, Queue
+from kraft_operator.reconcile import Key
+from tests.unit.operator.fake_kubernetes import FakeApi
+
+A, B = Key("n", "a"), Key("n", "b")
+
+
+class Clock:
+    """Turned by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await main
+
+    asyncio.run(bounded())
+
+
+async def _turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# The queue
+
+
+def test_events_that_come_together_are_one_pass_and_those_during_it_another() -> None:
+    async def main() -> None:
+        passes: list[Key] = []
+        gate = asyncio.Event()
+
+        async def work(key: Key) -> None:
+            passes.append(key)
+            await gate.wait()
+
+        queue = Queue(work, Clock())
+        for _ in range(5):
+            queue.put(A)
+        task = asyncio.create_task(queue.run(workers=3))
+        await _turns()
+        assert passes == [A]
+        queue.put(A)
+        queue.put(A)
+        queue.put(B)
+        await _turns()
+        assert passes == [A, B], "a cluster is never in two passes"
+        gate.set()
+        await _turns()
+        assert passes == [A, B, A]
+        task.cancel()
+
+    run(main())
+
+
+def test_the_earlier_time_wins() -> None:
+    async def main() -> None:
+        clock = Clock()
+        passes: list[float] = []
+
+        async def work(key: Key) -> float:
+            passes.append(clock.now)
+            return 30.0
+
+        queue = Queue(work, clock)
+        queue.put(A)
+        task = asyncio.create_task(queue.run(workers=1))
+        await _turns()
+        queue.put(A, 100.0)
+        clock.now = 29.0
+        queue._changed.set()
+        await _turns()
+        assert passes == [0.0]
+        clock.now = 30.0
+        queue._changed.set()
+        await _turns()
+        assert passes == [0.0, 30.0]
+        queue.put(A)
+        await _turns()
+        assert passes == [0.0, 30.0, 30.0]
+        task.cancel()
+
+    run(main())
+
+
+def test_passes_that_fail_come_again_ever_later_and_keep_nobody_else() -> None:
+    async def main() -> None:
+        clock = Clock()
+        failed: list[float] = []
+        others: list[float] = []
+
+        async def work(key: Key) -> float | None:
+            if key == B:
+                others.append(clock.now)
+                return None
+            failed.append(clock.now)
+            raise ApiError(500, "", "no")
+
+        queue = Queue(work, clock)
+        queue.put(A)
+        task = asyncio.create_task(queue.run(workers=1))
+        for _ in range(60):
+            clock.now += FAILED_S / 2
+            queue.put(B)
+            await _turns(8)
+        gaps = [round(later - before, 3) for before, later in itertools.pairwise(failed)]
+        assert gaps == sorted(gaps)
+        assert gaps[0] < gaps[-1]
+        assert len(others) >= 50
+        task.cancel()
+
+    run(main())
+
+
+# The Lease
+
+
+def test_one_of_two_holds_the_lease_and_the_other_takes_over_when_it_is_not_renewed() -> None:
+    async def main() -> None:
+        api, clock = FakeApi(), Clock()
+        api.replace = _replace(api)  # type: ignore[attr-defined]
+        first, second = (Lease(api, "n", "l", name, 15.0, clock) for name in ("one", "two"))  # type: ignore[arg-type]
+        assert await first._try()
+        assert not await second._try()
+        for _ in range(5):
+            clock.now += 10
+            assert await first._try()
+            assert not await second._try(), "it is renewed"
+        clock.now += 14
+        assert not first.held(), "who has not renewed it gives up before another may take it"
+        assert not await second._try()
+        clock.now += 2
+        assert await second._try()
+        assert second.held()
+        assert not await first._try()
+        lease = await api.get("Lease", "n", "l")
+        assert lease is not None
+        assert lease["spec"]["holderIdentity"] == "two"
+        assert lease["spec"]["leaseTransitions"] == 1
+
+    run(main())
+
+
+def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
+    async def main() -> None:
+        api, clock = FakeApi(), Clock()
+        api.replace = _replace(api)  # type: ignore[attr-defined]
+        first, second = (Lease(api, "n", "l", name, 15.0, clock) for name in ("one", "two"))  # type: ignore[arg-type]
+        assert await first._try()
+        await first.release()
+        assert not first.held()
+        assert await second._try()
+
+    run(main())
+
+
+def test_of_two_that_take_it_at_once_one_gets_it() -> None:
+    async def main() -> None:
+        api, clock = FakeApi(), Clock()
+        api.replace = _replace(api)  # type: ignore[attr-defined]
+        names = [f"r{i}" for i in range(4)]
+        leases = [Lease(api, "n", "l", name, 15.0, clock) for name in names]  # type: ignore[arg-type]
+        results = await asyncio.gather(*(lease._try() for lease in leases))
+        assert sum(results) == 1
+
+    run(main())
+
+
+def _replace(api: FakeApi) -> Any:
+    async def replace(body: dict[str, Any]) -> dict[str, Any]:
+        metadata = body["metadata"]
+        return await api.patch(body["kind"], metadata["namespace"], metadata["name"], body)
+
+    return replace
+
+
+# HTTP
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "body"),
+    [
+        ("GET /livez HTTP/1.1", 200, b"ok"),
+        ("GET /livez?x=1 HTTP/1.1", 200, b"ok"),
+        ("GET /other HTTP/1.1", 404, b"there are /livez\n"),
+        ("POST /livez HTTP/1.1", 405, b"GET only\n"),
+        ("nonsense", 400, b"no request\n"),
+    ],
+)
+def test_http(request_line: str, status: int, body: bytes) -> None:
+    async def main() -> None:
+        server = await http.serve({"/livez": lambda: (200, http.TEXT, b"ok")}, 0, "127.0.0.1")
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+        writer.write(f"{request_line}\r\nHost: x\r\n\r\n".encode())
+        answer = await reader.read()
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert answer.endswith(body)
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+
+    run(main())
+
+
+# Settings
+
+
+def test_the_environment_is_understood() -> None:
+    env = {"KRAFT_NAMESPACES": "a,b", "KRAFT_LEASE": "l", "KRAFT_LEASE_SECONDS": "9", "POD_NAME": "p"}
+    settings = Settings.of(env)
+    assert settings.namespaces == ("a", "b")
+    assert (settings.lease, settings.lease_s, settings.resync_s) == ("l", 9.0, 30.0)
+    assert settings.me.startswith("p-")
+
+
+@pytest.mark.parametrize("name", ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HTTP_PORT"])
+def test_what_is_no_number_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Settings.of({name: "soon"})
