@@ -1,0 +1,248 @@
+"""Objects of Kubernetes as the planner sees them; what is written and what is not; the API server's refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kraft_operator.apply.objects import difference, marked, same
+from kraft_operator.kube import client as kube
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.kube.config import Access
+from kraft_operator.observe import objects
+from tests.unit.operator.fake_kubernetes import merged
+from tests.unit.operator.sample import sample
+
+Object = dict[str, Any]
+
+
+def _pod(status: Object, number: int = 1, **metadata: Any) -> Object:
+    labels = {"kraftcluster.io/node": str(number)}
+    annotations = {"aspect.kraftcluster.io/image": "a", "aspect.kraftcluster.io/roles": "controller", "other": "x"}
+    metadata = {"name": f"sample-{number}", "uid": "u", "labels": labels, "annotations": annotations, **metadata}
+    return {"metadata": metadata, "spec": {}, "status": status}
+
+
+def _container(**state: Any) -> list[Object]:
+    return [{"state": state, "restartCount": 0}]
+
+
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+STATES: dict[str, tuple[Object, bool, bool, str]] = {
+    "ready": (
+        {
+            "phase": "Running",
+            "conditions": [SCHEDULED, {"type": "Ready", "status": "True"}],
+            "containerStatuses": _container(running={}),
+        },
+        True,
+        True,
+        "is not ready",
+    ),
+    "placed, nothing heard": ({"phase": "Pending", "conditions": [SCHEDULED]}, True, False, "is being started"),
+    "being made": (
+        {
+            "phase": "Pending",
+            "conditions": [SCHEDULED],
+            "containerStatuses": _container(waiting={"reason": "ContainerCreating"}),
+        },
+        True,
+        False,
+        "is not ready",
+    ),
+    "no machine": (
+        {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu"}],
+        },
+        False,
+        False,
+        "Unschedulable: no cpu",
+    ),
+    "no image": (
+        {
+            "phase": "Pending",
+            "conditions": [SCHEDULED],
+            "containerStatuses": _container(waiting={"reason": "ErrImagePull", "message": "not found"}),
+        },
+        False,
+        False,
+        "ErrImagePull: not found",
+    ),
+    "crashes": (
+        {
+            "phase": "Running",
+            "conditions": [SCHEDULED],
+            "containerStatuses": [
+                {
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+                    "lastState": {"terminated": {"message": "many lines\nlog.dirs is missing\n"}},
+                    "restartCount": 3,
+                }
+            ],
+        },
+        False,
+        False,
+        "CrashLoopBackOff: log.dirs is missing",
+    ),
+    "evicted": ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, False, False, "Evicted: disk"),
+}
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_a_pod(case: str) -> None:
+    status, running, ready, message = STATES[case]
+    seen = objects.pod(_pod(status))
+    assert (seen.running, seen.ready) == (running, ready)
+    assert seen.message == message
+    assert seen.over == (case == "evicted")
+    assert seen.aspects == {"image": "a", "roles": "controller"}
+    assert not seen.terminating
+    assert objects.pod(_pod(status, deletionTimestamp="now")).terminating
+
+
+def test_what_makes_views_old_is_who_is_there_and_ready_not_what_else_changes() -> None:
+    ready, placed = STATES["ready"][0], STATES["being made"][0]
+    one = [_pod(ready)]
+    assert objects.shape(one) == objects.shape([_pod({**ready, "podIP": "10.0.0.1"})])
+    assert objects.shape(one) != objects.shape([_pod(placed)])
+    assert objects.shape(one) != objects.shape([_pod(ready, uid="other")])
+    assert objects.shape(one) != objects.shape([])
+
+
+def test_whom_to_ask() -> None:
+    ready = {**STATES["ready"][0], "podIP": "10.0.0.1"}
+    labels = {"kraftcluster.io/node": "101", "kraftcluster.io/broker": "true"}
+    broker = _pod(ready, 101, labels=labels, annotations={"aspect.kraftcluster.io/roles": "broker"})
+    starting = _pod({**STATES["being made"][0], "podIP": "10.0.0.2"}, 2)
+    pods = [_pod(ready), starting, broker]
+    assert objects.controllers(pods) == {1: ("10.0.0.1", 9090), 2: ("10.0.0.2", 9090)}
+    assert objects.brokers(sample(), pods) == {101: ("10.0.0.1", 9092)}
+
+
+# What is written
+
+
+def test_what_is_there_with_defaults_besides_needs_no_write() -> None:
+    wanted = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
+    there = merged(wanted, {"metadata": {"uid": "u"}, "spec": {"clusterIP": "10.0.0.1"}})
+    there["spec"]["ports"] = [{"port": 1, "protocol": "TCP"}]
+    del there["kind"]
+    assert same(wanted, there)
+    assert not same(wanted, None)
+    assert not same(wanted, merged(there, {"spec": {"ports": [{"port": 2}]}}))
+    assert not same(wanted, merged(there, {"spec": {"ports": [{"port": 1}, {"port": 2}]}}))
+
+
+def test_what_is_no_longer_wanted_is_a_write() -> None:
+    before = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}})
+    after = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"a": 1}})
+    assert same(before, before)
+    assert not same(after, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {}),
+        ({"a": 1}, {"a": 1}),
+        ({"a": 1, "b": {"c": [1], "d": 2}}, {"a": 2, "b": {"c": [1, 2]}}),
+        ({"step": {"action": "x"}}, {}),
+        ({}, {"step": {"action": "x", "nodes": []}}),
+        ({"a": {"b": 1}}, {"a": 1}),
+    ],
+)
+def test_a_difference_makes_the_one_of_the_other(before: Object, after: Object) -> None:
+    change = difference(before, after)
+    assert merged(before, change) == after
+    assert bool(change) == (before != after)
+
+
+# The API server
+
+Answer = tuple[int, dict[str, str], Object]
+
+
+def _against(answers: list[Answer | None], ask: Callable[[Api], Awaitable[None]]) -> list[str]:
+    """The requests that came; None is a connection that breaks."""
+    requests: list[str] = []
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+                await reader.readexactly(int(length[0].split(b":")[1]) if length else 0)
+                requests.append(head.split(b"\r\n")[0].decode().rpartition(" ")[0])
+                answer = answers.pop(0)
+                if answer is None:
+                    return
+                body = json.dumps(answer[2]).encode()
+                lines = [f"HTTP/1.1 {answer[0]} X", f"Content-Length: {len(body)}"]
+                lines += [f"{key}: {value}" for key, value in answer[1].items()]
+                writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(one, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with Api(Access(f"http://127.0.0.1:{port}", tls=False)) as api:
+            await ask(api)
+        server.close()
+
+    asyncio.run(main())
+    assert not answers
+    return requests
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube, "PAUSE_S", 0.001)
+
+
+def test_throttling_and_servers_that_come_back_are_survived() -> None:
+    async def ask(api: Api) -> None:
+        found = await api.get("Pod", "n", "p")
+        assert found == {"a": 1}
+
+    requests = _against([(429, {"Retry-After": "0"}, {}), (500, {}, {}), None, (503, {}, {}), (200, {}, {"a": 1})], ask)
+    assert requests == ["GET /api/v1/namespaces/n/pods/p"] * 5
+
+
+def test_a_creation_whose_answer_was_lost_is_not_repeated_but_a_throttled_one_is() -> None:
+    async def ask(api: Api) -> None:
+        body = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+        with pytest.raises(ApiError) as error:
+            await api.create(body)
+        assert error.value.status == 500
+        assert await api.create(body) == {}
+
+    assert len(_against([(500, {}, {}), (429, {}, {}), (201, {}, {})], ask)) == 3
+
+
+def test_refusals_are_the_callers() -> None:
+    async def ask(api: Api) -> None:
+        assert await api.get("Pod", "n", "p") is None
+        with pytest.raises(ApiError, match=r"409 Conflict: .*has changed"):
+            await api.patch("KRaftCluster", "n", "c", {}, "status")
+        await api.delete("Pod", "n", "gone")
+
+    said = {"reason": "Conflict", "message": "it has changed"}
+    requests = _against([(404, {}, {}), (409, {}, said), (404, {}, {})], ask)
+    assert requests[1].startswith("PATCH /apis/kraftcluster.io/v1alpha1/namespaces/n/kraftclusters/c/status?")
+
+
+def test_long_lists_come_in_pages() -> None:
+    async def ask(api: Api) -> None:
+        assert [one["n"] for one in await api.list("Pod", None, "a=b")] == [1, 2, 3]
+
+    first = {"items": [{"n": 1}, {"n": 2}], "metadata": {"continue": "token"}}
+    requests = _against([(200, {}, first), (200, {}, {"items": [{"n": 3}], "metadata": {}})], ask)
+    assert requests[0] == "GET /api/v1/pods?limit=500&labelSelector=a%3Db"
+    assert requests[1].endswith("continue=token")
