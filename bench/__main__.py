@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -54,10 +55,11 @@ def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Sam
                 begun = time.monotonic()
                 try:
                     found[server] = SCENARIOS[scenario](server, folder, load)
-                except (AssertionError, OSError, ToolError) as error:
+                except (AssertionError, OSError, ToolError, subprocess.SubprocessError) as error:
                     if scenario in GROUPS["node"]:
                         raise  # its server may be left, beside which nothing is to be measured
-                    progress.print(f"[bold]{scenario}, round {at + 1}, {server} failed[/]: {escape(str(error))}")
+                    why = str(error).partition("\n")[0]
+                    progress.print(f"[bold]{scenario}, round {at + 1}, {server} failed[/]: {escape(why)}")
                 if scenario not in KEPT:
                     shutil.rmtree(folder, ignore_errors=True)
                 progress.advance(task)

@@ -135,8 +135,11 @@ def _produced(cluster: Members, topic: str, record: bytes) -> bool:
 
 
 def _ready(cluster: Members) -> None:
-    cluster.start()
+    """Start all, and wait for a record that all brokers have: with more patience than tests have."""
+    for node in cluster.nodes.values():
+        node.launch()
     _until("a topic on all brokers", lambda: _produced(cluster, "ready", frames.batch(1, 10)), 0.05)
+    cluster._wait_until_all_may_vote()
 
 
 def _create(client: Client, topics: list[Any]) -> None:
@@ -224,7 +227,7 @@ def brokers(name: str, folder: Path, _load: Load) -> Figures:
             cluster.nodes[first].kill()
             _until("all led again", lambda: _all(cluster, second, "led", lambda p: p.leader_id in (second, third)))
             figures["SIGKILL of the broker leading 1,000 partitions until all are led"] = time.monotonic() - begun
-            cluster.start(first)
+            cluster.nodes[first].launch()
             _until("all in sync", lambda: _all(cluster, second, "led", lambda p: len(p.isr_nodes) == 3), 0.1)
             client.ask(ApiKey.ELECT_LEADERS, ElectLeadersRequest(0, None, 60_000))
             _until("preferred leaders", lambda: _all(cluster, second, "led", lambda p: p.leader_id == first), 0.1)
@@ -234,8 +237,8 @@ def brokers(name: str, folder: Path, _load: Load) -> Figures:
             process.send_signal(signal.SIGTERM)
             _until("all led again", lambda: _all(cluster, second, "led", lambda p: p.leader_id in (second, third)))
             figures["controlled drain of the broker leading 1,000 partitions"] = time.monotonic() - begun
-            process.wait(60)
-            cluster.start(first)
+            process.wait(WAIT_S)
+            cluster.nodes[first].launch()
             _until("all in sync", lambda: _all(cluster, second, "led", lambda p: len(p.isr_nodes) == 3), 0.1)
             figures |= _in_bulk(cluster, client)
     return figures
