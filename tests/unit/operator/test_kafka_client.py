@@ -56,7 +56,7 @@ def _untagged(cls: Any, message: Any, version: int) -> Any:
 def test_finalized_features_are_read_from_their_tags() -> None:
     features = [messages.ApiVersionsResponse.FinalizedFeatureKey("metadata.version", 30, 7)]
     message = messages.ApiVersionsResponse(finalized_features=features, finalized_features_epoch=9)
-    read = schemas.API_VERSIONS.response.decode(bytes(encode(message, 3)))
+    read = schemas.API_VERSIONS.response.decode(bytes(encode(message, schemas.API_VERSIONS.version)))
     assert read["finalized"] == [{"name": "metadata.version", "most": 30, "least": 7}]
     assert read["epoch"] == 9
 

@@ -28,8 +28,9 @@ METADATA: Final = _api(
     " topics:[error:i16 name:str? id:uuid internal:bool"
     " partitions:[error:i16 index:i32 leader:i32 epoch:i32 replicas:[i32] isr:[i32] offline:[i32]] operations:i32]",
 )  # fmt: skip
+# Before version 4, features whose range begins at 0 are left out: kraft.version is one (KIP-1022).
 API_VERSIONS: Final = _api(
-    "ApiVersions", 18, 3,
+    "ApiVersions", 18, 4,
     "software:str software_version:str",
     "error:i16 apis:[key:i16 least:i16 most:i16] throttle_ms:i32"
     " #0supported:[name:str least:i16 most:i16] #1epoch:i64 #2finalized:[name:str most:i16 least:i16]",

@@ -174,6 +174,35 @@ def test_a_wrong_change_is_told_once_and_what_is_in_force_stays(stage: Stage) ->
     assert stage.shown.resource["local"]["trouble"] == ""
 
 
+def test_a_file_that_is_being_written_is_waited_for(stage: Stage) -> None:
+    stage.load()
+    whole = stage.file.read_text()
+    for part in ("", whole[:100], whole[:-20]):
+        stage.file.write_text(part)
+        stage.passes(1)
+    stage.file.write_text(whole.replace("replicas: 3\n  listeners", "replicas: 4\n  listeners"))
+    stage.passes(2)
+    assert not [event for event in stage.shown.events if "not taken over" in event]
+    assert stage.shown.resource["spec"]["replicas"] == 4
+
+
+def test_a_volume_that_came_later_is_formatted_while_its_node_is_down(stage: Stage) -> None:
+    stage.load()
+    stage.passes(8)
+    stage.change(lambda spec: spec["nodePools"][1]["storage"]["volumes"].append({"name": "more", "size": "1Gi"}))
+    stage.passes(3)
+    assert (stage.folder.disk(101, 0) / "more").is_dir()
+    assert stage.running() == NODES, "nobody restarts while the quorum is unknown"
+    stage.fakes.end(stage.folder.node(101), -9)
+    stage.supervisor.world._clock = lambda: stage.supervisor._clock() + 60
+    stage.passes(6)
+    assert stage.running() == NODES
+    assert stage.fakes.started[-2:] == ["format-0", "101"]
+    assert (stage.folder.disk(101, 0) / "more" / "meta.properties").exists()
+    (node,) = (one for one in stage.shown.resource["status"]["nodes"] if one["id"] == 101)
+    assert node["volumes"] == ["data", "more"]
+
+
 def test_a_file_that_is_gone_changes_nothing(stage: Stage) -> None:
     stage.load()
     stage.passes(8)

@@ -102,6 +102,8 @@ class Supervisor:
         self._view: Sees = view or View(self.client, clock)
         self._probe = probe
         self._text: str | None = None
+        self._newer: str | None = None
+        """What the file was when it was last seen to differ from that."""
         self._wrong: BadResourceError | None = None
         """What is wrong with the text."""
         self._requests = folder.requests()
@@ -114,8 +116,11 @@ class Supervisor:
 
     # The file
 
-    def load(self) -> None:
-        """Take over what the file says now. Raises BadResourceError: what is in force stays."""
+    def load(self, *, at_once: bool = True) -> None:
+        """Take over what the file says now. Raises BadResourceError: what is in force stays.
+
+        Unless `at_once`, only once the file has been the same in two passes: an editor may be writing it.
+        """
         try:
             text = self.file.read_text()
         except OSError as error:
@@ -123,10 +128,14 @@ class Supervisor:
         except UnicodeDecodeError:
             raise BadResourceError(f"{self.file}: not a text file") from None
         if text == self._text:
+            self._newer = text
             if self._wrong is not None:
                 raise self._wrong
             return
-        self._text, self._wrong = text, None
+        if not at_once and text != self._newer:
+            self._newer = text
+            return
+        self._text, self._newer, self._wrong = text, text, None
         try:
             self._take_over(text)
         except BadResourceError as error:
@@ -152,7 +161,7 @@ class Supervisor:
         """In a pass: what is wrong with the file is told, once."""
         self._requests = self.folder.requests()
         try:
-            self.load()
+            self.load(at_once=False)
             self._trouble = ""
         except BadResourceError as error:
             if self._trouble != str(error):
@@ -226,7 +235,7 @@ class Supervisor:
         for one in wanted.pools:
             pool = cluster.pool(one.name)
             assert pool is not None
-            pools.append(replace(one, aspects=local_aspects(cluster, pool), size_bytes={}))
+            pools.append(replace(one, aspects=local_aspects(cluster, pool)))
         return replace(wanted, pools=tuple(pools))
 
     async def once(self) -> Plan:
@@ -333,7 +342,7 @@ class Supervisor:
         """Passes until `stop` is set."""
         while not stop.is_set():
             done = await self.once()
-            busy = bool(done.steps or done.waits or not self.ready)
+            busy = bool(done.steps or done.waits or not self.ready or self._newer != self._text)
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
