@@ -12,7 +12,7 @@ MINUTES ?= 10
 PICK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node test test-spark42 matrix check format sim sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node test test-spark42 matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,10 @@ exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds 
 
 planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
 	$(BIN)/python -m tools.planted tests/sim/raft/planted
+
+sim-operator: $(VENV)/.dev ## the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
+	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)
+	$(BIN)/python -m tests.sim.operator --seeds 3 --crashes
 
 sim-night: $(VENV)/.dev ## seeds of the raft core, of nodes and of clusters without end, from SEED_FROM on; Ctrl-C stops it
 	@$(BIN)/python -m kraft_node.testing.raft --seeds 0 --seed-from $(SEED_FROM) & raft=$$!; \

@@ -1,0 +1,130 @@
+"""What is asked of the operator in the simulation: each story with the voters that it must end with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kraft_operator.plan.wanted import Replacement, Wanted
+from tests.sim.operator.quorum import DYNAMIC, STATIC, UPGRADED
+from tests.sim.operator.world import SimWorld, made
+
+
+@dataclass(frozen=True)
+class Story:
+    """How many controllers there are, what happens to them, what is asked for, who votes in the end."""
+
+    name: str
+    kind: str
+    controllers: int
+    wish: Callable[[Wanted], Wanted]
+    voters: frozenset[int]
+    lost: int | None = None
+    """The host that is lost before."""
+
+
+def _replaced(by: str, *accept: str) -> Callable[[Wanted], Wanted]:
+    request = Replacement("r", 3, by, frozenset(accept))
+    return lambda wishes: replace(wishes, replacements=(request,))
+
+
+def _count(controllers: int) -> Callable[[Wanted], Wanted]:
+    def wish(wishes: Wanted) -> Wanted:
+        pools = tuple(replace(pool, replicas=controllers) if pool.controller else pool for pool in wishes.pools)
+        return replace(wishes, pools=pools)
+
+    return wish
+
+
+def _image(wishes: Wanted) -> Wanted:
+    aspects = {"image": "b", "config": "c"}
+    return replace(wishes, pools=tuple(replace(pool, aspects=aspects) for pool in wishes.pools), parallel_by_rack=True)
+
+
+def _of(*voters: int) -> frozenset[int]:
+    return frozenset(voters)
+
+
+STORIES = (
+    Story("roll", STATIC, 3, _image, _of(1, 2, 3)),
+    Story("roll of five", STATIC, 5, _image, _of(1, 2, 3, 4, 5)),
+    Story("empty disk", STATIC, 3, _replaced("EmptyDisk"), _of(1, 2, 3), lost=3),
+    Story("empty disk of one that runs", STATIC, 3, _replaced("EmptyDisk"), _of(1, 2, 3)),
+    Story("other id", STATIC, 3, _replaced("NewId"), _of(1, 2, 4)),
+    Story("other id of a dead one", STATIC, 3, _replaced("NewId", "MetadataPause"), _of(1, 2, 4), lost=3),
+    Story("one to three", STATIC, 1, _count(3), _of(1, 2, 3)),
+    Story("three to five", STATIC, 3, _count(5), _of(1, 2, 3, 4, 5)),
+    Story("five to three", STATIC, 5, _count(3), _of(1, 2, 3)),
+    Story("three to one", STATIC, 3, _count(1), _of(1)),
+    Story("one to five", STATIC, 1, _count(5), _of(1, 2, 3, 4, 5)),
+    Story("dynamic roll", DYNAMIC, 3, _image, _of(1, 2, 3)),
+    Story("dynamic empty disk", DYNAMIC, 3, _replaced("EmptyDisk"), _of(1, 2, 3), lost=3),
+    Story("dynamic other id", DYNAMIC, 3, _replaced("NewId"), _of(1, 2, 4)),
+    Story("dynamic other id of a dead one", DYNAMIC, 3, _replaced("NewId"), _of(1, 2, 4), lost=3),
+    Story("dynamic one to three", DYNAMIC, 1, _count(3), _of(1, 2, 3)),
+    Story("dynamic five to three", DYNAMIC, 5, _count(3), _of(1, 2, 3)),
+    Story("static to dynamic", UPGRADED, 3, lambda wishes: replace(wishes, static_quorum=False), _of(1, 2, 3)),
+)
+BY_NAME = {story.name: story for story in STORIES}
+
+CHAOS_PASSES = 60
+CHAOS = 0.12
+"""Of a pass: something goes wrong in it."""
+CRASHES = 0.3
+"""Of the passes: the operator dies in it."""
+OLD_VIEWS = 0.2
+
+
+def begun(story: Story, seed: int) -> SimWorld:
+    """The cluster of a story, with its wish."""
+    world = made(seed, story.kind, controllers=story.controllers)
+    if story.lost is not None:
+        world.lose_host(story.lost)
+    world.wanted = story.wish(world.wanted)
+    return world
+
+
+def ended(story: Story, world: SimWorld) -> None:
+    """It converges, everybody counts with the voters asked for, and commits go on."""
+    world.heal()
+    world.settle(passes=800)
+    assert world.step().steps == []
+    assert world.agreed() == story.voters
+    committed = world.sim.laws.end
+    for _ in range(5):
+        world.step()
+    assert world.sim.laws.end > committed, "nothing is committed any more"
+    for machine in world.sim.replicas.values():
+        assert machine.node is None or machine.disk.durable.end >= committed, f"{machine.id} is behind for good"
+    assert all(item.done for item in world.record.replacements)
+    if story.kind == UPGRADED:
+        assert world.record.dynamic
+        assert world.sim.version == 1
+
+
+def with_chaos(story: Story, seed: int) -> SimWorld:
+    """The operator dies between any two writes, pods die, the network fails, views are old or missing."""
+    world = begun(story, seed)
+    rng = world.rng
+    for _ in range(CHAOS_PASSES):
+        crash_after = rng.randrange(4) if rng.random() < CRASHES else None
+        world.step(crash_after, rng if rng.random() < OLD_VIEWS else None, chaos=CHAOS)
+    ended(story, world)
+    return world
+
+
+def with_crash_after(story: Story, seed: int, writes: int) -> bool:
+    """The operator dies after that many writes, then a node; whether there were so many."""
+    world = begun(story, seed)
+    for _ in range(800):
+        room = writes - len(world.done)
+        if room <= 0:
+            break
+        plan = world.step(crash_after=room)
+        if not (plan.steps or plan.waits or plan.blocked or world.pods_changed < 20):
+            return False
+    alive = sorted(i for i in world.pods if story.lost != i)
+    if alive:
+        world.kill(world.rng.choice(alive))
+    ended(story, world)
+    return True

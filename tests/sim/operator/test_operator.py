@@ -1,0 +1,70 @@
+"""The planner and real Raft cores under one seed: the operator never breaks the quorum, no committed record is lost, no
+ISR falls below min.insync.replicas by its hand, and whatever was asked for comes about.
+
+More seeds: `make sim-operator SEEDS=n`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_operator.plan import gates, situation
+from tests.sim.operator.stories import BY_NAME, STORIES, Story, begun, ended, with_chaos, with_crash_after
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_no_law_is_broken_in_chaos_and_everything_comes_about(story: Story) -> None:
+    with_chaos(story, seed=7)
+
+
+@pytest.mark.parametrize("writes", [2, 5, 8])
+@pytest.mark.parametrize("name", ["empty disk", "other id", "dynamic empty disk"])
+def test_a_replacement_survives_the_operators_death(name: str, writes: int) -> None:
+    assert with_crash_after(BY_NAME[name], seed=3, writes=writes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 105))
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_more_seeds(story: Story, seed: int) -> None:
+    with_chaos(story, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_every_write_may_be_the_last_one(story: Story) -> None:
+    writes = 1
+    while with_crash_after(story, 5, writes):
+        writes += 1
+    assert writes > 3
+
+
+# The simulation notices: planners that lack a gate break a law, or the world's assertions.
+
+
+def _breaks(name: str, seeds: int = 4) -> bool:
+    for seed in range(seeds):
+        try:
+            with_chaos(BY_NAME[name], seed)
+        except AssertionError:
+            return True
+    return False
+
+
+def test_a_planner_that_takes_everybody_for_live_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def everybody(self: situation.Situation) -> frozenset[int]:
+        return frozenset() if self.quorum is None else frozenset({*self.quorum.voters, *self.quorum.observers})
+
+    monkeypatch.setattr(situation.Situation, "live_voters", everybody)
+    assert _breaks("five to three")
+
+
+def test_a_planner_without_the_gate_of_the_quorum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "quorum_without", lambda *_, **__: None)
+    monkeypatch.setattr(situation.Situation, "unsettled", lambda _: [])  # it would wait for who is not ready
+    assert _breaks("roll")
+
+
+def test_without_chaos_a_story_needs_no_luck() -> None:
+    story = BY_NAME["other id"]
+    ended(story, begun(story, 11))
