@@ -21,6 +21,7 @@ QUICK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.python.authenticate.socketTimeout": "240s",  # how long a new Python worker may take to call back
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kraft_pipeline.client import Cluster, Settings
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
 
@@ -99,3 +102,99 @@ def test_what_is_wrong_is_said(spark: Any, cluster: Target, name: str) -> None:
         source(spark.read, cluster, name).collect()
     with pytest.raises(Exception, match="exactly one of the options subscribe, subscribePattern, assign"):
         source(spark.read, cluster, name, assign='{"a": [0]}').collect()
+
+
+def start(frame: Any, folder: Path, *, available_now: bool = True) -> Any:
+    """A query into Parquet files."""
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return (writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")).start()
+
+
+def finish(query: Any) -> None:
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+
+
+def offsets_in(spark: Any, folder: Path) -> list[int]:
+    return sorted(row["offset"] for row in spark.read.parquet(str(folder / "out")).select("offset").collect())
+
+
+def wait_until(what: str, question: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 120
+    while not question():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def test_a_group_shows_how_far_a_stream_is(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    create(cluster, name, 2)
+    produced(cluster, name, 120)
+    options = {"startingOffsets": "earliest", "commitOffsets": "true", "kafka.group.id": name}
+    finish(start(source(spark.readStream, cluster, name, maxOffsetsPerTrigger="50", **options), tmp_path))
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name})
+    found = consumer.committed([TopicPartition(name, 0), TopicPartition(name, 1)], timeout=60)
+    consumer.close()
+    assert [t.offset for t in found] == [120, 0]
+
+
+def test_a_topic_that_was_made_again_is_another(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    create(cluster, name)
+    produced(cluster, name, 40)
+    finish(start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (gone,) = admin.delete_topics([name]).values()
+    gone.result(60)
+    with Cluster(Settings(cluster.bootstrap)) as client:
+        wait_until("the topic is gone", lambda: name not in client.topics([name]))
+    create(cluster, name)
+    produced(cluster, name, 60)  # more than the one before had, so that its offsets look good
+    query = start(source(spark.readStream, cluster, name), tmp_path)
+    with pytest.raises(Exception, match="has been deleted and made again"):
+        query.awaitTermination(300)
+    finish(start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
+    assert offsets_in(spark, tmp_path) == sorted([*range(40), *range(60)])
+
+
+def test_records_that_a_stream_did_not_get_in_time(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    create(cluster, name)
+    produced(cluster, name, 20)
+    finish(start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
+    produced(cluster, name, 80, first=20)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(name, 0, 50)]).values()
+    deleted.result(60)
+    query = start(source(spark.readStream, cluster, name), tmp_path)
+    with pytest.raises(Exception, match="offset 20 is gone, the log has 50 to 100 now"):
+        query.awaitTermination(300)
+    finish(start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
+    assert offsets_in(spark, tmp_path) == [*range(20), *range(50, 100)]
+
+
+def test_a_broker_goes_away_under_a_stream(
+    spark: Any, make_target: Callable[..., Target], server_name: str, tmp_path: Path
+) -> None:
+    """Small micro-batches wait for a delay as well as for records; the stream outlives a restart of the broker."""
+    target = make_target(server_name).start()
+    create(target, "t", 2)
+    produced(target, "t", 100)
+    options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "100", "maxTriggerDelay": "2s"}
+    query = start(source(spark.readStream, target, "t", **options), tmp_path, available_now=False)
+    try:
+        wait_until("the first micro-batch", lambda: len(query.recentProgress) and query.recentProgress[0].numInputRows)
+        target.stop()
+        target.start()
+        produced(target, "t", 30, first=100)
+        wait_until("the second one", lambda: sum(p.numInputRows for p in query.recentProgress) == 130)
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert offsets_in(spark, tmp_path) == list(range(130))
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [100, 30]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from kraft_pipeline.client import DataLossError
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.options import columns_of, parse
+from kraft_pipeline.sources.positions import Position, continued
 
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 
@@ -99,5 +102,32 @@ def test_a_micro_batch_takes_from_each_partition_its_share() -> None:
 
 def test_offsets_are_written_as_in_the_kafka_source() -> None:
     offsets = {("b", 1): 5, ("a", 10): 1, ("a", 2): 3}
-    assert planning.to_json(offsets) == {"a": {"2": 3, "10": 1}, "b": {"1": 5}}
-    assert planning.from_json(planning.to_json(offsets)) == offsets
+    assert Position(offsets).to_json() == {"a": {"2": 3, "10": 1}, "b": {"1": 5}}
+    assert Position.from_json(Position(offsets).to_json()) == Position(offsets)
+    known = Position(offsets, "cluster", {"a": "0a", "b": "0b"})
+    assert known.to_json()["@ids"] == {"cluster": "cluster", "topics": {"a": "0a", "b": "0b"}}
+    assert Position.from_json(json.dumps(known.to_json())) == known
+    for strange in ("[1]", '{"a": 5}', '{"a": {"x": 1}}', '{"@ids": {}}', "no"):
+        with pytest.raises(ValueError, match="are no offsets"):
+            Position.from_json(strange)
+
+
+def test_where_to_go_on() -> None:
+    then = Position({("a", 0): 5, ("a", 1): 7, ("b", 0): 9}, "c1", {"a": "0a", "b": "0b"})
+    now = Position({("a", 0): 50, ("a", 1): 70, ("a", 2): 1, ("b", 0): 90}, "c1", {"a": "0a", "b": "0b"})
+    good, new = continued(then, now, fail_on_data_loss=True)
+    assert (good, new) == (then.offsets, [("a", 2)])
+    again = Position(now.offsets, "c1", {"a": "0a", "b": "ff"})
+    with pytest.raises(DataLossError, match="topic b has been deleted and made again"):
+        continued(then, again, fail_on_data_loss=True)
+    good, new = continued(then, again, fail_on_data_loss=False)
+    assert (good, new) == ({("a", 0): 5, ("a", 1): 7}, [("a", 2), ("b", 0)])
+    other = Position(now.offsets, "c2", {"a": "0a", "b": "0b"})
+    with pytest.raises(DataLossError, match="the offsets are of cluster c1, this is cluster c2"):
+        continued(then, other, fail_on_data_loss=True)
+    assert continued(then, other, fail_on_data_loss=False) == ({}, sorted(now.offsets))
+    less = Position({("a", 0): 50, ("a", 1): 70}, "c1", {"a": "0a"})
+    with pytest.raises(DataLossError, match="b-0 is gone"):
+        continued(then, less, fail_on_data_loss=True)
+    assert continued(then, less, fail_on_data_loss=False) == ({("a", 0): 5, ("a", 1): 7}, [])
+    assert continued(Position(then.offsets), again, fail_on_data_loss=True)[0] == then.offsets

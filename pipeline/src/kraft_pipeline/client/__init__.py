@@ -7,6 +7,7 @@ a broker that lacks one is refused by name when the connection opens.
 - `buffers`: the protocol's primitive types; `messages`: the requests and responses that are used, and nothing else.
 - `connection`: one blocking socket; requests may be sent ahead, answers come in their order.
 - `cluster`: brokers, leaders and topic ids, found again after errors; offsets by time; the one place with retries.
+- `groups`: offsets of a consumer group, for those who watch its lag.
 - `fetch`: the records of a range of one partition as they were stored, the next Fetch under way while the caller works.
 
 Used by tasks on Spark's executors and by its driver, one thread an object. Must not import Spark or the codec's

@@ -7,7 +7,7 @@ another try, with growing pauses, until `Settings.retry_s` have passed; the erro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -119,7 +119,7 @@ class Cluster:
             left = {key: when for key, when in wanted.items() if key not in found}
             for leader, keys in self._by_leader(left).items():
                 body = m.list_offsets({key: left[key] for key in keys}, committed=committed)
-                with self._dropping(self.connection(leader)) as connection:
+                with self.dropping(self.connection(leader)) as connection:
                     answers = m.read_list_offsets(connection.ask(m.LIST_OFFSETS, body))
                 for (topic, partition), answer in answers.items():
                     if answer.error:
@@ -137,6 +137,24 @@ class Cluster:
         if info.leader < 0:
             raise BrokerError(info.error or 5, f"partition {topic}-{partition}")
         return info.leader
+
+    def config(self, topics: Sequence[str], key: str) -> dict[str, str]:
+        """The value of one configuration of each topic. Raises BrokerError where it may not be read."""
+
+        def ask() -> dict[str, tuple[int, str]]:
+            with self.dropping(self.any_connection()) as connection:
+                return m.read_describe_configs(connection.ask(m.DESCRIBE_CONFIGS, m.describe_configs(topics, key)))
+
+        answers = self.retried("configurations", ask)
+        for topic, (error, _) in answers.items():
+            if error:
+                raise BrokerError(error, f"{key} of topic {topic}")
+        return {topic: value for topic, (_, value) in answers.items()}
+
+    def address(self, node: int) -> str:
+        """host:port of a broker, or what says that it is away."""
+        broker = self._brokers.get(node)
+        return f"broker {node}, which is away" if broker is None else f"{broker.host}:{broker.port}"
 
     def connection(self, node: int) -> Connection:
         """A connection to a broker, the one that is open if there is one. Raises OSError."""
@@ -160,9 +178,16 @@ class Cluster:
         connection.close()
         self._connections = {at: c for at, c in self._connections.items() if c is not connection}
 
-    def retried(self, what: str, ask: Callable[[], T], mend: Callable[[], object] = lambda: None) -> T:
+    def retried(
+        self,
+        what: str,
+        ask: Callable[[], T],
+        mend: Callable[[], object] = lambda: None,
+        *,
+        seconds: float | None = None,
+    ) -> T:
         """What `ask` returns, tried again after errors that may pass, `mend` having been called before."""
-        patience = Patience(what, self.settings.retry_s)
+        patience = Patience(what, self.settings.retry_s if seconds is None else seconds)
         mending = False
         while True:
             try:
@@ -177,6 +202,15 @@ class Cluster:
                 patience.failed(e)
             mending = True
 
+    @contextmanager
+    def dropping(self, connection: Connection) -> Iterator[Connection]:
+        """Drop the connection on any error: an answer may still be on its way."""
+        try:
+            yield connection
+        except BaseException:
+            self.drop(connection)
+            raise
+
     def _by_leader(self, keys: Collection[tuple[str, int]]) -> dict[int, list[tuple[str, int]]]:
         grouped: dict[int, list[tuple[str, int]]] = {}
         for topic, partition in keys:
@@ -188,7 +222,7 @@ class Cluster:
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
             try:
-                with self._dropping(self._connect(host, port)) as connection:
+                with self.dropping(self._connect(host, port)) as connection:
                     body = m.metadata(None if names is None else sorted(names))
                     answer = m.read_metadata(connection.ask(m.METADATA, body))
             except OSError as e:
@@ -218,12 +252,3 @@ class Cluster:
             )
             self._connections[host, port] = connection
         return connection
-
-    @contextmanager
-    def _dropping(self, connection: Connection) -> Iterator[Connection]:
-        """Drop the connection on any error: an answer may still be on its way."""
-        try:
-            yield connection
-        except BaseException:
-            self.drop(connection)
-            raise

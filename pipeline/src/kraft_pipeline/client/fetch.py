@@ -55,31 +55,37 @@ def fetch_range(
     that is another one); without `fail_on_data_loss` what is left is brought. Raises ClientError when no leader brings
     anything for `Settings.retry_s`.
     """
-    fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes)
+    fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes, fail_on_data_loss=fail_on_data_loss)
     try:
-        yield from fetcher.chunks(fail_on_data_loss=fail_on_data_loss)
+        yield from fetcher.chunks()
     finally:
         fetcher.abandon()
 
 
 class _Fetcher:
-    def __init__(self, cluster: Cluster, wanted: Range, *, committed: bool, max_bytes: int) -> None:
-        self._cluster, self._range = cluster, wanted
+    def __init__(
+        self, cluster: Cluster, wanted: Range, *, committed: bool, max_bytes: int, fail_on_data_loss: bool
+    ) -> None:
+        self._cluster, self._range, self._strict = cluster, wanted, fail_on_data_loss
         self._committed, self._max_bytes = committed, max_bytes
         self._at = wanted.start
         self._connection: Connection | None = None
         self._mended = False
 
-    def chunks(self, *, fail_on_data_loss: bool) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk]:
         patience = self._patience()
         while self._at < self._range.end:
             try:
                 answer = self._answer()
                 if answer.error == OFFSET_OUT_OF_RANGE:
-                    self._lost(fail_on_data_loss=fail_on_data_loss)
+                    self._lost()
                     continue
                 if answer.error:
                     raise BrokerError(answer.error, str(self._range))
+            except DataLossError:
+                if self._strict:
+                    raise
+                return
             except (OSError, BrokerError) as e:
                 if isinstance(e, BrokerError) and e.code not in RETRIABLE:
                     raise
@@ -134,11 +140,11 @@ class _Fetcher:
             raise DataLossError(f"{self._range}: the topic has been deleted and another one has its name now")
         self._mended = True
 
-    def _lost(self, *, fail_on_data_loss: bool) -> None:
+    def _lost(self) -> None:
         key = (self._range.topic, self._range.partition)
         start = self._cluster.offsets({key: m.EARLIEST})[key]
         end = self._cluster.offsets({key: m.LATEST})[key]
-        if fail_on_data_loss:
+        if self._strict:
             raise DataLossError(
                 f"{self._range}: offset {self._at} is gone, the log has {start} to {end} now "
                 "(failOnDataLoss=false goes on with what is left)"

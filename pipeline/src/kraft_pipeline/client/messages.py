@@ -12,21 +12,38 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+FIND_COORDINATOR: Final = 10
 API_VERSIONS: Final = 18
 INIT_PRODUCER_ID: Final = 22
-VERSIONS: Final = {PRODUCE: 9, FETCH: 13, LIST_OFFSETS: 7, METADATA: 12, API_VERSIONS: 3, INIT_PRODUCER_ID: 4}
+DESCRIBE_CONFIGS: Final = 32
+VERSIONS: Final = {
+    PRODUCE: 9,
+    FETCH: 13,
+    LIST_OFFSETS: 7,
+    METADATA: 12,
+    OFFSET_COMMIT: 8,
+    FIND_COORDINATOR: 4,
+    API_VERSIONS: 3,
+    INIT_PRODUCER_ID: 4,
+    DESCRIBE_CONFIGS: 4,
+}
 API_NAMES: Final = {
     PRODUCE: "Produce",
     FETCH: "Fetch",
     LIST_OFFSETS: "ListOffsets",
     METADATA: "Metadata",
+    OFFSET_COMMIT: "OffsetCommit",
+    FIND_COORDINATOR: "FindCoordinator",
     API_VERSIONS: "ApiVersions",
     INIT_PRODUCER_ID: "InitProducerId",
+    DESCRIBE_CONFIGS: "DescribeConfigs",
 }
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 NO_ID: Final = bytes(16)
+_TOPIC_RESOURCE: Final = 2
 SOFTWARE: Final = ("kraft-pipeline", "0.1.0")
 
 
@@ -44,6 +61,8 @@ class PartitionInfo(NamedTuple):
     error: int
     leader: int
     leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    """The nodes that are to have it."""
 
 
 class TopicInfo(NamedTuple):
@@ -84,6 +103,11 @@ class ProduceAnswer(NamedTuple):
     error: int
     base_offset: int
     message: str
+
+
+class CoordinatorAnswer(NamedTuple):
+    error: int
+    node: int
 
 
 def api_versions() -> Writer:
@@ -129,8 +153,10 @@ def _topic(reader: Reader) -> TopicInfo:
     partitions = {}
     for _ in range(reader.length()):
         partition_error, index = reader.i16(), reader.i32()
-        partitions[index] = PartitionInfo(partition_error, reader.i32(), reader.i32())
-        for _ in range(3):
+        leader, epoch = reader.i32(), reader.i32()
+        replicas = tuple(reader.i32() for _ in range(reader.length()))
+        partitions[index] = PartitionInfo(partition_error, leader, epoch, replicas)
+        for _ in range(2):
             reader.view(4 * reader.length())
         reader.tags()
     reader.i32()
@@ -234,4 +260,82 @@ def read_produce(reader: Reader) -> dict[tuple[str, int], ProduceAnswer]:
             found[topic, partition] = ProduceAnswer(error, base, reader.string())
             reader.tags()
         reader.tags()
+    return found
+
+
+def find_coordinator(group: str) -> Writer:
+    """Of one consumer group."""
+    return Writer().i8(0).length(1).string(group).no_tags()
+
+
+def read_find_coordinator(reader: Reader) -> CoordinatorAnswer:
+    reader.i32()
+    reader.length()
+    reader.string()
+    node = reader.i32()
+    reader.string()
+    reader.i32()
+    return CoordinatorAnswer(reader.i16(), node)
+
+
+def offset_commit(group: str, offsets: Mapping[tuple[str, int], int]) -> Writer:
+    """Of somebody who is no member."""
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for (topic, partition), offset in offsets.items():
+        by_topic.setdefault(topic, []).append((partition, offset))
+    writer = Writer().string(group).i32(-1).string("").string(None).length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        writer.string(topic).length(len(partitions))
+        for partition, offset in partitions:
+            writer.i32(partition).i64(offset).i32(-1).string("").no_tags()
+        writer.no_tags()
+    return writer.no_tags()
+
+
+def read_offset_commit(reader: Reader) -> dict[tuple[str, int], int]:
+    """The error of each partition."""
+    reader.i32()
+    found = {}
+    for _ in range(reader.length()):
+        topic = reader.string()
+        for _ in range(reader.length()):
+            partition = reader.i32()
+            found[topic, partition] = reader.i16()
+            reader.tags()
+        reader.tags()
+    return found
+
+
+def describe_configs(topics: Sequence[str], key: str) -> Writer:
+    """One configuration of some topics."""
+    writer = Writer().length(len(topics))
+    for topic in topics:
+        writer.i8(_TOPIC_RESOURCE).string(topic).length(1).string(key).no_tags()
+    return writer.i8(0).i8(0).no_tags()
+
+
+def read_describe_configs(reader: Reader) -> dict[str, tuple[int, str]]:
+    """By topic the error and the value, "" where there is none."""
+    reader.i32()
+    found = {}
+    for _ in range(reader.length()):
+        error = reader.i16()
+        reader.string()
+        reader.i8()
+        topic, value = reader.string(), ""
+        for _ in range(reader.length()):
+            reader.string()
+            value = reader.string()
+            for _ in range(3):
+                reader.i8()
+            for _ in range(reader.length()):
+                reader.string()
+                reader.string()
+                reader.i8()
+                reader.tags()
+            reader.i8()
+            reader.string()
+            reader.tags()
+        reader.tags()
+        found[topic] = (error, value)
     return found

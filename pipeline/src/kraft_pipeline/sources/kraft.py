@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -25,13 +26,16 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kraft_pipeline.client import Cluster, DataLossError, fetch_range
+from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError, fetch_range
 from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.client.groups import commit_offsets
+from kraft_pipeline.client.messages import NO_ID
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
+from kraft_pipeline.sources.positions import Offsets, Position, continued, position, strangers
 
 DDL: Final = {
     "key": "binary",
@@ -95,17 +99,17 @@ def read_range(options: Options, columns: Sequence[str], wanted: Range) -> Itera
             yield from decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted)
 
 
-def plan(cluster: Cluster, options: Options, start: offsets.Offsets, end: offsets.Offsets) -> list[RangePartition]:
+def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition]:
     """The tasks between two sets of offsets. Raises DataLossError where a partition ends before its start."""
     ranges = []
-    for (topic, partition), last in sorted(end.items()):
+    for (topic, partition), last in sorted(end.offsets.items()):
         first = start[topic, partition]
         if first > last and options.fail_on_data_loss:
             raise DataLossError(
-                f"{topic}-{partition} ends at offset {last} now, {first} was to be read next: records were lost, or "
-                "the topic is another one of the same name (failOnDataLoss=false goes on)"
+                f"{topic}-{partition} ends at offset {last} now, {first} was to be read next: records were lost "
+                "(failOnDataLoss=false goes on)"
             )
-        ranges.append(Range(topic, cluster.topic(topic).id, partition, first, last))
+        ranges.append(Range(topic, bytes.fromhex(end.topics.get(topic, NO_ID.hex())), partition, first, last))
     pieces = planning.split(
         ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
     )
@@ -121,7 +125,7 @@ class KraftReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with Cluster(self._options.settings) as cluster:
             start = offsets.starting(cluster, self._options)
-            return plan(cluster, self._options, start, offsets.ending(cluster, self._options))
+            return plan(self._options, start, position(cluster, offsets.ending(cluster, self._options)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
@@ -129,16 +133,27 @@ class KraftReader(DataSourceReader):
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. Spark keeps one on the driver for a query's life, and makes others on executors for `read`."""
+    """Micro-batches. Spark keeps one on the driver for a query's life, and sends copies to executors for `read`."""
 
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
-        self._until: offsets.Offsets | None = None
+        self._until: Position | None = None
         self._waiting_since: float | None = None
+        self._committed: Offsets = {}
+        self._open: Cluster | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    @property
+    def _cluster(self) -> Cluster:
+        """The driver's connections, kept from one micro-batch to the next."""
+        if self._open is None:
+            self._open = Cluster(self._options.settings)
+        return self._open
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        with Cluster(self._options.settings) as cluster:
-            return planning.to_json(offsets.starting(cluster, self._options))
+        return position(self._cluster, offsets.starting(self._cluster, self._options)).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger:
@@ -148,47 +163,63 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with Cluster(self._options.settings) as cluster:
-            self._until = offsets.latest(cluster, self._options)
+        self._until = self._latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes; `start` when it is to wait for more."""
-        with Cluster(self._options.settings) as cluster:
-            end = offsets.latest(cluster, self._options) if self._until is None else dict(self._until)
-            begin = self._begin(cluster, planning.from_json(start), end)
+        self.commit(start)  # Spark asks when all before has been written; after the last batch it says so only here
+        end = self._latest() if self._until is None else self._until
+        then = Position.from_json(start)
+        begin = self._begin(then, end)
         if not isinstance(limit, ReadAllAvailable):
-            if self._until is None and self._waits(begin, end):
+            if self._until is None and self._waits(begin, end.offsets):
                 return start
             if self._options.max_offsets_per_trigger:
-                end = planning.limited(begin, end, self._options.max_offsets_per_trigger)
-        return planning.to_json(end)
+                some = planning.limited(begin, end.offsets, self._options.max_offsets_per_trigger)
+                end = Position(some, end.cluster, end.topics)
+        if begin == end.offsets and then.offsets == end.offsets and not strangers(then, end):
+            return start
+        return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        with Cluster(self._options.settings) as cluster:
-            return planning.to_json(offsets.latest(cluster, self._options))
+        return self._latest().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        last = planning.from_json(end)
-        with Cluster(self._options.settings) as cluster:
-            first = self._begin(cluster, planning.from_json(start), last)
-            return plan(cluster, self._options, first, last)
+        last = Position.from_json(end)
+        return plan(self._options, self._begin(Position.from_json(start), last), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
         return read_range(self._options, self._columns, partition.wanted)
 
-    def _begin(self, cluster: Cluster, start: offsets.Offsets, end: offsets.Offsets) -> offsets.Offsets:
-        """`start`, and the beginning of partitions that came since. Raises DataLossError for those that went."""
-        gone = sorted(set(start) - set(end))
-        if gone and self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{gone[0][0]}-{gone[0][1]} is gone, with records that may not have been read "
-                "(failOnDataLoss=false goes on without it)"
-            )
-        new = [key for key in end if key not in start]
-        return {**start, **offsets.earliest(cluster, new)}
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything before `end` has been written: tell the group, if one is to know."""
+        group, done = self._options.commit_group, Position.from_json(end).offsets
+        if group is None or done == self._committed:
+            return
+        try:
+            commit_offsets(self._cluster, group, done)
+            self._committed = done
+        except BrokerError:
+            raise
+        except ClientError as e:  # who watches the lag sees it late: no reason for a query to fail
+            logging.getLogger(__name__).warning("offsets are not committed: %s", e)
 
-    def _waits(self, begin: offsets.Offsets, end: offsets.Offsets) -> bool:
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _latest(self) -> Position:
+        return position(self._cluster, offsets.latest(self._cluster, self._options))
+
+    def _begin(self, then: Position, end: Position) -> Offsets:
+        """`then`, and the beginning of partitions that came since. Raises DataLossError for what went."""
+        good, new = continued(then, end, fail_on_data_loss=self._options.fail_on_data_loss)
+        return {**good, **offsets.earliest(self._cluster, new)}
+
+    def _waits(self, begin: Offsets, end: Offsets) -> bool:
         """Whether there are too few records yet for a micro-batch, and it has not waited for too long."""
         least = self._options.min_offsets_per_trigger
         if sum(max(0, last - begin[key]) for key, last in end.items()) >= least:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.errors import BrokerError, ClientError
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sources.options import Bound, Options
+from kraft_pipeline.sources.positions import Offsets
 
-Offsets: TypeAlias = dict[tuple[str, int], int]
 
+def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:
+    """The partitions that are read, in order.
 
-def partitions(cluster: Cluster, options: Options) -> list[tuple[str, int]]:
-    """The partitions that are read, in order. Raises BrokerError for a topic or partition that is named and missing."""
+    Raises BrokerError for a topic or partition that is named and missing, unless such `may_miss`.
+    """
     if options.pattern is not None:
         topics = cluster.topics()
         # As a consumer that subscribes to a pattern: the whole name must match, internal topics are not meant.
@@ -23,14 +24,15 @@ def partitions(cluster: Cluster, options: Options) -> list[tuple[str, int]]:
     wanted = set(options.topics or ()) | {topic for topic, _ in options.assigned or ()}
     topics = cluster.topics(wanted)
     for topic in sorted(wanted):
-        if topic not in topics:
+        if topic not in topics and not may_miss:
             raise BrokerError(3, f"topic {topic}")
     if options.assigned is None:
         return sorted((name, p) for name, info in topics.items() for p in info.partitions)
-    for topic, partition in options.assigned:
-        if partition not in topics[topic].partitions:
+    there = [(t, p) for t, p in options.assigned if t in topics and p in topics[t].partitions]
+    for topic, partition in () if may_miss else options.assigned:
+        if (topic, partition) not in there:
             raise BrokerError(3, f"partition {topic}-{partition}")
-    return list(options.assigned)
+    return there
 
 
 def starting(cluster: Cluster, options: Options) -> Offsets:
@@ -53,8 +55,8 @@ def ending(cluster: Cluster, options: Options) -> Offsets:
 
 
 def latest(cluster: Cluster, options: Options) -> Offsets:
-    """Where each partition ends for a reader of this isolation level."""
-    return _ends(cluster, options, partitions(cluster, options))
+    """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing."""
+    return _ends(cluster, options, partitions(cluster, options, may_miss=not options.fail_on_data_loss))
 
 
 def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:

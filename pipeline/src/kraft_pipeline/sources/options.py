@@ -56,6 +56,8 @@ class Options:
     min_offsets_per_trigger: int
     max_trigger_delay_s: float
     fetch_bytes: int
+    commit_group: str | None
+    """The consumer group that offsets are committed to as a stream goes on, for others to see."""
 
 
 class _Options:
@@ -183,8 +185,20 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
         max_offsets_per_trigger=read.number("maxOffsetsPerTrigger", 0),
         min_offsets_per_trigger=read.number("minOffsetsPerTrigger", 0),
         max_trigger_delay_s=read.seconds("maxTriggerDelay", MAX_TRIGGER_DELAY_S),
+        commit_group=_commit_group(read, streaming=streaming),
         fetch_bytes=min(read.number(limit_name, FETCH_BYTES), TASK_BYTES_MAX),
     )
+
+
+def _commit_group(read: _Options, *, streaming: bool) -> str | None:
+    if not read.flag("commitOffsets", default=False):
+        return None
+    group = read.text("kafka.group.id")
+    if not group:
+        raise ValueError("option commitOffsets: kafka.group.id does not say which group's")
+    if not streaming:
+        raise ValueError("option commitOffsets: only streams commit offsets")
+    return group
 
 
 def _subscription(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.sources.offsets import Offsets
+from kraft_pipeline.sources.positions import Offsets
 
 
 def split(ranges: list[Range], *, min_partitions: int, max_records: int = 0) -> list[Range]:
@@ -41,16 +41,3 @@ def limited(start: Offsets, end: Offsets, most: int) -> Offsets:
     return {
         key: start[key] + min(size, max(1, size * most // total)) if size else end[key] for key, size in sizes.items()
     }
-
-
-def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As Spark's `kafka` source writes offsets into its checkpoint."""
-    found: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
-
-
-def from_json(offsets: dict[str, dict[str, int]]) -> Offsets:
-    """What `to_json` was given."""
-    return {(topic, int(p)): offset for topic, by_number in offsets.items() for p, offset in by_number.items()}

@@ -1,0 +1,46 @@
+"""Offsets of a consumer group, committed for those who watch its lag; nothing here reads them back.
+
+The committer is no member of the group: as with a consumer that assigns its partitions itself, the coordinator takes
+its offsets as long as the group has no members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_pipeline.client import messages as m
+from kraft_pipeline.client.cluster import Cluster
+from kraft_pipeline.client.connection import Connection
+from kraft_pipeline.client.errors import BrokerError
+
+PATIENCE_S: Final = 10.0
+"""The next commit says it all again: nobody waits for one for long."""
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit what is to be read next, by topic and partition.
+
+    Raises BrokerError for what the coordinator refuses (UNKNOWN_MEMBER_ID: the group has members), ClientError when
+    there is none for `Settings.retry_s`.
+    """
+    if offsets:
+        cluster.retried(
+            f"offsets of group {group}", lambda: _commit(cluster, group, offsets), lambda: cluster.topics(())
+        )
+
+
+def _commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    with cluster.dropping(_coordinator(cluster, group)) as connection:
+        answers = m.read_offset_commit(connection.ask(m.OFFSET_COMMIT, m.offset_commit(group, offsets)))
+    for (topic, partition), error in answers.items():
+        if error:
+            raise BrokerError(error, f"offset of {topic}-{partition} for group {group}")
+
+
+def _coordinator(cluster: Cluster, group: str) -> Connection:
+    with cluster.dropping(cluster.any_connection()) as connection:
+        found = m.read_find_coordinator(connection.ask(m.FIND_COORDINATOR, m.find_coordinator(group)))
+    if found.error:
+        raise BrokerError(found.error, f"coordinator of group {group}")
+    return cluster.connection(found.node)
