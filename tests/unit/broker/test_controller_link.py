@@ -50,6 +50,8 @@ class Case:
     def __init__(self) -> None:
         self.world = World()
         self.nodes = {1: Asked(), 2: Asked(), 3: Asked()}
+        self.forwarded: dict[int, Asked] | None = None
+        """Other ways to 2 and 3, for what clients ask."""
         self.dropped: list[int] = []
         self.answers: list[Any] = []
         self.link = ActiveControllerLink(
@@ -57,9 +59,13 @@ class Case:
             1,
             self.nodes[1],
             self.nodes.get,
+            forwards=self._forwards,
             drop=self.dropped.append,
             explain=lambda: "2@b:9093 (Connection refused)",
         )
+
+    def _forwards(self, node_id: int) -> Asked | None:
+        return (self.nodes if self.forwarded is None else self.forwarded).get(node_id)
 
     def heartbeat(self, timeout_ms: int = 4_000) -> None:
         self.link.send(BrokerHeartbeatRequest(broker_id=7), None, self.answers.append, timeout_ms)
@@ -72,6 +78,22 @@ def client(principal: str = "User:alice", host: str = "10.1.2.3") -> RequestCont
     return RequestContext(
         int(ApiKey.CREATE_TOPICS), 7, 42, "admin-1", host, "PLAINTEXT", principal, None, 0, lambda _ctx, _message: None
     )
+
+
+def test_the_brokers_own_requests_do_not_wait_behind_those_of_clients() -> None:
+    """A controller carries out one request of a connection after the other: AddRaftVoter for a node that is down kept
+    heartbeats waiting until they timed out, and what was sent again was carried out twice, the second time late."""
+    case = Case()
+    case.forwarded = {2: Asked(), 3: Asked()}
+    case.link.leader_changed(2)
+    case.link.send(CreateTopicsRequest(), 7, case.answers.append, 4_000, on_behalf_of=client())
+    case.heartbeat()
+    assert case.counts() == [0, 1, 0]
+    assert isinstance(case.nodes[2].calls[0][0], BrokerHeartbeatRequest)
+    assert [isinstance(call[0], EnvelopeRequest) for call in case.forwarded[2].calls] == [True]
+    case.link.leader_changed(3)
+    assert case.dropped == [2], "both ways"
+    assert len(case.forwarded[3].calls) == 1
 
 
 def not_controller() -> BrokerHeartbeatResponse:

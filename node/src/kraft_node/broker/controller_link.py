@@ -5,7 +5,9 @@ that finds no controller waits for one. What was sent to a controller that has l
 broke, is sent again to the next one, as Kafka does: such requests may be carried out twice, and their APIs bear it.
 
 In a combined node whose own controller is active the request is handed to it in the same process (`LocalChannel`). To
-another node, what a client asked travels in an Envelope with the client's principal and address.
+another node, what a client asked travels in an Envelope with the client's principal and address, and by a connection of
+its own: a connection carries out one request after the other, and a client's may take long (CreateTopics waits for
+commits, AddRaftVoter for a node that is down). Behind it a heartbeat would cost the broker its lease.
 
 Who calls it: everybody in `broker`, by the protocol `ControllerLink`; `server.node` makes it. What it must not do:
 look into what is asked, or answer by itself.
@@ -92,16 +94,19 @@ class ActiveControllerLink:
         own: ControllerLink | None,
         others: Callable[[int], ControllerLink | None],
         *,
+        forwards: Callable[[int], ControllerLink | None] | None = None,
         drop: Callable[[int], None] = lambda _node_id: None,
         explain: Callable[[], str] = lambda: "",
     ) -> None:
-        """`own` leads to this node's controller, if it has one; `others(node_id)` to another node; `drop(node_id)`
-        gives up the connection to one. `explain()` says who was asked for the leader, for people."""
+        """`own` leads to this node's controller, if it has one; `others(node_id)` to another node, `forwards(node_id)`
+        for what clients ask; `drop(node_id)` gives up the connections to one. `explain()` says who was asked for the
+        leader, for people."""
         self.leader_id = -1
         self._env = env
         self._own_id = own_id
         self._own = own
         self._others = others
+        self._forwards = forwards or others
         self._drop = drop
         self._explain = explain
         self._asked = -1
@@ -178,7 +183,8 @@ class ActiveControllerLink:
         leader = self.leader_id
         to: ControllerLink | None = None
         if leader >= 0:
-            to = self._own if leader == self._own_id else self._others(leader)
+            others = self._others if call.on_behalf_of is None else self._forwards
+            to = self._own if leader == self._own_id else others(leader)
         if to is None:
             self._wait(call)
             return

@@ -62,6 +62,9 @@ RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 
 EARLY_KEY: Final = "early.start.listeners"
 
+FORWARDING_LANE: Final = 1
+"""The connection to the active controller for what clients ask; the node's own requests do not wait behind it."""
+
 GUARD_KEY: Final = "quorum.empty.disk.guard"
 """Whether a voter without a quorum-state holds back (design decision 10)."""
 
@@ -265,7 +268,13 @@ class Node:
             own = LocalChannel(self.env, name, client_id, self._own_handlers, guarded=self.controller.handlers)
         self._controller_channels = channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False)
         link = ActiveControllerLink(
-            self.env, config.node_id, own, channels.find, drop=channels.drop, explain=raft.peers.explain
+            self.env,
+            config.node_id,
+            own,
+            channels.find,
+            forwards=lambda node_id: channels.find(node_id, FORWARDING_LANE),
+            drop=channels.drop,
+            explain=raft.peers.explain,
         )
         # A new leader is the active controller only once it knows all that was committed before.
         raft.on_leader.append(lambda _epoch: link.retry_now())
