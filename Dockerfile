@@ -4,36 +4,47 @@
 # BASE is Python on Debian. Everything else comes from deploy/locks, by hash.
 ARG BASE=python:3.13-slim
 
-# The wheel and tini, once for both targets.
-FROM ${BASE} AS build
+# What changes least comes first: tini, what each target depends on, then the wheel, once for both.
+FROM ${BASE} AS tools
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends tini >/dev/null \
     && cp /usr/bin/tini-static /usr/local/bin/tini && rm -rf /var/lib/apt/lists/*
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore SOURCE_DATE_EPOCH=1767225600
+
+FROM tools AS node-needs
+COPY deploy/locks/node.txt /tmp/lock.txt
+RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt
+
+FROM tools AS operator-needs
+COPY deploy/locks/operator.txt /tmp/lock.txt
+RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt
+
+FROM tools AS wheel
+COPY deploy/locks/build.txt /tmp/lock.txt
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install -q --require-hashes -r /tmp/lock.txt
 WORKDIR /build
-COPY deploy/locks deploy/locks
-RUN python3 -m venv /opt/build && /opt/build/bin/pip install -q --require-hashes -r deploy/locks/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY node/src node/src
 COPY operator/src operator/src
 COPY pipeline/src pipeline/src
 RUN /opt/build/bin/pip wheel -q --no-deps --no-build-isolation -w /wheels .
 
-FROM build AS node-files
-RUN python3 -m venv /opt/kraft \
-    && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/node.txt \
-    && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
-    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
-    && rm -f /opt/kraft/bin/pip* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
+# Each target without the other products, without pip, and compiled: its root is read-only.
+FROM node-needs AS node-files
+COPY --from=wheel /wheels /wheels
+RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
+    && rm -rf kraft_operator kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && cd /opt/kraft/bin && rm -f pip* kraftcluster kubectl-kraft kraft-pipeline \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
-FROM build AS operator-files
-RUN python3 -m venv /opt/kraft \
-    && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r deploy/locks/operator.txt \
-    && /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl \
-    && cd /opt/kraft/lib/python3*/site-packages && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
-    && rm -f /opt/kraft/bin/pip* /opt/kraft/bin/kafka-* && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
+FROM operator-needs AS operator-files
+COPY --from=wheel /wheels /wheels
+RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
+    && rm -rf kraft_node kraft_pipeline pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && cd /opt/kraft/bin && rm -f pip* kafka-* kraftcluster kubectl-kraft kraft-pipeline \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
 FROM ${BASE} AS runtime
-COPY --from=build /usr/local/bin/tini /usr/local/bin/tini
+COPY --from=tools /usr/local/bin/tini /usr/local/bin/tini
 RUN groupadd --gid 10001 kraft && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/kraft --shell /usr/sbin/nologin kraft \
     && mkdir -p /var/lib/kraft /etc/kraft && chown 10001:10001 /var/lib/kraft
 ENV PATH=/opt/kraft/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=random

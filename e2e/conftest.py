@@ -8,6 +8,14 @@ import pytest
 
 from e2e.kube import Cluster, install_operator
 
+TEST_S_MAX = 1200
+"""The deadlines inside a test come first, and say what was waited for."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.timeout(TEST_S_MAX))
+
 
 @pytest.fixture(scope="session")
 def operator() -> Iterator[None]:

@@ -16,4 +16,4 @@ export KUBECONFIG
 trap 'rm -f "$KUBECONFIG"' EXIT
 kind get kubeconfig --name kraft >"$KUBECONFIG"
 [ $# -gt 0 ] || set -- e2e
-"$PYTHON" -m pytest -rs -s --timeout 900 -p no:cacheprovider "$@"
+"$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

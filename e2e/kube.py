@@ -31,7 +31,7 @@ needs_kubernetes = pytest.mark.skipif(
 
 
 def kubectl(
-    *words: str, stdin: object = None, timeout: float = 60, check: bool = False
+    *words: str, stdin: object = None, timeout: float = 180, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
     text = None if stdin is None else stdin if isinstance(stdin, str) else json.dumps(stdin)
     answer = subprocess.run(
@@ -50,7 +50,7 @@ def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPAC
     return found if name else (found or {}).get("items", [])
 
 
-def until(what: str, check: Callable[[], Any], timeout_s: float = 120, every_s: float = LOOK_S) -> Any:
+def until(what: str, check: Callable[[], Any], timeout_s: float = 240, every_s: float = LOOK_S) -> Any:
     """The first answer that is true. Fails with the last one."""
     end = time.monotonic() + timeout_s
     while not (found := check()):
@@ -77,7 +77,7 @@ def install_operator() -> None:
         chosen = [one for one in documents if not part or one["kind"] == part]
         applied = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(chosen))
         assert applied.returncode == 0, applied.stderr
-    kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=120s", timeout=130, check=True)
+    kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=300s", timeout=330, check=True)
 
 
 def operators() -> list[Object]:
@@ -141,7 +141,7 @@ class Cluster:
             and not any(node.get("needsRestart") for node in status.get("nodes", ()))
         )
 
-    def settle(self, timeout_s: float = 240) -> None:
+    def settle(self, timeout_s: float = 480) -> None:
         try:
             until(f"{self.name} settles", self.settled, timeout_s)
         except AssertionError as error:

@@ -33,4 +33,4 @@ if [ "${1:-}" = smoke ]; then
     set -- e2e/test_smoke.py "$@"
 fi
 [ $# -gt 0 ] || set -- e2e
-"$PYTHON" -m pytest -rs -s --timeout 900 -p no:cacheprovider "$@"
+"$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

@@ -31,7 +31,7 @@ def _tool(cluster: Cluster, script: str) -> None:
         }
     }
     kubectl(*words, "--overrides", json.dumps(security), check=True)
-    phase = until("the tool ends", lambda: _phase(name), 90)
+    phase = until("the tool ends", lambda: _phase(name))
     assert phase == "Succeeded", kubectl("logs", name, "-n", NAMESPACE).stdout
     kubectl("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
 
@@ -53,7 +53,7 @@ def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -
     _tool(cluster, TOPIC.format(bootstrap=f"{cluster.name}-bootstrap:9092", what=make))
     before = cluster.uids()
     cluster.change(config={**cluster.spec["config"], "queued.max.requests": "600"})
-    until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk", 180)
+    until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk")
     assert "partition single-" in cluster.condition("Degraded")["message"]
     after = cluster.uids()
     assert any(after[number] == before[number] for number in (101, 102, 103))
@@ -67,7 +67,7 @@ def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) 
     before = cluster.uids()
     pools[1]["resources"] = {"requests": {"cpu": "1000"}}
     cluster.change(nodePools=pools)
-    until("it is named", lambda: "Unschedulable" in " ".join(cluster.status.get("plan", ())), 180)
+    until("it is named", lambda: "Unschedulable" in " ".join(cluster.status.get("plan", ())))
     assert sum(uid != before.get(number) for number, uid in cluster.uids().items()) <= 1
     pools[1]["resources"] = {"requests": {"cpu": "50m", "memory": "128Mi"}}
     cluster.change(nodePools=pools)
@@ -116,9 +116,9 @@ def test_deleting_works_with_the_operator_gone(operator: None) -> None:
             lambda: not get("pods", selector="app.kubernetes.io/name=kraftcluster-operator"),
         )
         kubectl("delete", "kc", "orphan", "-n", NAMESPACE, check=True)
-        until("its pods are gone", lambda: not one.pods(), 120)
+        until("its pods are gone", lambda: not one.pods())
         instance = "app.kubernetes.io/instance=orphan"
-        until("its services are gone", lambda: not get("services", selector=instance), 60)
+        until("its services are gone", lambda: not get("services", selector=instance))
         assert len(get("pvc", selector=instance)) == 6, "volumes stay"
     finally:
         kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=2", check=True)

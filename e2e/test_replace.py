@@ -15,7 +15,7 @@ def _replace(cluster: Cluster, name: str, node: int, by: str, **more: object) ->
     entries = [*cluster.spec.get("replacements", []), {"name": name, "node": node, "by": by, **more}]
     with timed(f"replacement of {node} by {by}"):
         cluster.change(replacements=entries)
-        until(f"replacement {name} is done", lambda: _done(cluster, name), 240)
+        until(f"replacement {name} is done", lambda: _done(cluster, name))
         cluster.settle()
 
 

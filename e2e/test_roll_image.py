@@ -29,7 +29,7 @@ def test_an_image_that_does_not_exist_takes_one_node_down_and_no_more(cluster: C
         lines = " ".join(cluster.status.get("plan", ()))
         return "ErrImage" in lines or "ImagePull" in lines
 
-    until("the status names the image", stopped, 120)
+    until("the status names the image", stopped)
     changed = {number for number, uid in cluster.uids().items() if uid != before.get(number)}
     assert len(changed) == 1, "the roll has stopped at its first node"
     assert cluster.condition("Ready")["status"] == "False"

@@ -16,7 +16,7 @@ def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
         assert cluster.status["brokers"] == "4/4"
         with timed("one broker less"):
             kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=3", check=True)
-            until("it has left", lambda: 104 in cluster.status.get("retiredIds", ()), 180)
+            until("it has left", lambda: 104 in cluster.status.get("retiredIds", ()))
             cluster.settle()
     assert sorted(cluster.pods()) == [1, 2, 3, 101, 102, 103]
     claims = get("pvc", selector=f"app.kubernetes.io/instance={cluster.name}")

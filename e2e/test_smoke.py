@@ -22,8 +22,8 @@ def cluster(operator: None) -> Iterator[Cluster]:
 def test_an_applied_cluster_becomes_ready(cluster: Cluster) -> None:
     with timed("apply to Ready"):
         cluster.apply()
-        ready = ("wait", "--for=condition=Ready", "kc/smoke", "-n", "kraft-operator", "--timeout=180s")
-        kubectl(*ready, timeout=200, check=True)
+        ready = ("wait", "--for=condition=Ready", "kc/smoke", "-n", "kraft-operator", "--timeout=400s")
+        kubectl(*ready, timeout=420, check=True)
     cluster.settle()
     status = cluster.status
     assert [node["id"] for node in status["nodes"]] == [1, 2, 3, 101, 102, 103]
