@@ -46,9 +46,10 @@ SNAPSHOT_AFTER_MS = 60_000
 WARM_COMMITS = 200
 COMMITS_MIN = 500
 """Commits that a p99 is made of at least."""
-SETTLE_S = 8.0
+SETTLE_S = 4.0
 """For what nodes do in the background after they have been started, before one is killed."""
-FAILOVERS = {"ours": 5, "kafka": 2}
+FAILOVERS = {"ours": 9, "kafka": 2}
+"""Some 40 ms of ours are measured by asking every few: the median of many."""
 
 ROWS = {
     "start with a snapshot of 1,000,000 partitions to CreateTopics acknowledged": Row("s", False, 5.0, absolute=True),

@@ -4,7 +4,7 @@ Reading interface (the same in `overlay.Overlay`):
   features      name -> level; levels of 0 are absent. `metadata_level`, `feature_level(name)`
   brokers       id -> BrokerRegistration
   controllers   id -> ControllerRegistration
-  topics        by_name, by_id, partition(topic_id, number), led_by, in_sync_on, assigned_to
+  topics        by_name, by_id, partition(topic_id, number), led_by, assigned_to
   configs       (resource type, name) -> {key: value}; types 2 topic, 4 broker, 16 client-metrics, 32 group
   quotas        entity -> {key: value}
   producer_ids  `next_producer_id`

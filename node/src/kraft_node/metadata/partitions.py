@@ -410,5 +410,4 @@ class Topic:
 
 
 COLUMN_REPLICAS: Final = _REPLICAS
-COLUMN_ISR: Final = _ISR
 COLUMN_LEADER: Final = _LEADER

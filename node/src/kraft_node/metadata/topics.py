@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.metadata.partitions import (
-    COLUMN_ISR,
     COLUMN_LEADER,
     COLUMN_REPLICAS,
     MetadataError,
@@ -75,15 +74,6 @@ class TopicsView(Protocol):
     def by_id(self, topic_id: Uuid) -> TopicView | None: ...
 
     def partition(self, topic_id: Uuid, number: int) -> PartitionState | None: ...
-
-    def led_by(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        """The partitions that a broker leads; broker -1: those without a leader."""
-
-    def in_sync_on(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        """The partitions that have a broker in their ISR."""
-
-    def assigned_to(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        """The partitions that have a broker among their replicas."""
 
 
 class Topics:
@@ -173,13 +163,11 @@ class Topics:
         return taken
 
     def led_by(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
-        wanted = {broker_id}
-        return self._having(COLUMN_LEADER, wanted)
-
-    def in_sync_on(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
-        return self._having(COLUMN_ISR, self._lists_with(broker_id))
+        """The partitions that a broker leads. Looks at every partition, a column at a time."""
+        return self._having(COLUMN_LEADER, {broker_id})
 
     def assigned_to(self, broker_id: int) -> Iterator[tuple[Topic, int]]:
+        """The partitions that have a broker among their replicas. Looks at every partition, a column at a time."""
         return self._having(COLUMN_REPLICAS, self._lists_with(broker_id))
 
     def _lists_with(self, broker_id: int) -> set[int]:
@@ -371,34 +359,3 @@ class OverlayTopics:
     def _name(self, name: str, value: Any) -> None:
         self._by_name[name] = (self._touched.offset, value)
         self._touched.note(self._by_name, name)
-
-    def led_by(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        for topic, number in self._unchanged(self.base.led_by(broker_id)):
-            yield topic, number
-        for topic, number, state in self._changed():
-            if state.leader == broker_id:
-                yield topic, number
-
-    def in_sync_on(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        yield from self._unchanged(self.base.in_sync_on(broker_id))
-        for topic, number, state in self._changed():
-            if broker_id in state.isr:
-                yield topic, number
-
-    def assigned_to(self, broker_id: int) -> Iterator[tuple[TopicView, int]]:
-        yield from self._unchanged(self.base.assigned_to(broker_id))
-        for topic, number, state in self._changed():
-            if broker_id in state.replicas:
-                yield topic, number
-
-    def _unchanged(self, found: Iterator[tuple[Topic, int]]) -> Iterator[tuple[TopicView, int]]:
-        changed = self._by_id
-        for topic, number in found:
-            if topic.id not in changed:
-                yield topic, number
-
-    def _changed(self) -> Iterator[tuple[OverlayTopic, int, PartitionState]]:
-        for _, topic in self._by_id.values():
-            if topic is not _DELETED:
-                for number, state in topic.partitions():
-                    yield topic, number, state
