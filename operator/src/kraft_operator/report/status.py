@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import fields
 from typing import Any, Final, Literal
 
@@ -180,8 +180,13 @@ def said(step: Step) -> str:
     nodes = ", ".join(map(str, nodes_of(step)))
     why = getattr(step, "why", "")
     if not nodes and not why:
-        why = ", ".join(f"{len(value)} {f.name}" for f in fields(step) if (value := getattr(step, f.name)))
+        why = ", ".join(_worded(f.name, getattr(step, f.name)) for f in fields(step) if getattr(step, f.name))
     return name + (f" {nodes}" if nodes else "") + (f": {why}" if why else "")
+
+
+def _worded(name: str, value: object) -> str:
+    """A field of a step: collections are counted, the rest is told."""
+    return f"{len(value)} {name}" if isinstance(value, Sized) and not isinstance(value, str) else f"{name} {value}"
 
 
 def _step(plan: Plan) -> StepStatus | None:
