@@ -161,6 +161,33 @@ def test_one_of_two_holds_the_lease_and_the_other_takes_over_when_it_is_not_rene
     run(main())
 
 
+def test_who_cannot_renew_stops_before_another_may_take_over() -> None:
+    """A lease of 0.9 s and real time, as timeouts are real."""
+
+    async def main() -> None:
+        api = FakeApi()
+        api.replace = _replace(api)  # type: ignore[attr-defined]
+        clock = asyncio.get_running_loop().time
+        first, second = (Lease(api, "n", "l", name, 0.9, clock) for name in ("one", "two"))  # type: ignore[arg-type]
+        await first.acquire()
+        silence = asyncio.Event()
+
+        async def silent(*_: Any) -> None:
+            await silence.wait()
+
+        alone = FakeApi()
+        alone.get = silent  # type: ignore[method-assign,assignment]
+        first._api = alone  # type: ignore[assignment]
+
+        async def takes() -> None:
+            await second.acquire()
+            assert not first.held()
+
+        await asyncio.gather(first.keep(), takes())
+
+    run(main())
+
+
 def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
     async def main() -> None:
         api, clock = FakeApi(), Clock()

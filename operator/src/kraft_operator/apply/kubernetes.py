@@ -23,7 +23,7 @@ from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
 from kraft_operator.specs.properties import External
 
 Object = dict[str, Any]
-SHARED_KINDS: Final = ("Service", "PodDisruptionBudget")
+SHARED_KINDS: Final = ("Service", "PodDisruptionBudget", "NetworkPolicy")
 CONFLICT: Final = 409
 
 KubeStep = (
@@ -179,12 +179,12 @@ class Hands:
     # What all nodes share
 
     async def share(self) -> None:
-        """Services and budgets; and away with what was some node's that has left."""
+        """Services, budgets, policies; and away with what was some node's that has left."""
         cluster = self._cluster
         selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/managed-by=kraft-operator"
         wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.spec.listeners if one.type != "Internal"]
-        wanted += network.disruption_budgets(cluster)
+        wanted += [*network.disruption_budgets(cluster), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
         kinds = (*SHARED_KINDS, "ConfigMap")
         lists = await asyncio.gather(*(self._api.list(kind, cluster.namespace, selector) for kind in kinds))

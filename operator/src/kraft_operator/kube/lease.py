@@ -40,7 +40,11 @@ class Lease:
 
     def held(self) -> bool:
         """Whether nobody else can have it yet: counted from before the renewal was asked for."""
-        return self._clock() - self._renewed_at < self._duration_s - self.period_s / 2
+        return self._left_s() > 0
+
+    def _left_s(self) -> float:
+        """How long we may still work."""
+        return self._renewed_at + self._duration_s - self.period_s / 2 - self._clock()
 
     async def acquire(self) -> None:
         """Until we hold it."""
@@ -49,12 +53,15 @@ class Lease:
         log.info("we hold the lease %s/%s as %s", self._namespace, self._name, self._holder)
 
     async def keep(self) -> None:
-        """Renew it until that fails for too long."""
+        """Renew it until that fails for too long: it ends before anybody else may have it."""
+        pause_s = self.period_s
         while True:
-            await asyncio.sleep(self.period_s)
-            if not await self._try() and not self.held():
+            await asyncio.sleep(min(pause_s, max(0.0, self._left_s())))
+            left_s = self._left_s()
+            if left_s <= 0:
                 log.error("the lease %s/%s could not be renewed: stopping", self._namespace, self._name)
                 return
+            pause_s = self.period_s if await self._try(left_s) else self.period_s / 10
 
     async def release(self) -> None:
         """Let the next one take it at once."""
@@ -69,10 +76,10 @@ class Lease:
         except ApiError as error:
             log.info("the lease was not released: %s", error)
 
-    async def _try(self) -> bool:
+    async def _try(self, within_s: float = float("inf")) -> bool:
         asked_at = self._clock()
         try:
-            async with asyncio.timeout(self.period_s):
+            async with asyncio.timeout(min(self.period_s, within_s)):
                 done = await self._write()
         except (ApiError, TimeoutError) as error:
             log.info("the lease was not taken: %s", error or "no answer in time")
