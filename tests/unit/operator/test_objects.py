@@ -138,6 +138,13 @@ def test_what_is_there_with_defaults_besides_needs_no_write() -> None:
     assert not same(wanted, merged(there, {"spec": {"ports": [{"port": 1}, {"port": 2}]}}))
 
 
+def test_what_is_empty_may_be_missing() -> None:
+    wanted = marked({"kind": "NetworkPolicy", "metadata": {"name": "a"}, "spec": {"ingress": [], "podSelector": {}}})
+    there = merged(wanted, {"spec": {"ingress": None}})
+    assert same(wanted, there)
+    assert not same(wanted, merged(there, {"spec": {"ingress": [{}]}}))
+
+
 def test_what_is_no_longer_wanted_is_a_write() -> None:
     before = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"a": 1, "b": 2}})
     after = marked({"kind": "Service", "metadata": {"name": "a"}, "spec": {"a": 1}})

@@ -30,11 +30,12 @@ def same(wanted: Object, there: Object | None) -> bool:
 
 
 def within(wanted: Any, there: Any) -> bool:
-    """Whether all of `wanted` is in `there`; lists have to be as long."""
+    """Whether all of `wanted` is in `there`; lists have to be as long. Nothing may be missing as well as empty."""
+    if wanted in ({}, [], None):
+        return there in ({}, [], None)
     if isinstance(wanted, Mapping):
         return isinstance(there, Mapping) and all(
-            key in {"apiVersion", "kind"} or (key in there and within(value, there[key]))
-            for key, value in wanted.items()
+            key in {"apiVersion", "kind"} or within(value, there.get(key)) for key, value in wanted.items()
         )
     if isinstance(wanted, list):
         return (
