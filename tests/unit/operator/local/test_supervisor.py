@@ -280,6 +280,24 @@ def test_a_stop_at_once_ends_what_is_deaf_and_says_so(stage: Stage) -> None:
     assert stage.running() == []
 
 
+def test_a_pass_that_fails_is_told_and_followed_by_the_next(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.load()
+    stop = asyncio.Event()
+    passes: list[int] = []
+
+    async def once() -> do.Plan:
+        passes.append(1)
+        if len(passes) == 2:
+            stop.set()
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(stage.supervisor, "once", once)
+    monkeypatch.setattr("kraft_operator.apply.local.supervisor.SETTLED_S", 0.0)
+    asyncio.run(stage.supervisor.run(stop))
+    assert len(passes) == 2
+    assert "ValueError: a mistake" in stage.shown.events[-1]
+
+
 def test_requests_are_added_to_what_the_file_says() -> None:
     spec = sample(replacements=[{"name": "a", "node": 1, "by": "EmptyDisk"}]).spec
     item = {"name": "a", "node": 2, "by": "NewId"}
@@ -288,7 +306,7 @@ def test_requests_are_added_to_what_the_file_says() -> None:
     assert (found.paused, found.hibernated) == (False, True)
 
 
-def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage) -> None:
+def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.load()
     stage.passes(8)
     written = (stage.folder.root / "cluster.json").read_text()
@@ -296,6 +314,8 @@ def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage) -> None:
         stage.folder, stage.file, Shown(), processes=stage.fakes, acts=False, view=Blind(), probe=nobody_is_ready
     )
     looker.memory.accepted["replicas"] = 4  # type: ignore[index]
+
+    monkeypatch.setattr("kraft_operator.apply.local.supervisor.BUSY_S", 0.0)
 
     async def look() -> dict[str, Any]:
         async with looker.client:

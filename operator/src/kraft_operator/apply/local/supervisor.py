@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -45,6 +46,7 @@ BUSY_S: Final = 0.2
 SETTLED_S: Final = 2.0
 """Between passes while nothing is; an end of a process, a changed file or a request ends the wait."""
 LOOK_S: Final = 0.1
+LOOKS_MAX: Final = 8
 LOOKS_AHEAD: Final = 8
 """Decisions that a preview follows."""
 FOREVER_MS: Final = 2**31
@@ -255,8 +257,14 @@ class Supervisor:
 
     async def look(self) -> dict[str, Any]:
         """A pass that does nothing: the resource with its status, and with the plan as it would be."""
-        await self.observe()  # only a view that is newer than the first sight of the processes counts
         observed, wanted = await self.observe(), self.wanted()
+        for _ in range(LOOKS_MAX):
+            s = situation(self.memory.record, wanted, observed)
+            if s is not None and s.quorum is not None and s.metadata is not None:
+                break
+            # Only a view that is newer than the first sight of the processes counts, and brokers lag a little.
+            await asyncio.sleep(BUSY_S)
+            observed = await self.observe()
         record, fresh_id, decided = self.memory.record, _fresh_id(), list[do.Step]()
         for _ in range(LOOKS_AHEAD):
             self.last = plan(record, wanted, observed, fresh_id)
@@ -341,7 +349,12 @@ class Supervisor:
     async def run(self, stop: asyncio.Event) -> None:
         """Passes until `stop` is set."""
         while not stop.is_set():
-            done = await self.once()
+            try:
+                done = await self.once()
+            except Exception:  # a mistake of ours must not leave the nodes alone
+                self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
+                await self._pause(SETTLED_S, stop)
+                continue
             busy = bool(done.steps or done.waits or not self.ready or self._newer != self._text)
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 
