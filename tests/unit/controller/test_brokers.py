@@ -9,6 +9,7 @@ from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.wire import codec
 from kraft_node.wire.messages import (
+    AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
@@ -391,6 +392,36 @@ def test_a_replica_said_to_be_in_a_directory_that_is_not_online_is_not_in_sync()
     quorum.create("foo", [[1, 2]])
     assign(quorum, 1, directory(1, 7), "foo", 0)
     assert quorum.partition("foo").directory(1) == directory(1, 7)
+    assert (quorum.partition("foo").leader, quorum.partition("foo").isr) == (2, (2,))
+
+
+def test_one_that_has_come_back_into_the_isr_leaves_when_that_is_said_again() -> None:
+    """Nothing in the assignment changes then: the record of it was once what the leaving went by."""
+    quorum = Quorum()
+    quorum.start(2)
+    quorum.start(1, directories=[directory(1, 0), directory(1, 1)])
+    quorum.create("foo", [[2, 1]])
+    assign(quorum, 1, directory(1, 7), "foo", 0)
+    state = quorum.partition("foo")
+    assert state.isr == (2,)
+    request = AlterPartitionRequest
+    members = [request.BrokerState(broker_id) for broker_id in (2, 1)]
+    part = request.PartitionData(0, state.leader_epoch, [], members, 0, state.partition_epoch)
+    quorum.respond(request(2, quorum.epoch_of(2), [request.TopicData(quorum.topic_id("foo"), [part])]))
+    assert quorum.partition("foo").isr == (2, 1)
+    assign(quorum, 1, directory(1, 7), "foo", 0)
+    assert quorum.partition("foo").isr == (2,)
+
+
+def test_a_replica_said_to_be_in_a_lost_directory_leaves_its_partition_to_whoever_may_lead_uncleanly() -> None:
+    quorum = Quorum()
+    quorum.start(2)
+    quorum.start(1, directories=[directory(1, 0), directory(1, 1)])
+    quorum.create("foo", [[1, 2]], configs={"unclean.leader.election.enable": "true"})
+    quorum.heartbeat(2, want_fence=True)
+    quorum.heartbeat(2)
+    assert quorum.partition("foo").isr == (1,)
+    assign(quorum, 1, directory(1, 7), "foo", 0)
     assert (quorum.partition("foo").leader, quorum.partition("foo").isr) == (2, (2,))
 
 

@@ -156,9 +156,9 @@ class Brokers:
             message = f"Broker ID {request.broker_id} is not currently registered"
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
         records: list[Any] = []
-        self._leaders.broker_leaves_isrs(broker.id, records)
+        self._leaders.broker_unregistered(broker.id, records)
         records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
-        return Plan(UnregisterBrokerResponse(error_message=None), records, atomic=False)
+        return Plan(UnregisterBrokerResponse(), records, atomic=False)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Plan:
         """Note where another controller can be reached and what it supports (KIP-919)."""
@@ -187,7 +187,7 @@ class Brokers:
                 for feature in request.features
             ],
         )
-        return Plan(ControllerRegistrationResponse(error_message=None), (record,))
+        return Plan(ControllerRegistrationResponse(), (record,))
 
     # Heartbeats
 

@@ -136,7 +136,7 @@ class Configs:
             return {}, []
         alterations: dict[str, Alteration] = {key: (SET, value) for key, value in wanted.items()}
         records = self._alter((TOPIC_RESOURCE, name), alterations, is_new=True)
-        return {record.name: record.value for record in records}, records
+        return {record.name: record.value for record in records}, records + self._cleared_elrs(records)
 
     def _alter(self, resource: Resource, alterations: Mapping[str, Alteration], *, is_new: bool = False) -> list[Any]:
         before = {} if is_new else self._cluster.view.configs.get(resource) or {}

@@ -23,7 +23,6 @@ from kraft_node.wire.messages import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from kraft_node.wire.stored import PartitionChangeRecord
 
 PartitionAnswer = AlterPartitionResponse.PartitionData
 
@@ -137,7 +136,10 @@ class Isr:
         broker = self._cluster.check_epoch(request.broker_id, request.broker_epoch)
         response = AssignReplicasToDirsResponse()
         records: list[Any] = []
+        lost: dict[tuple[Uuid, int], PartitionState] = {}
+        """Partitions with their state after `records`, as far as the directory named is not online."""
         for directory in request.directories:
+            is_online = broker.has_online_directory(directory.id)
             topics: list[Any] = []
             response.directories.append(AssignReplicasToDirsResponse.DirectoryData(id=directory.id, topics=topics))
             for asked in directory.topics:
@@ -146,18 +148,20 @@ class Isr:
                 topic = self._cluster.topic_with(asked.topic_id)
                 for partition in asked.partitions:
                     number = partition.partition_index
-                    error, record = self._assign_one(broker.id, directory.id, topic, number)
-                    if record is not None:
-                        records.append(record)
+                    error, after = self._assign_one(broker.id, directory.id, topic, number, records)
+                    if after is not None and topic is not None and not is_online:
+                        lost[topic.id, number] = after
                     partitions.append(
                         AssignReplicasToDirsResponse.PartitionData(partition_index=number, error_code=error)
                     )
-        self._drop_offline(broker.id, records)
+        for (topic_id, number), state in lost.items():
+            self._leave(broker.id, topic_id, number, state, records)
         return Plan(response, records, atomic=False)
 
     def _assign_one(
-        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int
-    ) -> tuple[ErrorCode, PartitionChangeRecord | None]:
+        self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int, records: list[Any]
+    ) -> tuple[ErrorCode, PartitionState | None]:
+        """The error, or the state of the partition afterwards."""
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, None
         state = topic.partition(number)
@@ -167,24 +171,23 @@ class Isr:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
         change = self._cluster.change(topic, number, state)
         change.directories[broker_id] = directory
-        return ErrorCode.NONE, change.record()
+        record = change.record()
+        if record is not None:
+            records.append(record)
+            state = state.changed_by(record)
+        return ErrorCode.NONE, state
 
-    def _drop_offline(self, broker_id: int, records: list[Any]) -> None:
-        """Replicas now said to be in a directory that is not online leave their ISRs."""
-        broker = self._cluster.broker(broker_id)
-        assert broker is not None, f"law: broker {broker_id} had its epoch checked"
-        for record in tuple(records):
-            topic = self._cluster.topic_with(record.topic_id)
-            before = None if topic is None else topic.partition(record.partition_id)
-            if topic is None or before is None:
-                continue
-            state = before.changed_by(record)
-            if broker_id in state.isr and not broker.has_online_directory(state.directory(broker_id)):
-                change = self._cluster.change(topic, record.partition_id, state)
-                change.isr = [member for member in state.isr if member != broker_id]
-                further = change.record()
-                if further is not None:
-                    records.append(further)
+    def _leave(self, broker_id: int, topic_id: Uuid, number: int, state: PartitionState, records: list[Any]) -> None:
+        """A replica that is in a directory that is not online leaves the ISR, and leads no more."""
+        topic = self._cluster.topic_with(topic_id)
+        assert topic is not None, f"law: {topic_id!r} was assigned just now"
+        change = self._cluster.change(topic, number, state)
+        if self._cluster.topic_config(topic.name).unclean_leader_election_enable:
+            change.election = Election.UNCLEAN
+        change.isr = [member for member in state.isr if member != broker_id]
+        record = change.record()
+        if record is not None:
+            records.append(record)
 
 
 def _wanted_isr(asked: AlterPartitionRequest.PartitionData, api_version: int) -> list[tuple[int, int]]:

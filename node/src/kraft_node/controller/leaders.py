@@ -42,6 +42,11 @@ class Leaders:
         """The broker is fenced or shuts down: out of all ISRs (the last member stays) and leads nothing more."""
         self._update(self._in_sync_on(broker_id), records, without=broker_id)
 
+    def broker_unregistered(self, broker_id: int, records: list[Any]) -> None:
+        """The broker is gone for good: its partitions, and those that only it could have led, look for leaders."""
+        self._update(self._in_sync_on(broker_id), records, without=broker_id)
+        self._update(self._cluster.index.eligible_on(broker_id), records, without=broker_id)
+
     def broker_restarted(self, broker_id: int, clean: bool, records: list[Any]) -> None:
         """A new incarnation: what the old one had in sync does not count; nor, after an unclean stop, as eligible."""
         index = self._cluster.index
