@@ -427,6 +427,33 @@ def test_what_a_follower_has_cut_off_since_the_checkpoint_is_no_damage() -> None
     assert not node.failures
 
 
+@pytest.mark.parametrize("to", [3, 0])
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_an_unclean_leader_has_a_follower_cut_off_below_the_checkpointed_high_watermark_is_no_damage(
+    to: int, busy: bool
+) -> None:
+    """Killed before the next checkpoint, the follower found less than the last one had promised, and did not start."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for number in range(9):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.flush()
+    log.high_watermark = 9
+    manager.checkpoint_all()
+    if not busy:
+        node.rest(100)
+    log.truncate_to(to)
+    log.append_as_follower(batch(b"other", base_offset=to, leader_epoch=2))
+    if busy:
+        node.rest(100)  # the checkpoint of before is written late, or rather not at all
+    node.kill()
+    found = node.start().get("t", 0)
+    assert found is not None
+    assert values(found) == [b"%d" % number for number in range(to)] + [b"other"]
+    assert not node.failures
+
+
 def test_directories_of_others_are_refused() -> None:
     node = Node()
     meta_properties.write(node.disk, "/d1", MetaProperties(1, CLUSTER, 2, ID))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Net
@@ -183,12 +183,16 @@ class FileSlice:
         return self.file.pread(self.position, self.length)
 
 
-def write_atomic(disk: Disk, path: str, data: bytes) -> None:
+TEMPORARY: Final = ".tmp"
+
+
+def write_atomic(disk: Disk, path: str, data: bytes, beside: str = TEMPORARY) -> None:
     """Replace the file at `path` so that after a crash it holds either the old or the new bytes.
 
-    Write beside, fsync, rename, fsync the directory: the order is what makes it durable.
+    Write beside, fsync, rename, fsync the directory: the order is what makes it durable. `beside` is added to the name
+    of the file beside; two writers at one time need different ones.
     """
-    temporary = path + ".tmp"
+    temporary = path + beside
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)

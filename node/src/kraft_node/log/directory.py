@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
+from kraft_node.base.env import TEMPORARY, Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names, trimming
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
@@ -62,6 +62,7 @@ class Directory(LogDir):
         "start_offsets",
         "strays",
         "unrecovered",
+        "unwritable",
         "writes",
     )
 
@@ -94,6 +95,8 @@ class Directory(LogDir):
         self.offsets_dirty = False
         self.writes = 0
         """How often `write_offsets` was called."""
+        self.unwritable = 0
+        """Writes up to that one promise more than they may; those that still wait for their turn are left out."""
         self.retired: dict[tuple[str, int], int] = {}
         """Partitions that are gone while the checkpoints may still name them, and the write that no longer does.
 
@@ -231,9 +234,30 @@ class Directory(LogDir):
         """The write of that number is done, and with it all before it."""
         self.retired = {partition: at for partition, at in self.retired.items() if at > number}
 
-    def write_offsets(self) -> Callable[[], None]:
-        """Work for any thread that writes the checkpoints as they are now; when it is done, `offsets_written`."""
+    def promise_less(self, topic: str, partition: int, offset: int) -> None:
+        """Before a log is cut off at `offset`: what the checkpoints on disk promise of it must not reach further.
+
+        Only a leader that was elected uncleanly has a follower cut off what is below the high watermark of its last
+        checkpoint. A kill before the next one would leave a log that ends before what was promised, which the next
+        start would take for damage. So it is written now, before the cut, on the caller's thread. Raises OSError.
+        """
+        promised = [of.get(topic, {}).get(partition, 0) for of in (self.recovery_points, self.high_watermarks)]
+        if min(promised) <= offset:
+            return
+        for offsets in (self.recovery_points, self.high_watermarks, self.start_offsets):
+            of_topic = offsets.get(topic, {})
+            if partition in of_topic:
+                of_topic[partition] = min(offset, of_topic[partition])
+        write = self.write_offsets(".cut.tmp")
+        self.unwritable = self.writes - 1
+        write()
+
+    def write_offsets(self, beside: str = TEMPORARY) -> Callable[[], None]:
+        """Work for any thread that writes the checkpoints as they are now; when it is done, `offsets_written`.
+
+        `beside`: what is added to the names of the files that take their places."""
         self.writes += 1
+        number = self.writes
         disk = self.env.disk
         files = [
             (f"{self.path}/{names.RECOVERY_POINT_CHECKPOINT}", format_offsets(self.recovery_points)),
@@ -245,7 +269,8 @@ class Directory(LogDir):
 
         def work() -> None:
             for path, data in files:
-                write_atomic(disk, path, data)
+                if number > self.unwritable:
+                    write_atomic(disk, path, data, beside)
 
         return work
 

@@ -138,6 +138,9 @@ class LogDir:
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None
 
+    def promise_less(self, topic: str, partition: int, offset: int) -> None:
+        """A log is about to be cut off at `offset`; what is kept of it elsewhere must not reach further."""
+
     def fail(self, error: BaseException) -> KafkaError:
         """The directory is dead from now on; the error for whoever asked."""
         if self.failed is None:

@@ -142,6 +142,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         return True
     log.truncations += 1
     # First the promise, then the data: a crash between must not find less than the recovery point states.
+    log.dir.promise_less(log.topic, log.partition, offset)
     log.recovery_point = min(log.recovery_point, offset)
     log.max_timestamp_cache = None
     number = log.segment_number(offset)
@@ -173,6 +174,7 @@ def _keep_as_active(log: Log, bases: list[int], sizes: list[int], segment: Segme
 def reset_to(log: Log, offset: int) -> None:
     """See `Log.reset_to`. Raises OSError."""
     log.truncations += 1
+    log.dir.promise_less(log.topic, log.partition, offset)
     log.recovery_point = offset
     log.max_timestamp_cache = None
     log.release()
