@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
+from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen
 from kraft_operator.apply.objects import difference
 from kraft_operator.events import Events
@@ -32,11 +33,13 @@ from kraft_operator.observe import objects
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
+from kraft_operator.plan.levels import name_of
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, situation
+from kraft_operator.plan.topics import TopicState, plan_topics
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
@@ -187,14 +190,16 @@ class Reconciler:
                 before,
                 generation=resource["metadata"].get("generation", 0),
                 now=now,
-                version=str(features.get("metadata.version", "")),
+                version=name_of(features["metadata.version"]) if "metadata.version" in features else "",
                 revision=wanted.revision,
             )
             await one.report(document(after), now)
+            if failure is None and not spec.paused and not spec.hibernated and await one.topics(record, now):
+                plan_.waits.append("topics change")
         if failure is not None and not isinstance(failure, NotYetError):
             raise failure
         self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
-        return self._next(plan_, s)
+        return self._next(memory, plan_, s)
 
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
         """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""
@@ -211,14 +216,16 @@ class Reconciler:
 
         return tell
 
-    def _next(self, plan_: do.Plan, s: Situation | None) -> float:
+    def _next(self, memory: _Memory, plan_: do.Plan, s: Situation | None) -> float:
         if plan_.steps:
             return AGAIN_S
         if plan_.waits:
             return WAITING_S
-        if s is not None and s.wanted.hibernated:
+        if s is not None and (s.wanted.hibernated or s.wanted.paused):
             return self._resync_s
         # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
+        if self._clock() - memory.known_at >= UNKNOWN_S:
+            return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
             return WAITING_S
         return BLOCKED_S if plan_.blocked else self._resync_s
@@ -343,6 +350,37 @@ class _Pass:
             ask = [*leader, *ask]
         quorum = self.memory.view.quorum.value
         await by_kafka.carry_out(self.memory.client, step, ask, quorum=quorum, controllers=named)
+
+    async def topics(self, record: Record, now: str) -> bool:
+        """The cluster's KRaftTopics; whether the next pass should look again soon."""
+        found = await self.api.list("KRaftTopic", self.cluster.namespace)
+        wanted, states = by_topics.wishes(found, self.cluster.name)
+        owned = dict(record.topics)
+        brokers = list(objects.brokers(self.cluster, self.seen.pods.values()).values())
+        if not brokers or not (wanted or states or owned):
+            return bool(wanted or owned)
+        client = self.memory.client
+        seen = await by_topics.look(client, brokers[0], sorted({*owned, *(wish.topic for wish in wanted)}))
+        plan_ = plan_topics(wanted, seen, owned)
+        if plan_.owned != owned:
+            topics = tuple(sorted(plan_.owned.items()))
+            await self._remember(do.Remember(replace(record, topics=topics), "topics that go with their resources"))
+        refused = await by_topics.carry_out(client, brokers[0], plan_) if plan_.count else {}
+        states |= plan_.states
+        states |= {
+            one.resource: TopicState(False, "Refused", refused[one.topic]) for one in wanted if one.topic in refused
+        }
+        names = {one.resource: one.topic for one in wanted}
+
+        async def tell(resource: dict[str, Any]) -> None:
+            name = resource["metadata"]["name"]
+            after = by_topics.status(states[name], seen.get(names.get(name, "")), resource, now)
+            change = difference(resource.get("status", {}), after)
+            if change:
+                await self.api.patch("KRaftTopic", self.cluster.namespace, name, {"status": change}, "status")
+
+        await asyncio.gather(*(tell(one) for one in found if one["metadata"]["name"] in states))
+        return plan_.count > len(refused)
 
     # The status
 
