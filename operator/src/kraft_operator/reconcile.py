@@ -224,7 +224,7 @@ class Reconciler:
         if s is not None and (s.wanted.hibernated or s.wanted.paused):
             return self._resync_s
         # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
-        if self._clock() - memory.known_at >= UNKNOWN_S:
+        if self._clock() - max(memory.known_at, memory.pods_changed_at) >= UNKNOWN_S:
             return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
             return WAITING_S
