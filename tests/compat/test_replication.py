@@ -84,12 +84,12 @@ def _produce(members: Members, name: str, values: list[bytes], acked: Acked, **s
     for number, value in enumerate(values):
         producer.produce(name, value, partition=number % partitions, on_delivery=done)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(150) == 0, "records are not acknowledged"
     assert not errors
 
 
 def _consume(members: Members, name: str, count: int) -> Acked:
-    """All values of a topic; fails when one comes twice."""
+    """All values of a topic; fails when one is there twice. A group that has to begin again may be given it twice."""
     consumer = Consumer(
         {"bootstrap.servers": members.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
     )
@@ -99,8 +99,8 @@ def _consume(members: Members, name: str, count: int) -> Acked:
     def enough() -> bool:
         for message in consumer.consume(500, 0.5):
             if message.error() is None:
-                assert message.value() not in seen, message.value()
-                seen[message.value()] = (message.partition(), message.offset())
+                place = (message.partition(), message.offset())
+                assert seen.setdefault(message.value(), place) == place, message.value()
         return len(seen) >= count
 
     try:
