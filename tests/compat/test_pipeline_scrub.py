@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from tests.compat.members import Members, wait_for
 from tests.compat.targets import Target
+from tests.peer import require_peer
 from tests.unit.pipeline.scrubbed import batches, write_replica
 
 CLIENT = "pipeline on Spark"
@@ -57,8 +60,6 @@ def test_scrub_tells_broker_segment_offset_and_bit(spark: Any, tmp_path: Path) -
 
 
 def test_scrub_of_directories_in_use_finds_only_what_was_damaged(spark: Any, cluster: Target, name: str) -> None:
-    from confluent_kafka import Producer
-
     shutil.rmtree(cluster.folder / "copy", ignore_errors=True)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": codec, "linger.ms": 5})
@@ -77,3 +78,55 @@ def test_scrub_of_directories_in_use_finds_only_what_was_damaged(spark: Any, clu
     (row,) = found_in(spark, [copy])
     assert (row["topic"], row["broker"], row["segment"]) == (name, 1, path.name)
     assert json.loads(json.dumps([tuple(b) for b in row["bits"]])) in ([], [[place, 3]])
+
+
+def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tmp_path: Path) -> None:
+    from kraft_pipeline.scrub.run import run
+    from kraft_pipeline.scrub.spec import ScrubSpec
+
+    require_peer()
+    members = Members(tmp_path, ("kraftcluster",), ("kraftcluster", "apache"))
+    try:
+        members.start()
+        members.create("orders", replicas=2)
+        producer = Producer({"bootstrap.servers": members.bootstrap, "acks": "all", "linger.ms": 20})
+        for number in range(300):
+            producer.produce("orders", b"value %d" % number)
+            if number % 50 == 49:
+                assert producer.flush(60) == 0
+        wait_for("all replicas know the high watermark", lambda: len(_readable(members)) == 2)
+        spec = ScrubSpec(bootstrap=members.bootstrap, topics=("ord*",))
+        report = run(spark, spec)
+        assert report["findings"] == []
+        assert report["totals"]["replicas"] == 2
+        assert report["totals"]["bytes"] > 2 * 300 * 8
+        for broker in members.broker_ids:
+            (path,) = members.nodes[broker].data.glob("orders-0/*.log")
+            with path.open("r+b") as file:
+                file.seek(path.stat().st_size - 3)
+                byte = file.read(1)
+                file.seek(-1, 1)
+                file.write(bytes([byte[0] ^ 4]))
+            found = run(spark, spec)["findings"]
+            assert [(one["broker"], one["kind"], one["last_offset"]) for one in found] == [(broker, "crc", 299)]
+            with path.open("r+b") as file:
+                file.seek(path.stat().st_size - 3)
+                file.write(byte)
+    finally:
+        members.stop()
+
+
+def _readable(members: Members) -> list[int]:
+    """The brokers that give a consumer the last record."""
+    from kraft_pipeline.client import Cluster, Settings
+    from kraft_pipeline.client import messages as m
+
+    there = []
+    with Cluster(Settings(members.bootstrap)) as cluster:
+        topic = cluster.topic("orders")
+        for broker in topic.partitions[0].replicas:
+            body = m.fetch(topic.id, 0, 299, 1 << 20, max_wait_ms=100, committed=False)
+            answer = m.read_fetch(cluster.connection(broker).ask(m.FETCH, body))
+            if answer.high_watermark == 300:
+                there.append(broker)
+    return there

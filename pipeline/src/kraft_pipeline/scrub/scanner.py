@@ -120,6 +120,11 @@ class Scanner:
         self._epoch_until = _FOR_EVER
         """Batches of the last epoch are as the checkpoint says up to this offset."""
 
+    @property
+    def last(self) -> int:
+        """The last offset of the last batch or damage, -1 for none."""
+        return self._rows[-1][1] if self._rows else -1
+
     def digests(self) -> NDArray[np.int64]:
         """A row of FIELDS for each batch, or, of compacted logs, for each record."""
         return np.array(self._rows, np.int64).reshape(-1, len(FIELDS))

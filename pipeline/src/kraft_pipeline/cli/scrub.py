@@ -1,0 +1,114 @@
+"""`kraft-pipeline scrub run | report`: are all replicas as they were written?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+SOUND: Final = 0
+DAMAGED: Final = 1
+NOT_DONE: Final = 2
+"""Exit codes: nothing found; something found; the scrub could not be done, or is of no known form."""
+
+EXAMPLE: Final = "kraft-pipeline scrub run /var/lib/kafka-1 /var/lib/kafka-2 /var/lib/kafka-3"
+
+
+def add(commands: Any) -> None:
+    """Add this group's parsers."""
+    group = commands.add_parser("scrub", help="check every byte of the replicas", description=__doc__)
+    verbs = group.add_subparsers(required=True, metavar="run|report")
+    run = verbs.add_parser("run", help="read replicas and compare them", epilog=f"example: {EXAMPLE}")
+    run.add_argument("directories", nargs="*", type=Path, metavar="LOG_DIR", help="log directories of any brokers")
+    run.add_argument("-f", "--file", type=Path, help="a KafkaScrub in YAML instead of arguments")
+    run.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the brokers instead of directories")
+    run.add_argument("--topic", action="append", metavar="PATTERN", help="only these topics (* and ?); can be repeated")
+    run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    run.add_argument("--out", type=Path, metavar="FILE", help="keep the report there, for `report`")
+    run.add_argument("--json", action="store_true", help="the report as JSON")
+    run.set_defaults(run=_run)
+    report = verbs.add_parser("report", help="show a report that `run --out` kept")
+    report.add_argument("file", type=Path, metavar="FILE")
+    report.add_argument("--json", action="store_true", help="as JSON")
+    report.set_defaults(run=_report)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kraft_pipeline.client import ClientError
+    from kraft_pipeline.scrub.layout import LayoutError
+    from kraft_pipeline.scrub.spec import ScrubSpec, SpecError, load
+
+    try:
+        if options.file is not None:
+            spec = load(options.file)
+        else:
+            spec = ScrubSpec(
+                directories=tuple(map(str, options.directories)),
+                bootstrap=options.bootstrap_server or "",
+                topics=tuple(options.topic or ("*",)),
+            )
+        spec.check()
+        report = _scrub(spec, options.master)
+    except (SpecError, LayoutError, ClientError, OSError) as e:
+        print(f"kraft-pipeline scrub: {e}", file=sys.stderr)
+        return NOT_DONE
+    if options.out is not None:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    return _show(report, as_json=options.json)
+
+
+def _scrub(spec: Any, master: str) -> dict[str, Any]:
+    from kraft_pipeline.scrub.run import run, session
+
+    spark = session(master)
+    try:
+        return run(spark, spec, progress=sys.stderr.isatty())
+    finally:
+        spark.stop()
+
+
+def _report(options: argparse.Namespace) -> int:
+    try:
+        report = json.loads(options.file.read_text())
+        report["findings"], report["totals"]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        print(f"kraft-pipeline scrub report: {options.file} is no report of a scrub: {e!r}", file=sys.stderr)
+        return NOT_DONE
+    return _show(report, as_json=options.json)
+
+
+def _show(report: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        json.dump(report, sys.stdout, indent=1)
+        print()
+    else:
+        _print(report)
+    return DAMAGED if report["findings"] else SOUND
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "160")))
+    totals, found = report["totals"], report["findings"]
+    if found:
+        table = Table("partition", "broker", "offset", "segment", "byte", "kind", "what", "flipped bits", box=None)
+        for one in found:
+            bits = ", ".join(f"{b['byte']}.{b['bit']}" for b in one["bits"]) or "-"
+            name = f"{one['topic']}-{one['partition']}"
+            file = f"{one['directory']}/{name}/{one['segment']}" if one["segment"] else one["directory"]
+            row = (name, one["broker"], one["base_offset"], file, one["position"])
+            table.add_row(*map(str, row), f"[red]{one['kind']}[/]", one["detail"], bits)
+        console.print(table)
+    summary = (
+        f"{totals['replicas']} replicas of {totals['partitions']} partitions, {totals['bytes'] / 1e6:,.1f} MB in "
+        f"{totals['seconds']:.1f} s: "
+    )
+    verdict = f"[red]{len(found)} damaged places[/]" if found else "[green]no damage[/]"
+    console.print(summary + verdict, highlight=False)
+    if totals["not_compared"]:
+        console.print(f"{totals['not_compared']} partitions have one replica here: checked, compared with nothing")

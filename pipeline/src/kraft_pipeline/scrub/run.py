@@ -1,0 +1,88 @@
+"""A scrub from its specification to its report."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import sys
+import time
+from collections import Counter
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from kraft_pipeline.client import Settings
+from kraft_pipeline.scrub import findings as kinds
+from kraft_pipeline.scrub import job, wire
+from kraft_pipeline.scrub.layout import replicas
+from kraft_pipeline.scrub.spec import ScrubSpec
+
+TASK_BYTES: Final = 256 * 1024 * 1024
+"""Of a task: a second or less, so that progress shows and a task that is lost costs little."""
+FINDINGS_MAX: Final = 10_000
+"""As many as a report names; a scrub that finds more has found that a disk is gone."""
+
+
+def session(master: str) -> SparkSession:
+    """A Spark session for a scrub alone."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("kraft-pipeline scrub")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # a row is a segment: some hundred MB to read
+        "spark.log.level": "ERROR",
+    }.items():
+        if master.startswith("local") or not key.startswith("spark.driver"):
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def run(spark: SparkSession, spec: ScrubSpec, *, progress: bool = False) -> dict[str, Any]:
+    """Scrub, and tell what was found: a report that `json` can write.
+
+    Raises LayoutError and ClientError where there is nothing to read.
+    """
+    began = time.monotonic()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "64")
+    if progress:
+        spark.conf.set("spark.ui.showConsoleProgress", "true")
+    if spec.directories:
+        frame, sizes = _of_directories(spark, spec)
+    else:
+        frame, sizes = _of_brokers(spark, spec)
+    frame = frame.persist()
+    try:
+        read = frame.agg(F.sum("bytes")).first()
+        found = job.findings(frame).orderBy("topic", "partition", "base_offset", "broker").limit(FINDINGS_MAX).collect()
+    finally:
+        frame.unpersist()
+    return {
+        "name": spec.name,
+        "totals": {
+            "partitions": len(sizes),
+            "replicas": sum(sizes.values()),
+            "not_compared": sum(1 for count in sizes.values() if count == 1),
+            "bytes": int(read[0] or 0) if read is not None else 0,
+            "seconds": round(time.monotonic() - began, 3),
+        },
+        "kinds": dict(Counter(row["kind"] for row in found)),
+        "findings": [{**row.asDict(recursive=True), "meaning": kinds.KINDS[row["kind"]]} for row in found],
+    }
+
+
+def _of_directories(spark: SparkSession, spec: ScrubSpec) -> tuple[DataFrame, Counter[tuple[str, int]]]:
+    wanted = [r for r in replicas(spec.directories) if any(fnmatch.fnmatchcase(r.topic, t) for t in spec.topics)]
+    total = sum(s.size for r in wanted for s in r.segments)
+    tasks = max(spark.sparkContext.defaultParallelism, -(-total // TASK_BYTES))
+    sizes = Counter((r.topic, r.partition) for r in wanted)
+    return job.digests(job.segments(spark, wanted, tasks)), sizes
+
+
+def _of_brokers(spark: SparkSession, spec: ScrubSpec) -> tuple[DataFrame, Counter[tuple[str, int]]]:
+    settings = Settings(spec.bootstrap, client_id="kraft-scrub")
+    rows = wire.plan(settings, spec.topics)
+    sizes = Counter((row[0], row[1]) for row in rows)
+    return wire.digests(wire.replicas(spark, rows), settings), sizes

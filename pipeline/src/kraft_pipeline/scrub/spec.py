@@ -1,0 +1,76 @@
+"""What a scrub is to read: the YAML of a KafkaScrub, or the arguments of the command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+API_VERSION: Final = "kraftcluster.io/v1alpha1"
+KIND: Final = "KafkaScrub"
+_FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics", "schedule", "engine"}
+
+
+class SpecError(ValueError):
+    """The file or the arguments do not say what to scrub; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubSpec:
+    """Replicas in log directories, or those of a cluster's brokers."""
+
+    directories: tuple[str, ...] = ()
+    bootstrap: str = ""
+    topics: tuple[str, ...] = ("*",)
+    """Names of topics, with `*` and `?`."""
+    name: str = "scrub"
+
+    def check(self) -> None:
+        """Raises SpecError when it does not say what to read, or says it twice."""
+        if bool(self.directories) == bool(self.bootstrap):
+            raise SpecError("give log directories, or a bootstrap server: one of them")
+        for directory in self.directories:
+            if not Path(directory, "meta.properties").is_file():
+                raise SpecError(f"{directory} is no log directory: it has no meta.properties")
+
+
+def load(path: Path) -> ScrubSpec:
+    """A KafkaScrub from its file.
+
+        apiVersion: kraftcluster.io/v1alpha1
+        kind: KafkaScrub
+        metadata: {name: nightly}
+        spec:
+          directories: [/var/lib/kafka-1, /var/lib/kafka-2]   # or bootstrapServers: host:9092
+          topics: ["orders.*"]
+
+    Raises SpecError naming file and field, and OSError.
+    """
+    try:
+        data = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as e:
+        raise SpecError(f"{path} is no YAML: {e}") from None
+    if not isinstance(data, dict) or data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
+        raise SpecError(f"{path}: not a {KIND} of {API_VERSION}")
+    spec = data.get("spec")
+    if not isinstance(spec, dict):
+        raise SpecError(f"{path}: spec is missing")
+    unknown = sorted(set(spec) - _FIELDS)
+    if unknown:
+        raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(_FIELDS))}")
+    if "clusterRef" in spec and "bootstrapServers" not in spec:
+        raise SpecError(f"{path}: spec.clusterRef is what the operator resolves; give spec.bootstrapServers here")
+    bootstrap = spec.get("bootstrapServers", "")
+    if not isinstance(bootstrap, str):
+        raise SpecError(f"{path}: spec.bootstrapServers is {bootstrap!r}, not host:port")
+    name = (data.get("metadata") or {}).get("name", "scrub")
+    return ScrubSpec(_texts(path, spec, "directories", []), bootstrap, _texts(path, spec, "topics", ["*"]), str(name))
+
+
+def _texts(path: Path, spec: dict[str, Any], field: str, default: list[str]) -> tuple[str, ...]:
+    values = spec.get(field, default)
+    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+        raise SpecError(f"{path}: spec.{field} is {values!r}, not a list of texts")
+    return tuple(values)

@@ -1,0 +1,116 @@
+"""Replicas read from the brokers that have them: for disks that cannot be reached.
+
+A broker answers a consumer's Fetch for any replica that it has (KIP-392), up to the high watermark that it knows. What
+was damaged on the way to the disk or on it comes as it is there; brokers check nothing when they send.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
+from kraft_pipeline.client import messages as m
+from kraft_pipeline.scrub import findings as kinds
+from kraft_pipeline.scrub.compare import POSITION
+from kraft_pipeline.scrub.job import DIGEST_DDL, finding, pieces, told
+from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
+
+FETCH_BYTES: Final = 8 * 1024 * 1024
+MAX_WAIT_MS: Final = 500
+_COMPACT: Final = "compact"
+_REPLICA: Final = "struct<broker: int, directory: string, start: bigint, high: bigint>"
+REPLICA_DDL: Final = (
+    "topic string, partition int, topic_id binary, broker int, directory string, segment string, base bigint, "
+    f"high bigint, compacted boolean, replicas array<{_REPLICA}>"
+)
+"""One row a replica; `directory` names the broker's address, there is no `segment`."""
+
+
+def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The replicas of the topics whose names fit one of the patterns (`*` and `?`), as rows of REPLICA_DDL.
+
+    Raises ClientError where the cluster cannot be asked.
+    """
+    rows = []
+    with Cluster(settings) as cluster:
+        all_topics = cluster.topics()
+        wanted = [name for name in sorted(all_topics) if any(fnmatch.fnmatchcase(name, t) for t in topics)]
+        policies = cluster.config(wanted, "cleanup.policy") if wanted else {}
+        keys = [(name, number) for name in wanted for number in all_topics[name].partitions]
+        highs = cluster.offsets(dict.fromkeys(keys, m.LATEST))
+        starts = cluster.offsets(dict.fromkeys(keys, m.EARLIEST))
+        for name, number in keys:
+            start, high = starts[name, number], highs[name, number]
+            there = [(node, cluster.address(node)) for node in all_topics[name].partitions[number].replicas]
+            others = [(node, address, start, high) for node, address in there]
+            for node, address in there:
+                row = (name, number, all_topics[name].id, node, address, "", start, high)
+                rows.append((*row, _COMPACT in policies[name], others))
+    return rows
+
+
+def replicas(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
+    """What `plan` found, a task a replica."""
+    return spark.createDataFrame(rows, REPLICA_DDL).repartition(max(1, len(rows)))
+
+
+def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
+    """Each replica fetched and checked by itself: rows in job.DIGEST_DDL."""
+
+    def scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with Cluster(settings) as cluster:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    yield from pieces(row, *_scan_replica(cluster, row))
+
+    return replicas.mapInArrow(scan_all, DIGEST_DDL)
+
+
+def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int]:
+    scanner = Scanner(expected=row["base"], compacted=row["compacted"], high_watermark=0)
+    at = total = 0
+    try:
+        at = row["base"]
+        while at < row["high"]:
+            answer = _fetch(cluster, row, at)
+            scanner.scan(BufferSource(answer.records), may_end_early=True)
+            total += len(answer.records)
+            # After a damaged batch at the end nothing is expected: what it says of itself is the best that is known.
+            after = max(scanner.expected, scanner.last + 1)
+            if after <= at:
+                cut = f"nothing whole comes at offset {at}, high watermark {answer.high_watermark}"
+                return _done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut))
+            at = after
+    except (ClientError, OSError) as e:
+        return _done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e)))
+    return _done(scanner, row, total, None)
+
+
+def _done(
+    scanner: Scanner, row: dict[str, Any], total: int, end: Damage | None
+) -> tuple[Any, list[kinds.Finding], int]:
+    """What was fetched has no place in a file."""
+    found = [f._replace(position=-1, bits=[]) for f in told(row, scanner)]
+    rows = scanner.digests() if total else np.empty((0, len(FIELDS)), np.int64)
+    rows[:, POSITION] = -1
+    return rows, found + ([finding(row, end, [])] if end is not None else []), total
+
+
+def _fetch(cluster: Cluster, row: dict[str, Any], at: int) -> m.FetchAnswer:
+    """From this very broker, tried again while it may be on its way back."""
+    body = m.fetch(row["topic_id"], row["partition"], at, FETCH_BYTES, max_wait_ms=MAX_WAIT_MS, committed=False)
+
+    def ask() -> m.FetchAnswer:
+        with cluster.dropping(cluster.connection(row["broker"])) as connection:
+            answer = m.read_fetch(connection.ask(m.FETCH, body))
+        if answer.error:
+            raise BrokerError(answer.error, f"{row['topic']}-{row['partition']} of broker {row['broker']}")
+        return answer
+
+    return cluster.retried("fetch", ask, cluster.topics)

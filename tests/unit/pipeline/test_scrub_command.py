@@ -1,0 +1,80 @@
+"""`kraft-pipeline scrub`: what it takes and what it refuses; the Spark in between is tests/compat's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraft_pipeline.cli.main import main
+from kraft_pipeline.scrub.spec import ScrubSpec, SpecError, load
+
+FINDING = {
+    "topic": "orders",
+    "partition": 3,
+    "broker": 2,
+    "directory": "/disk",
+    "segment": "00000000000000000020.log",
+    "position": 194,
+    "base_offset": 24,
+    "last_offset": 25,
+    "kind": "crc",
+    "detail": "CRC 1, stored 2",
+    "bits": [{"byte": 200, "bit": 4}],
+}
+TOTALS = {"partitions": 1, "replicas": 3, "not_compared": 0, "bytes": 5_000_000, "seconds": 1.5}
+
+
+def kept(path: Path, *findings: object) -> Path:
+    path.write_text(json.dumps({"totals": TOTALS, "findings": findings}))
+    return path
+
+
+def test_a_report_names_the_place_and_its_exit_code_is_for_scripts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scrub", "report", str(kept(tmp_path / "bad", FINDING))]) == 1
+    shown = capsys.readouterr().out
+    for part in ("orders-3", "/disk/orders-3/00000000000000000020.log", "194", "200.4", "1 damaged places"):
+        assert part in shown
+    assert main(["scrub", "report", str(kept(tmp_path / "good"))]) == 0
+    assert "no damage" in capsys.readouterr().out
+    assert main(["scrub", "report", "--json", str(kept(tmp_path / "bad", FINDING))]) == 1
+    assert json.loads(capsys.readouterr().out)["findings"] == [FINDING]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give log directories, or a bootstrap server"),
+        (["{tmp}", "--bootstrap-server", "x:1"], "give log directories, or a bootstrap server"),
+        (["{tmp}"], "is no log directory: it has no meta.properties"),
+        (["-f", "{tmp}/absent.yaml"], "No such file"),
+    ],
+)
+def test_what_cannot_be_scrubbed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["scrub", "run", *(a.format(tmp=tmp_path) for a in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_resource_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "scrub.yaml"
+    head = "apiVersion: kraftcluster.io/v1alpha1\nkind: KafkaScrub\nmetadata: {name: nightly}\n"
+    path.write_text(head + "spec: {directories: [/a, /b], topics: ['orders.*']}\n")
+    assert load(path) == ScrubSpec(("/a", "/b"), "", ("orders.*",), "nightly")
+    for spec, message in [
+        ("spec: {directory: /a}", r"spec\.directory is not known"),
+        ("spec: {directories: /a}", r"spec\.directories is '/a', not a list"),
+        ("spec: {clusterRef: prod}", r"spec\.clusterRef is what the operator resolves"),
+        ("spec: 3", r"spec is missing"),
+        ("spec: [", r"is no YAML"),
+    ]:
+        path.write_text(head + spec)
+        with pytest.raises(SpecError, match=message):
+            load(path)
+    path.write_text("kind: Pod")
+    with pytest.raises(SpecError, match="not a KafkaScrub"):
+        load(path)
