@@ -382,3 +382,47 @@ def test_bytes_behind_a_request_are_ignored_as_kafka_ignores_them() -> None:
     frame = heartbeat(1) + b"\x00\x01\x02"
     feed(connection, struct.pack(">i", len(frame) - 4) + frame[4:] + heartbeat(2))
     assert transport.correlation_ids() == [1, 2]
+
+
+def throttling(ctx: Any, message: Any) -> Any:
+    ctx.connection.mute(700)
+    return HeartbeatResponse(throttle_time_ms=len(message.group_id))
+
+
+def test_a_muted_connection_answers_at_once_and_handles_what_follows_when_its_time_is_over() -> None:
+    world = World({ApiKey.HEARTBEAT: throttling})
+    connection, transport = world.connect()
+    feed(connection, heartbeat(1) + heartbeat(2) + heartbeat(3)[:-1])
+    assert transport.correlation_ids() == [1]
+    assert transport.reading is False
+    feed(connection, heartbeat(3)[-1:])  # what the transport had before it was told
+    assert transport.correlation_ids() == [1]
+    for answered in ([1, 2], [1, 2, 3]):
+        assert [delay for delay, _, _ in world.scheduler.later if delay == 700] == [700]
+        world.scheduler.fire()
+        assert transport.correlation_ids() == answered
+    world.scheduler.fire()
+    assert transport.reading is True
+
+
+def test_a_connection_that_is_lost_while_it_is_muted_is_forgotten() -> None:
+    world = World({ApiKey.HEARTBEAT: throttling})
+    connection, transport = world.connect()
+    feed(connection, heartbeat(1))
+    connection.connection_lost(None)
+    world.scheduler.fire()
+    assert transport.correlation_ids() == [1]
+
+
+def test_an_answer_that_comes_later_mutes_as_well() -> None:
+    later = Later()
+    world = World({ApiKey.HEARTBEAT: later})
+    connection, transport = world.connect()
+    feed(connection, heartbeat(1) + heartbeat(2))
+    connection.mute(700)
+    later.waiting[0].respond(HeartbeatResponse(throttle_time_ms=700))
+    world.scheduler.run()
+    assert transport.correlation_ids() == [1]
+    assert len(later.waiting) == 1
+    world.scheduler.fire()
+    assert len(later.waiting) == 2

@@ -81,4 +81,7 @@ def _hand_back(ctx: RequestContext, request: Any, answer: Answer) -> None:
         text = "The controller did not answer in time"
         ctx.respond(error_response(request, ctx.api_version, ErrorCode.REQUEST_TIMED_OUT, text))
     else:
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms > 0:  # the controller cannot reach the client's connection
+            ctx.connection.mute(throttle_ms)
         ctx.respond(answer)

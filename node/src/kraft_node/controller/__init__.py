@@ -20,6 +20,7 @@ knows.
 | `reassignments` | replicas move (KIP-455, KIP-860) |
 | `index`, `blocks`, `derived` | which partitions concern a broker: fencing costs its own only; ready on standbys |
 | `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
+| `mutation_quota` | how many partitions a client may create and delete in a second (KIP-599) |
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `describe` | what a controller says of itself and its quorum (KIP-919) |
 
@@ -32,8 +33,8 @@ driver; the driver's `metadata_level` is to be `Controller.metadata_level`, `Con
 What it must not do: touch disk or network, read a clock other than through `Env`, change the image, or answer before
 commit. Managers return plans and change nothing. Cost is O(what changes).
 
-Not here: ApiVersions, DescribeQuorum and the voters' requests (raft's own, answered by `server`), controller mutation
-quotas (KIP-599), create-topic and alter-config policies (Java plug-ins), delegation tokens (refused as disabled).
+Not here: ApiVersions, DescribeQuorum and the voters' requests (raft's own, answered by `server`), create-topic and
+alter-config policies (Java plug-ins), delegation tokens (refused as disabled).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from kraft_node.controller.envelope import Envelopes
 from kraft_node.controller.features import Features, default_bootstrap_records
 from kraft_node.controller.isr import Isr
 from kraft_node.controller.leaders import Leaders
+from kraft_node.controller.mutation_quota import MutationQuotas
 from kraft_node.controller.periodic import Periodic, Task
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.producer_ids import allocate
@@ -46,6 +47,12 @@ log = logging.getLogger(__name__)
 
 STALE_CHECKS_PER_SESSION: Final = 8
 """How often in a session timeout silent brokers are looked for."""
+
+
+CREATE_TOPICS_STRICT: Final = 6
+DELETE_TOPICS_STRICT: Final = 5
+CREATE_PARTITIONS_STRICT: Final = 3
+"""The versions from which on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); others are only slowed down."""
 
 
 class MetadataLog(Protocol):
@@ -97,6 +104,8 @@ class Controller:
         self.isr = Isr(self.cluster)
         self.reassignments = Reassignments(self.cluster)
         self.quotas = Quotas(self.cluster)
+        window_s = config.int("controller.quota.window.num") * config.int("controller.quota.window.size.seconds")
+        self.mutations = MutationQuotas(image, env.clock, window_s)
         self.scram = Scram(self.cluster)
         self.acls = Acls(self.cluster)
         self._periodic = Periodic(env.clock, env.scheduler, self._tasks())
@@ -150,6 +159,7 @@ class Controller:
             static_min_isr=self._config.int("min.insync.replicas"),
         )
         self.cluster.activate()
+        self.mutations.clear()
         log.info("controller %d is active in epoch %d", self._config.node_id, epoch)
         if records:
             log.info("writing %d record(s) to begin with", len(records))
@@ -194,9 +204,15 @@ class Controller:
 
     def _handlers(self) -> dict[ApiKey, Handler]:
         planned: dict[ApiKey, Callable[[RequestContext, Any], Plan]] = {
-            ApiKey.CREATE_TOPICS: lambda _, request: self.topics.create(request),
-            ApiKey.DELETE_TOPICS: lambda ctx, request: self.topics.delete(request, ctx.api_version),
-            ApiKey.CREATE_PARTITIONS: lambda _, request: self.topics.grow(request),
+            ApiKey.CREATE_TOPICS: lambda ctx, request: self.topics.create(
+                request, self.mutations.of(ctx, CREATE_TOPICS_STRICT)
+            ),
+            ApiKey.DELETE_TOPICS: lambda ctx, request: self.topics.delete(
+                request, ctx.api_version, self.mutations.of(ctx, DELETE_TOPICS_STRICT)
+            ),
+            ApiKey.CREATE_PARTITIONS: lambda ctx, request: self.topics.grow(
+                request, self.mutations.of(ctx, CREATE_PARTITIONS_STRICT)
+            ),
             ApiKey.ALTER_CONFIGS: lambda _, request: self.configs.alter_whole(request),
             ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda _, request: self.configs.alter_incrementally(request),
             ApiKey.ELECT_LEADERS: lambda ctx, request: self.leaders.elect(request, ctx.api_version),

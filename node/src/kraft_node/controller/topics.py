@@ -17,6 +17,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid, random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.configs import Configs
+from kraft_node.controller.mutation_quota import UNBOUNDED, Permission
 from kraft_node.controller.names import check_topic_name
 from kraft_node.controller.placement import REPLICATION_FACTOR_MAX, StripedPlacer
 from kraft_node.controller.plan import Plan
@@ -56,7 +57,7 @@ class Topics:
 
     # CreateTopics
 
-    def create(self, request: CreateTopicsRequest) -> Plan:
+    def create(self, request: CreateTopicsRequest, quota: Permission = UNBOUNDED) -> Plan:
         errors = self._name_errors(request)
         self._check_partition_total(request)
         response = CreateTopicsResponse()
@@ -69,7 +70,7 @@ class Topics:
             error = errors.get(topic.name)
             if error is None:
                 try:
-                    response.topics.append(self._create_one(topic, records))
+                    response.topics.append(self._create_one(topic, records, quota))
                     continue
                 except KafkaError as e:
                     error = e
@@ -79,6 +80,7 @@ class Topics:
                 )
             )
         check_operation_size(records)
+        response.throttle_time_ms = quota.throttle_ms
         return Plan(response, () if request.validate_only else records)
 
     def _name_errors(self, request: CreateTopicsRequest) -> dict[str, KafkaError]:
@@ -119,7 +121,7 @@ class Topics:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
     def _create_one(
-        self, topic: CreateTopicsRequest.CreatableTopic, records: list[Any]
+        self, topic: CreateTopicsRequest.CreatableTopic, records: list[Any], quota: Permission
     ) -> CreateTopicsResponse.CreatableTopicResult:
         wanted = {config.name: config.value for config in topic.configs}
         overrides, config_records = self._configs.plan_new_topic(topic.name, wanted)
@@ -135,6 +137,7 @@ class Topics:
                     raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         elif not all(in_sync):
             self._no_leader(len(assignments[0]))
+        quota.record(len(assignments))
         topic_id = random_uuid(self._cluster.rng)
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         records += config_records
@@ -241,7 +244,7 @@ class Topics:
 
     # DeleteTopics
 
-    def delete(self, request: DeleteTopicsRequest, api_version: int) -> Plan:
+    def delete(self, request: DeleteTopicsRequest, api_version: int, quota: Permission = UNBOUNDED) -> Plan:
         """Delete topics by name or by id; one result a topic asked for."""
         if not self._cluster.static.boolean("delete.topic.enable"):
             if api_version < 3:
@@ -252,7 +255,7 @@ class Topics:
             asked = [(name, ZERO_UUID) for name in request.topic_names]
         response = DeleteTopicsResponse()
         found: dict[Uuid, str] = {}
-        for name, topic_id, error in self._deletions(asked, found):
+        for name, topic_id, error in self._deletions(asked, found, quota):
             result = DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id)
             if error is not None:
                 result.error_code = error.code
@@ -260,10 +263,11 @@ class Topics:
             response.responses.append(result)
         records = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
         check_operation_size(records)
+        response.throttle_time_ms = quota.throttle_ms
         return Plan(response, records)
 
     def _deletions(
-        self, asked: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str]
+        self, asked: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str], quota: Permission
     ) -> list[tuple[str | None, Uuid, KafkaError | None]]:
         """A result a topic; what is to be deleted goes to `found`."""
         results: list[tuple[str | None, Uuid, KafkaError | None]] = []
@@ -279,10 +283,15 @@ class Topics:
                 if topic.id in found:
                     message = "The provided topic name maps to an ID that was already supplied."
                     raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            except KafkaError as e:
+                results.append((name, topic_id, e))
+                continue
+            try:
+                quota.record(len(topic))
                 found[topic.id] = topic.name
                 results.append((topic.name, topic.id, None))
             except KafkaError as e:
-                results.append((name, topic_id, e))
+                results.append((topic.name, topic.id, e))
         return results
 
     def _deletable(self, name: str | None, topic_id: Uuid, doubtful: set[Any]) -> TopicView:
@@ -303,7 +312,7 @@ class Topics:
 
     # CreatePartitions
 
-    def grow(self, request: CreatePartitionsRequest) -> Plan:
+    def grow(self, request: CreatePartitionsRequest, quota: Permission = UNBOUNDED) -> Plan:
         """Give topics more partitions."""
         response = CreatePartitionsResponse()
         records: list[Any] = []
@@ -317,15 +326,16 @@ class Topics:
             try:
                 if topic.name in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records += self._grow_one(topic)
+                records += self._grow_one(topic, quota)
             except KafkaError as e:
                 result.error_code = e.code
                 result.error_message = e.message
             response.results.append(result)
         check_operation_size(records)
+        response.throttle_time_ms = quota.throttle_ms
         return Plan(response, () if request.validate_only else records)
 
-    def _grow_one(self, asked: CreatePartitionsRequest.CreatePartitionsTopic) -> list[Any]:
+    def _grow_one(self, asked: CreatePartitionsRequest.CreatePartitionsTopic, quota: Permission) -> list[Any]:
         topic = self._cluster.topic_named(asked.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -344,6 +354,7 @@ class Topics:
                 "were specified."
             )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        quota.record(more)
         if more > PARTITIONS_PER_BATCH_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         first = topic.partition(0)

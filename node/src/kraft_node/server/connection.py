@@ -62,6 +62,7 @@ class Connection:
         "_held",
         "_large",
         "_last_header",
+        "_muted",
         "_need",
         "_out",
         "_rest",
@@ -105,6 +106,7 @@ class Connection:
         self._held = False
         self._resting = False
         self._touched = False
+        self._muted = False
 
     # Receiver
 
@@ -197,7 +199,7 @@ class Connection:
             metric.bytes_in += size
             position = frame_end
             size = 0
-            if self._waiting or self._corked_bytes > CORKED_MAX:
+            if self._waiting or self._corked_bytes > CORKED_MAX or self._muted:
                 may = self._may_handle()
         self._burst = False
         if self._out:
@@ -214,7 +216,7 @@ class Connection:
         """Whether the limits allow another request now; sends what is corked when that is much."""
         if self._corked_bytes > CORKED_MAX:
             self._flush()
-        if self.transport.unsent_bytes > UNSENT_MAX or self.closed:
+        if self.transport.unsent_bytes > UNSENT_MAX or self.closed or self._muted:
             return False
         waiting = self._waiting
         if not waiting:
@@ -356,6 +358,16 @@ class Connection:
             return
         self._out += parts
         self._corked_bytes += _SIZE.unpack_from(parts[0])[0]  # type: ignore[arg-type]  # the head is never a file
+
+    def mute(self, for_ms: int) -> None:
+        """Handle nothing more for so long: the answer that goes out next tells the client to be silent (KIP-219)."""
+        self._muted = True
+        self.server.env.scheduler.call_later(for_ms, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        if not self.closed:
+            self.catch_up()
 
     def _flush(self) -> None:
         out = self._out

@@ -30,6 +30,8 @@ ACTING: Final = frozenset(
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
         "controller.quorum.voters",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
         "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
