@@ -42,7 +42,20 @@ def registry(wake: Callable[[Key], None]) -> kopf.OperatorRegistry:
     def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
         wake(Key(namespace or "", labels.get(INSTANCE, "")))
 
+    def of_topic(namespace: str | None, name: str | None, meta: Any, spec: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+        """A topic wakes its cluster."""
+        key = Key(namespace or "", f"topic/{name}")
+        if type != "DELETED" and seen.get(key) == meta.get("generation"):
+            return
+        if type == "DELETED":
+            seen.pop(key, None)
+        else:
+            seen[key] = meta.get("generation")
+        if spec.get("cluster"):
+            wake(Key(namespace or "", spec["cluster"]))
+
     kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
+    kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
     for group, version, plural in OBJECTS:
         kopf.on.event(group, version, plural, labels=SELECTOR, registry=made)(of_object)
     kopf.on.login(registry=made)(_login)

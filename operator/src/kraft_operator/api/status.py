@@ -13,6 +13,8 @@ from pydantic import Field
 from kraft_operator.api.base import Model, NodeId, marked
 
 NODES_MAX: Final = 1000
+TOPICS_MAX: Final = 5000
+"""That are deleted with their resources: 300 KiB of status, of 1.5 MiB that an object may have."""
 PARTITIONS_NAMED_MAX: Final = 10
 """Partitions that are named in the status; how many there are is counted."""
 
@@ -43,6 +45,7 @@ class NodeStatus(Model):
     pod: str = ""
     volume: str = ""
     state: str = ""
+    quorum: Annotated[str, Field(description="of a controller: leader, voter or observer")] = ""
     epoch: int | None = None
     lag: Annotated[int, Field(description="metadata records behind the active controller")] | None = None
     needs_restart: Annotated[list[str], Field(description="what its pod has not got yet")] = []
@@ -71,6 +74,13 @@ class PartitionsStatus(Model):
     ] = []
 
 
+class OwnedTopic(Model):
+    """A topic that is deleted with its resource."""
+
+    name: Annotated[str, Field(max_length=249)]
+    id: Annotated[str, Field(max_length=22)]
+
+
 class StepStatus(Model):
     """The step at hand, or the next one that waits for approval."""
 
@@ -96,6 +106,14 @@ class KRaftClusterStatus(Model):
     dynamic: Annotated[bool, Field(description="the voters are in the log: there is no way back")] = False
     balanced: Annotated[list[NodeId], Field(description="brokers among which replicas have been balanced")] = []
     balanced_for: Annotated[str, Field(description="the last request to balance that was carried out")] = ""
+    topics: Annotated[
+        list[OwnedTopic],
+        Field(
+            max_length=TOPICS_MAX,
+            description="topics that are deleted with their KRaftTopic",
+            json_schema_extra=marked(keys=("name",)),
+        ),
+    ] = []
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""

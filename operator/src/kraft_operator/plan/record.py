@@ -62,6 +62,8 @@ class Record:
     """Brokers among which replicas have been balanced."""
     balanced_for: str = ""
     """The word of the last request to balance that has been carried out."""
+    topics: tuple[tuple[str, str], ...] = ()
+    """Topics that go with their resources, with their ids."""
 
     def node(self, node_id: int) -> Node | None:
         return next((node for node in self.nodes if node.id == node_id), None)

@@ -1,0 +1,117 @@
+"""KRaftTopics: what is wanted and what is there -> what to do, in batches. Pure.
+
+A topic's partitions only grow, its own configuration is the resource's (throttles aside, which are of moves). A topic
+that there is already is taken over. Nothing blocks a resource's deletion: what is to be deleted with its resource is
+remembered with its id (`owned`), so that it is deleted even if nobody was there to see the resource go, and so that a
+topic of the same name that somebody has made since is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraft_operator.plan.observed import THROTTLED
+
+BATCH_MAX: Final = 250
+"""Topics created, changed or deleted by one pass: a request of so many takes a controller well under a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWish:
+    """One resource."""
+
+    resource: str
+    topic: str
+    partitions: int
+    replicas: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    delete: bool = False
+    """With the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSeen:
+    """One topic; `config` is its own, without what it has from the cluster."""
+
+    id: str
+    partitions: int
+    replicas: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """What is told of a resource."""
+
+    ready: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(slots=True)
+class TopicPlan:
+    """What to do; `owned` is remembered before any of it."""
+
+    owned: dict[str, str]
+    create: list[TopicWish] = field(default_factory=list)
+    grow: dict[str, int] = field(default_factory=dict)
+    configure: dict[str, tuple[dict[str, str], tuple[str, ...]]] = field(default_factory=dict)
+    """Topic -> values to set, keys to take back."""
+    delete: dict[str, str] = field(default_factory=dict)
+    states: dict[str, TopicState] = field(default_factory=dict)
+    """By resource."""
+
+    @property
+    def count(self) -> int:
+        return len(self.create) + len(self.grow.keys() | self.configure.keys()) + len(self.delete)
+
+
+def plan_topics(wishes: Iterable[TopicWish], seen: Mapping[str, TopicSeen], owned: Mapping[str, str]) -> TopicPlan:
+    """The next batch. `seen` has all topics that are wished for or owned, as far as they are there."""
+    plan = TopicPlan({})
+    claimed: dict[str, TopicWish] = {}
+    for wish in sorted(wishes, key=lambda wish: wish.resource):
+        first = claimed.setdefault(wish.topic, wish)
+        if first is not wish:
+            text = f"the topic {wish.topic} is {first.resource}'s: delete one of the two resources"
+            plan.states[wish.resource] = TopicState(False, "TopicTaken", text)
+    for topic, topic_id in owned.items():
+        there = seen.get(topic)
+        if topic not in claimed and there is not None and there.id == topic_id:
+            plan.owned[topic] = topic_id
+            if plan.count < BATCH_MAX:
+                plan.delete[topic] = topic_id
+    for topic, wish in claimed.items():
+        there = seen.get(topic)
+        if there is None:
+            plan.states[wish.resource] = TopicState(False, "Creating")
+            if plan.count < BATCH_MAX:
+                plan.create.append(wish)
+            continue
+        if wish.delete:
+            plan.owned[topic] = there.id
+        plan.states[wish.resource] = _change(plan, wish, there)
+    return plan
+
+
+def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
+    """Plan what a topic lacks; how it is."""
+    put = {key: value for key, value in wish.config.items() if there.config.get(key) != value}
+    remove = tuple(sorted(there.config.keys() - wish.config.keys() - set(THROTTLED)))
+    grows = there.partitions < wish.partitions
+    if (put or remove or grows) and plan.count < BATCH_MAX:
+        if grows:
+            plan.grow[wish.topic] = wish.partitions
+        if put or remove:
+            plan.configure[wish.topic] = (put, remove)
+    if there.partitions > wish.partitions:
+        text = f"{wish.topic} has {there.partitions} partitions, {wish.partitions} are asked for, and none can be taken"
+        return TopicState(False, "TooManyPartitions", text + " away: raise spec.partitions")
+    if wish.replicas is not None and there.replicas != wish.replicas:
+        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are asked for: move them with"
+        return TopicState(
+            False, "ReplicasDiffer", text + " kafka-reassign-partitions, or set spec.replicas to what it has"
+        )
+    return TopicState(False, "Changing") if put or remove or grows else TopicState(True, "InForce")
