@@ -16,26 +16,23 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
-from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import own_boolean
 from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.broker.metadata_cache import BROKER_CONFIG
-from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.raft.snapshots import SnapshotPolicy
-from kraft_node.security.authorizer import authorizer_of
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
 from kraft_node.server.channels import Channels
 from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.http import HttpServer
-from kraft_node.server.listener import Gate, Limits, ServerListener
+from kraft_node.server.listener import Gate, ServerListener
 from kraft_node.server.local_channel import LocalChannel
 from kraft_node.server.metrics import Registry, RequestMetrics
 from kraft_node.server.node_metrics import NodeMetrics
+from kraft_node.server.node_settings import limits_of, raft_config, snapshot_policy
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_node.wire.api import ApiKey
@@ -43,7 +40,6 @@ from kraft_node.wire.api import ApiKey
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.listeners import Endpoint
-    from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
     from kraft_node.broker.broker import Broker
@@ -120,7 +116,7 @@ class Node:
         self._own_handlers: dict[ApiKey, Handler] = {}
         """What the controller serves this node itself, unjudged."""
         self._pool = BufferPool()
-        self._gate = Gate(_limits(config))
+        self._gate = Gate(limits_of(config))
         self._started_ms = env.clock.monotonic_ms()
         self._stopping: Callable[[], None] | None = None
         self._stopped_already = False
@@ -172,10 +168,13 @@ class Node:
                 raise StartRefused(
                     f"listeners: {endpoint.name} wants {endpoint.security_protocol}; this release serves PLAINTEXT only"
                 )
-        try:
-            self.authorizer = authorizer_of(config)
-        except ValueError as e:
-            raise StartRefused(str(e)) from None
+        if config.string("authorizer.class.name"):
+            from kraft_node.security.authorizer import authorizer_of  # noqa: PLC0415  (nodes without one do without)
+
+            try:
+                self.authorizer = authorizer_of(config)
+            except ValueError as e:
+                raise StartRefused(str(e)) from None
 
     def _make_raft(self, storage: NodeStorage) -> RaftDriver:
         config = self.config
@@ -188,8 +187,8 @@ class Node:
             local=local,
             voters=VoterSet(static),
             cluster_id=storage.cluster_id,
-            config=_raft_config(config),
-            policy=_snapshot_policy(config),
+            config=raft_config(config),
+            policy=snapshot_policy(config),
             listener=listener,
             bootstrap_servers=config.bootstrap_servers,
             guards_empty_disk=own_boolean(config, GUARD_KEY),
@@ -329,7 +328,7 @@ class Node:
             if alone:
                 configs = image.configs
                 values.update(configs.get((BROKER_CONFIG, str(node_id))) or {}, configs.get((BROKER_CONFIG, "")) or {})
-            self._gate.limits = _limits(values)
+            self._gate.limits = limits_of(values)
             storage.logs.reconfigure(values)
 
         raft.loader.publishers.append(follow)
@@ -515,40 +514,6 @@ class Node:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
-
-
-def _limits(config: ConfigView) -> Limits:
-    overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
-    return Limits(
-        request_bytes_max=config.int("socket.request.max.bytes"),
-        connections_max=config.int("max.connections"),
-        connections_max_per_ip=config.int("max.connections.per.ip"),
-        per_ip_overrides={host: int(count) for host, count in overrides.items()},
-        idle_ms=config.int("connections.max.idle.ms"),
-    )
-
-
-def _raft_config(config: NodeConfig) -> RaftConfig:
-    return RaftConfig(
-        election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
-        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
-        append_linger_ms=config.int("controller.quorum.append.linger.ms"),
-        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
-        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
-        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
-        auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
-        fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
-    )
-
-
-def _snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
-    return SnapshotPolicy(
-        max_new_record_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
-        max_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
-        retention_bytes=config.int("metadata.max.retention.bytes"),
-        retention_ms=config.int("metadata.max.retention.ms"),
-    )
 
 
 def _raise(reason: str) -> None:

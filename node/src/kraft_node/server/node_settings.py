@@ -1,0 +1,51 @@
+"""What the configuration says, in the terms of the parts that a node is made of: limits, Raft, snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraft_node.base.config.listeners import parse_map
+from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.listener import Limits
+
+if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
+    from kraft_node.base.config.view import ConfigView
+
+
+def limits_of(config: ConfigView) -> Limits:
+    """What connections may cost, as in force now."""
+    overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
+    return Limits(
+        request_bytes_max=config.int("socket.request.max.bytes"),
+        connections_max=config.int("max.connections"),
+        connections_max_per_ip=config.int("max.connections.per.ip"),
+        per_ip_overrides={host: int(count) for host, count in overrides.items()},
+        idle_ms=config.int("connections.max.idle.ms"),
+    )
+
+
+def raft_config(config: NodeConfig) -> RaftConfig:
+    """`controller.quorum.*`."""
+    return RaftConfig(
+        election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+        append_linger_ms=config.int("controller.quorum.append.linger.ms"),
+        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+        auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
+        fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+    )
+
+
+def snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
+    """When the metadata is written as a snapshot, and what is kept."""
+    return SnapshotPolicy(
+        max_new_record_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
+        max_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+        retention_bytes=config.int("metadata.max.retention.bytes"),
+        retention_ms=config.int("metadata.max.retention.ms"),
+    )
