@@ -4,7 +4,7 @@ Who calls it: the reconciler on Kubernetes, the local supervisor, the simulator.
 or draw a random number; it imports nothing of Kubernetes.
 
 - `record`    what is remembered between passes (the status of the resource), and nothing else is
-- `wanted`    what the specification asks for;  `from_spec` makes it of the API's models
+- `wanted`    what the specification asks for; `specs.wishes` makes it of the API's models
 - `observed`  what is seen of pods, volumes, the quorum and the partitions, each with its age
 - `steps`     what can be done; which of it disrupts
 - `situation` the three together, and what follows from them: who is live, what a pod lacks
@@ -13,9 +13,11 @@ or draw a random number; it imports nothing of Kubernetes.
 - `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
 - `roll`      restarts;  `leave` the end of a node;  `finalize` metadata.version
 - `moves`     replicas move: `drain` off brokers that leave, `balance` towards new ones or on request
+- `topics`    KRaftTopics, apart from all that: a batch at a time;  `levels` names of metadata.version
 - `planner`   the order of all that;  `conditions` what people are told
 
-The laws, asserted by tests/property/operator against a slow twin and a world that crashes the operator anywhere:
+The laws, asserted by tests/property/operator against slow twins and a world that crashes the operator anywhere, and by
+tests/sim/operator over real Raft cores:
 
 1. A plan has at most one disruptive step.
 2. What is unknown, or older than the last thing done, permits nothing that disrupts; the plan says what is unknown.
