@@ -130,7 +130,7 @@ def _write(page: Path, group: str, figures: dict[str, Any]) -> Path:
     elif group == "metadata":
         body += report.parts_of_many(figures["many"])
     else:
-        body += report.parts_of_a_cluster(samples, figures["etcd"])
+        body += report.parts_of_a_cluster(samples, figures.get("etcd", {}))
     report.write_page(page, group, body)
     return picture
 

@@ -54,7 +54,7 @@ FAILOVERS = {"ours": 9, "kafka": 2}
 ROWS = {
     "start with a snapshot of 1,000,000 partitions to CreateTopics acknowledged": Row("s", False, 5.0, absolute=True),
     "memory of a controller of 1,000,000 partitions": Row("MiB", False, 0.15),
-    "memory a partition of a controller, everything included": Row("bytes", False, 0.15),
+    "memory a partition of a controller, everything included": Row("bytes", False, 64.0, absolute=True),
     "snapshot of 1,000,000 partitions written beside commits": Row("s", False, 10.0, absolute=True),
     "commit p99 while it is written, against without": Row("x", False, 2.0, absolute=True),
     "failover of the active controller, 1,000,000 partitions": Row("s", False, 0.3),
