@@ -18,6 +18,9 @@ TIMEOUT_S: Final = 600.0
 REFUSED_S: Final = 15.0
 """A refusal that lasts so long is one: views are renewed every second or two."""
 
+FILE_COLUMNS: Final = 200
+"""Of a table that goes into a file or to another program."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 Selects = Callable[[Command], Command]
 Find = Callable[..., Target]
@@ -51,7 +54,10 @@ def show(resource: Mapping[str, Any], renderable: Any, output: str, part: Any = 
         return
     from rich.console import Console
 
-    Console(highlight=False, soft_wrap=True).print(renderable)
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = FILE_COLUMNS
+    console.print(renderable)
 
 
 def shared(group: click.Group, selects: Selects[Any], find: Find) -> None:

@@ -109,6 +109,9 @@ def _node(cluster: Cluster, node: Node, s: Situation | None) -> NodeStatus:
     if s.quorum is not None:
         replica = {**s.quorum.observers, **s.quorum.voters}.get(node.id)
         found.epoch = s.quorum.epoch
+        if node.controller:
+            votes = "voter" if node.id in s.quorum.voters else "observer"
+            found.quorum = "leader" if node.id == s.quorum.leader else votes
         # Whoever fetches twice a second is a record or two behind at any moment: nothing to tell, let alone to write.
         found.lag = None if replica is None else replica.lag if replica.behind_ms > BEHIND_MAX_MS else 0
     return found

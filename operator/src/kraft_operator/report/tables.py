@@ -98,12 +98,13 @@ def controllers(resource: Resource) -> Table:
     epoch = next((one["epoch"] for one in nodes if one.get("epoch") is not None), None)
     table = _table("Quorum" + (f" in epoch {epoch}" if epoch is not None else ""))
     for name in ("id", "role", "state", "lag", "disk", "pool"):
-        table.add_column(name, style=None, justify="right" if name in {"id", "lag", "disk"} else "left")
+        table.add_column(name, justify="right" if name in {"id", "lag", "disk"} else "left", no_wrap=True)
     _extra_columns(table, resource)
     voters = status.get("voters", ())
     for node in nodes:
-        leads = node["id"] == status.get("leader")
-        role = Text("leader", "bold") if leads else Text("voter" if node["id"] in voters else "observer")
+        believed = "leader" if node["id"] == status.get("leader") else "voter" if node["id"] in voters else "observer"
+        part = node.get("quorum") or believed
+        role = Text(part, "bold" if part == "leader" else "")
         lag = node.get("lag")
         row = [str(node["id"]), role, _state(node), "" if lag is None else str(lag), str(node["disk"]), node["pool"]]
         table.add_row(*row, *_extra(resource, node, "controller"))
@@ -114,7 +115,7 @@ def brokers(resource: Resource) -> Table:
     """Brokers."""
     table = _table("Brokers")
     for name in ("id", "state", "disk", "pool"):
-        table.add_column(name, justify="right" if name in {"id", "disk"} else "left")
+        table.add_column(name, justify="right" if name in {"id", "disk"} else "left", no_wrap=True)
     _extra_columns(table, resource)
     for node in _nodes(resource, "broker"):
         row = [str(node["id"]), _state(node), str(node["disk"]), node["pool"]]
@@ -124,11 +125,11 @@ def brokers(resource: Resource) -> Table:
 
 def _extra_columns(table: Table, resource: Resource) -> None:
     if "local" in resource:
-        table.add_column("address")
-        table.add_column("process", justify="right")
+        table.add_column("address", no_wrap=True)
+        table.add_column("process", justify="right", no_wrap=True)
     else:
-        table.add_column("pod")
-    table.add_column("note")
+        table.add_column("pod", no_wrap=True)
+    table.add_column("note", overflow="fold")
 
 
 def _extra(resource: Resource, node: Mapping[str, Any], role: str) -> list[RenderableType]:

@@ -26,14 +26,20 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def _ended(processes: Processes, folder: Path) -> bool:
+    """Ended by us, or before; one that has not written its name down yet cannot be signalled."""
+    processes.signal(folder, signal.SIGKILL)
+    found = processes.look(folder)
+    return found is None or not found.alive
+
+
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     made = Processes()
     yield made
     for folder in tmp_path.iterdir():
         if folder.is_dir():
-            made.signal(folder, signal.SIGKILL)
-            wait_for(lambda f=folder: (found := made.look(f)) is None or not found.alive)
+            wait_for(lambda f=folder: _ended(made, f))
             made.forget(folder)
 
 
@@ -56,6 +62,16 @@ def test_what_runs_is_seen_with_what_it_was_started_with(processes: Processes, t
     assert not processes.signal(tmp_path / "a", signal.SIGTERM)
     processes.forget(tmp_path / "a")
     assert processes.look(tmp_path / "a") is None
+
+
+def test_what_it_was_started_with_is_known_before_it_has_written_it_down(processes: Processes, tmp_path: Path) -> None:
+    processes.start(tmp_path / "a", SLEEP, {"roles": "broker"}, tmp_path / "log", {})
+    for _ in range(50):
+        found = processes.look(tmp_path / "a")
+        assert found is not None
+        assert found.alive
+        assert found.what == {"roles": "broker"}, "the planner would restart a node that lacks everything"
+        time.sleep(0.002)
 
 
 def test_whoever_comes_later_sees_it_and_starts_no_second_one(processes: Processes, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
+        self._what: dict[Path, Mapping[str, str]] = {}
 
     def start(
         self, folder: Path, command: Sequence[str], what: Mapping[str, str], log: Path, env: Mapping[str, str]
@@ -48,6 +49,7 @@ class Processes:
         folder.mkdir(parents=True, exist_ok=True)
         self._reap(folder)
         words = [sys.executable, "-S", "-E", LAUNCH, str(folder), json.dumps(dict(what)), *command]
+        self._what[folder] = dict(what)
         with log.open("ab") as out:
             # In a session of its own: a Ctrl-C is for this program, which stops its nodes in their order.
             self._children[folder] = subprocess.Popen(  # noqa: S603  (ours)
@@ -69,7 +71,7 @@ class Processes:
         process = _read(folder / launch.RECORD)
         if child is not None and (process is None or process.pid != child.pid):
             # It is about to write its name, or has ended before: whatever is on record is of an earlier one.
-            return Process(child.pid, "", {}, alive=code is None, exit_code=code)
+            return Process(child.pid, "", self._what[folder], alive=code is None, exit_code=code)
         if process is None:
             return None
         alive = child is None or code is None
