@@ -295,6 +295,80 @@ def changes(version: int, host: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
         yield dt([], list(every), 10_000), (version,)
 
 
+def of_acls() -> Iterator[Any]:
+    """Entries made, found and removed, right ones and odd ones; none of them changes what hosts may do."""
+    creation, deletion = m.CreateAclsRequest.AclCreation, m.DeleteAclsRequest.DeleteAclsFilter
+    good = (2, "acl-story", 3, "User:x", "*", 3, 3)
+    rows = [
+        good,
+        good,
+        (2, "acl-story", 4, "User:x", "10.0.0.1", 3, 2),
+        (3, "acl-story", 3, "User:y", "*", 3, 3),
+        (4, "kafka-cluster", 3, "User:x", "10.0.0.1", 12, 3),
+        (4, "another", 3, "User:x", "*", 12, 3),
+        (2, "", 3, "User:x", "*", 3, 3),
+        (9, "acl-story", 3, "User:x", "*", 3, 3),
+        (2, "acl-story", 9, "User:x", "*", 3, 3),
+        (2, "acl-story", 3, "x", "*", 3, 3),
+        (2, "acl-story", 3, "", "*", 3, 3),
+        (2, "acl-story", 3, "User:", "*", 3, 3),
+        (2, "acl-story", 3, "User:x", "", 3, 3),
+        (2, "acl-story", 3, "User:x", "*", 99, 3),
+        (2, "acl-story", 3, "User:x", "*", 12, 3),
+        (2, "acl-story", 3, "User:x", "*", 3, 9),
+        (6, "token", 3, "User:x", "*", 8, 3),
+        (7, "User:z", 3, "User:x", "*", 13, 3),
+    ]
+    for row in rows:
+        yield m.CreateAclsRequest([creation(*row)])
+    yield m.CreateAclsRequest([creation(*row) for row in rows[:7]])
+    yield m.CreateAclsRequest([])
+    filters = [
+        (2, "acl-story", 3, None, None, 1, 1),
+        (2, "acl-story", 4, None, None, 1, 1),
+        (2, "acl-story", 2, None, None, 1, 1),
+        (2, "acl-story-more", 2, "User:x", None, 1, 1),
+        (1, "acl-story", 1, "User:x", None, 1, 1),
+        (1, None, 1, "User:y", None, 1, 1),
+        (2, None, 1, "User:x", "10.0.0.1", 3, 2),
+        (2, "", 3, "User:x", None, 1, 1),
+        (9, None, 1, "User:x", None, 1, 1),
+        (2, None, 9, "User:x", None, 1, 1),
+        (2, None, 1, "User:x", None, 99, 1),
+        (2, None, 1, "User:x", None, 1, 9),
+    ]
+    for row in filters:
+        yield m.DescribeAclsRequest(*row)
+    for row in filters[8:]:
+        yield m.DeleteAclsRequest([deletion(*row)])
+    yield m.DeleteAclsRequest([deletion(*row) for row in filters[:7]])
+    yield m.DeleteAclsRequest([deletion(*row) for row in filters[:3]])
+    yield m.DeleteAclsRequest([deletion(1, None, 1, "User:x", None, 1, 1), deletion(1, None, 1, "User:", None, 1, 1)])
+    yield m.DeleteAclsRequest([])
+
+
+ODD_ENTRIES = (
+    (0, "acl-story", 3, "User:x", "*", 3, 3),
+    (1, "acl-story", 3, "User:x", "*", 3, 3),
+    (2, "acl-story", 0, "User:x", "*", 3, 3),
+    (2, "acl-story", 1, "User:x", "*", 3, 3),
+    (2, "acl-story", 2, "User:x", "*", 3, 3),
+    (2, "acl-story", 3, "User:x", "*", 0, 3),
+    (2, "acl-story", 3, "User:x", "*", 1, 3),
+    (2, "acl-story", 3, "User:x", "*", 3, 0),
+    (2, "acl-story", 3, "User:x", "*", 3, 1),
+)
+"""With kinds that stand for none, or for any: Kafka closes the connection or says UNKNOWN_SERVER_ERROR."""
+
+ODD_FILTERS = (
+    (0, None, 1, "User:x", None, 1, 1),
+    (2, None, 0, "User:x", None, 1, 1),
+    (2, None, 1, "User:x", None, 0, 1),
+    (2, None, 1, "User:x", None, 1, 0),
+)
+"""With kinds that stand for none: Kafka closes the connection."""
+
+
 def of_controllers() -> Iterator[Any]:
     """What only brokers and controllers ask of one another, as anybody could send it to a controller's listener."""
     yield m.BrokerRegistrationRequest(77, "nothing", Uuid(b"\2" * 16))

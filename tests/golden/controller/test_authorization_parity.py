@@ -13,7 +13,13 @@ import pytest
 
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.security.rewriting import changed
-from kraft_node.wire.messages import InitProducerIdRequest, MetadataRequest
+from kraft_node.wire.messages import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    InitProducerIdRequest,
+    MetadataRequest,
+)
 from tests.compat.targets import Apache, Ours
 from tests.golden.broker.pair import Pair, warm_coordinator
 from tests.golden.controller import authorization as who
@@ -24,6 +30,8 @@ pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("authorization")]
 
 DENIED = 29
 CLUSTER_DENIED = 31
+INVALID_REQUEST = 42
+UNKNOWN_SERVER_ERROR = -1
 UNSUPPORTED_VERSION = 35
 NOT_COORDINATOR = 16
 NO_SUCH_TRANSACTION = 105
@@ -166,3 +174,28 @@ def test_what_is_in_an_envelope_is_judged_by_its_own_principal_and_address(
     come_from(pair, who.EVERYTHING)
     pair.same(who.enveloped("mine", client, host), label=f"{client} {host}")
     pair.verdict()
+
+
+def test_entries_are_made_found_and_removed_as_by_kafka(pairs: tuple[Pair, Pair]) -> None:
+    pair, _ = pairs
+    come_from(pair, who.EVERYTHING)
+    for request in who.of_acls():
+        pair.same(request, 3, label="acls", mask=without_words, settles=isinstance(request, DescribeAclsRequest))
+    pair.verdict()
+
+
+def test_kinds_that_stand_for_none_are_refused_and_the_connection_goes_on(pairs: tuple[Pair, Pair]) -> None:
+    """See docs/differences.md, between nodes."""
+    pair, _ = pairs
+    come_from(pair, who.EVERYTHING)
+    for row in who.ODD_ENTRIES:
+        request: Any = CreateAclsRequest([CreateAclsRequest.AclCreation(*row)])
+        theirs, mine = (side.ask(request, 3) for side in pair.sides)
+        assert mine.results[0].error_code == INVALID_REQUEST
+        assert isinstance(theirs, str) or theirs.results[0].error_code == UNKNOWN_SERVER_ERROR
+    for row in who.ODD_FILTERS:
+        theirs, mine = (side.ask(DescribeAclsRequest(*row), 3) for side in pair.sides)
+        assert (type(theirs), mine.error_code) == (str, INVALID_REQUEST)
+        request = DeleteAclsRequest([DeleteAclsRequest.DeleteAclsFilter(*row)])
+        theirs, mine = (side.ask(request, 3) for side in pair.sides)
+        assert (type(theirs), mine.filter_results[0].error_code) == (str, INVALID_REQUEST)

@@ -33,6 +33,8 @@ RESOURCE_TYPE_MAX: Final = 7
 OPERATION_MAX: Final = 15
 PERMISSION_MAX: Final = 3
 WILDCARD: Final = "*"
+CLUSTER: Final = 4
+CLUSTER_NAME: Final = "kafka-cluster"
 
 DELETIONS_MAX: Final = 10_000
 
@@ -177,9 +179,13 @@ def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]
 
 
 def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeAclsResponse:
-    """The entries that fit, by resource. Brokers answer from their image with it."""
+    """The entries that fit, by resource. Brokers answer from their image with it.
+
+    Kinds that only a later release may know find nothing; raises INVALID_REQUEST for those that stand for none.
+    """
     wanted = AclFilter.of(request)
-    wanted.check()
+    if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+        wanted.check()
     resources: dict[tuple[int, str, int], list[Any]] = {}
     for _, entry in matching(view, wanted):
         resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
@@ -223,6 +229,8 @@ def _check_new(creation: CreateAclsRequest.AclCreation) -> None:
         why = f"Invalid operation {creation.operation}"
     elif not ANY < creation.permission_type <= PERMISSION_MAX:
         why = f"Invalid permissionType {creation.permission_type}"
+    elif creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:
+        why = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     elif not creation.resource_name:
         why = "Resource name should not be empty"
     elif ":" not in creation.principal:
