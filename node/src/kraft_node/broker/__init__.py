@@ -4,6 +4,7 @@
 |-|-|
 | `broker` | the whole: handler table, committed metadata, start and stop |
 | `handlers/` | one file an API; its header lists versions and deviations |
+| `authorization/` | what each API asks of the client: guards in front of the handlers (see `security`) |
 | `fetch/` | sessions, reading, waiting |
 | `lifecycle` | registration, heartbeats, unfencing, controlled shutdown (KIP-631) |
 | `forward`, `controller_link` | what the controller decides, and the way to it (KIP-590) |

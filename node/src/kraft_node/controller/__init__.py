@@ -22,6 +22,7 @@ knows.
 | `configs`, `quotas`, `scram`, `acls`, `producer_ids` | one kind of record each |
 | `mutation_quota` | how many partitions a client may create and delete in a second (KIP-599) |
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
+| `authorization` | what each API asks of who calls it: guards in front of the handlers (see `security`) |
 | `describe` | what a controller says of itself and its quorum (KIP-919) |
 
 Who calls it: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node, and
