@@ -7,10 +7,11 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 | file | what it is |
 |-|-|
 | `simulation` | the queue of events, what the seed decides, chaos and then calm |
-| `replica` | one process: carries out the core's effects as the driver's contract says |
+| `replica` `replica_snapshots` | one process: carries out the core's effects as the driver's contract says |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |
 | `network` | messages lost, late, doubled, cut off; connections that close |
 | `faults` `scenes` | what goes wrong, and how much may at one time |
+| `roll` | whoever changes static voters, one restart after the other |
 | `laws` | what must hold; each violation names its law |
 | `sweep` `__main__` | many seeds, progress, figures |
 | `exhaustive` `small_world` | every order of events of a small quorum, up to bounds |

@@ -13,28 +13,24 @@ from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.leader import Leader
-from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.log_view import LogView
 from kraft_node.raft.messages import (
-    POSITION_OUT_OF_RANGE,
-    SNAPSHOT_NOT_FOUND,
     Batch,
     FetchReply,
     FetchRequest,
-    FetchSnapshotReply,
     VoteReply,
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.states import Role
 from kraft_node.testing.raft.laws import require
-from kraft_node.testing.raft.storage import ModelDisk, ModelLog, Snapshot, make_entry
+from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
+from kraft_node.testing.raft.storage import ModelDisk, ModelLog, make_entry
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation
 
 BATCHES_A_FETCH: Final = 4
-SNAPSHOT_CHUNK: Final = bytes(8)
 LEADER_CHANGE: Final = 0
 """The value of a LeaderChange record; proposals count from 1."""
 VERSION_STATED: Final = -1
@@ -100,10 +96,7 @@ class Replica:
         self.timer = 0
         self.in_flight: dict[int, Replica] = {}
         self.tokens: dict[Token, None] = {}
-        self.part: Snapshot | None = None
-        self.snapshot_at = 0
-        """The offset of the last snapshot begun."""
-        self.writing_snapshot = False
+        self.snapshots = ReplicaSnapshots(self)
         self.announced_epoch = -1
         self.voters_moved = False
         """The log states other voters than before, perhaps."""
@@ -157,8 +150,6 @@ class Replica:
         self.high_watermark = -1
         self.state_lane_us = 0
         self.state = disk.state
-        self.part = None
-        self.writing_snapshot = False
         self.announced_epoch = -1
         self.in_flight.clear()
         self.tokens.clear()
@@ -166,7 +157,7 @@ class Replica:
         self.voters_moved = False
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
-        self.snapshot_at = disk.snapshots[-1].id.end_offset if disk.snapshots else 0
+        self.snapshots.opened()
         log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
         self.node = self.sim.make_node(self, log)
         self.was_amnesiac = self.node.is_amnesiac
@@ -302,7 +293,7 @@ class Replica:
         """In this life."""
         self.sim.at(delay_us, self, function, *args)
 
-    def _io_us(self) -> int:
+    def io_us(self) -> int:
         rng = self.sim.rng
         if self.slow_disk:
             time_us = rng.randrange(2_000_000)
@@ -312,16 +303,16 @@ class Replica:
 
     # The disk.
 
-    def _check_disk(self) -> None:
+    def check_disk(self) -> None:
         if self.full_disk:
             raise DiskFailed("no space left on device")
 
     def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
-        self._check_disk()
+        self.check_disk()
         self.state = effect.state
         # One after the other, as one thread writes them.
         now = self.sim.now_us
-        self.state_lane_us = max(self.state_lane_us, now) + self._io_us()
+        self.state_lane_us = max(self.state_lane_us, now) + self.io_us()
         self.later(self.state_lane_us - now, self._state_written, effect.state)
 
     def _state_written(self, state: Any) -> None:
@@ -335,7 +326,7 @@ class Replica:
         self.step(events.QuorumStateWritten(state))
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
-        self._check_disk()
+        self.check_disk()
         sim = self.sim
         assert self.node is not None
         self.leading_since_ms = self.local_us() // 1000
@@ -349,7 +340,7 @@ class Replica:
         self.node.opening_extra = 0
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
-        self._check_disk()
+        self.check_disk()
         self.leading_since_ms = self.local_us() // 1000
         self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
         require(
@@ -372,7 +363,7 @@ class Replica:
         self.sim.laws.appended(self, entry)
 
     def _append(self, effect: do.Append) -> None:
-        self._check_disk()
+        self.check_disk()
         require(
             self.sim.laws.leaders.get(effect.epoch) == self.id,
             "only the leader of an epoch writes records of it",
@@ -381,7 +372,7 @@ class Replica:
         self._append_entry(effect.offset, effect.epoch, [int(value) for value in effect.records])
 
     def _append_fetched(self, effect: do.AppendFetched) -> None:
-        self._check_disk()
+        self.check_disk()
         for entry in effect.records:
             require(entry.base == self.disk.log.end, "fetched records go on where the log ends", f"{self.id}")
             self.disk.append(entry)
@@ -389,13 +380,13 @@ class Replica:
             self.sim.laws.appended(self, entry)
 
     def _truncate(self, effect: do.Truncate) -> None:
-        self._check_disk()
+        self.check_disk()
         self.sim.laws.truncated(self, effect.offset)
         self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
         self.disk.truncate(effect.offset)
 
     def _flush(self, effect: do.Flush) -> None:
-        self.later(self._io_us(), self._flushed, effect.offset, len(self.disk.pending), self.disk)
+        self.later(self.io_us(), self._flushed, effect.offset, len(self.disk.pending), self.disk)
 
     def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
         if self.failing_fsync:
@@ -443,9 +434,9 @@ class Replica:
         self.sim.network.request(self, effect.number, effect.node_id, request)
 
     def _respond(self, effect: do.Respond) -> None:
-        self._answer(effect.token, effect.reply)
+        self.answer(effect.token, effect.reply)
 
-    def _answer(self, token: Any, reply: Any) -> None:
+    def answer(self, token: Any, reply: Any) -> None:
         self._check_words()
         self.tokens.pop(token, None)
         if type(reply) is VoteReply and reply.granted:
@@ -461,94 +452,7 @@ class Replica:
         batches = tuple(Batch(entry.base, entry.next, entry.epoch, entry.voters) for entry in entries)
         reply = effect.reply
         assert isinstance(reply, FetchReply)
-        self._answer(effect.token, reply._replace(batches=batches, records=entries))
-
-    def _read_snapshot(self, effect: do.ReadSnapshot) -> None:
-        snapshot = self.disk.snapshot(effect.snapshot)
-        reply = effect.reply
-        assert isinstance(reply, FetchSnapshotReply)
-        if snapshot is None or effect.position >= snapshot.size:
-            error = SNAPSHOT_NOT_FOUND if snapshot is None else POSITION_OUT_OF_RANGE
-            self._answer(effect.token, reply._replace(error=error))
-            return
-        data = SNAPSHOT_CHUNK[: snapshot.size - effect.position]
-        self._answer(effect.token, reply._replace(size=snapshot.size, data=_Part(data, snapshot)))
-
-    # Snapshots.
-
-    def _write_snapshot_part(self, effect: do.WriteSnapshotPart) -> None:
-        self._check_disk()
-        assert self.node is not None
-        require(self.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{self.id}")
-        if effect.position == 0:
-            self.part = effect.data.snapshot
-        require(
-            self.part is not None and self.part.id == effect.snapshot,
-            "a snapshot is fetched from its beginning",
-            f"{self.id}: {effect}",
-        )
-
-    def _finish_snapshot(self, effect: do.FinishSnapshot) -> None:
-        require(self.part is not None and self.part.id == effect.snapshot, "only what was fetched is finished", "")
-        self.later(self._io_us(), self._snapshot_fetched, self.part)
-        self.part = None
-
-    def _snapshot_fetched(self, snapshot: Snapshot) -> None:
-        if self.failing_fsync:
-            self.lose_power()
-            return
-        assert self.node is not None
-        require(
-            self.sim.laws.end >= snapshot.id.end_offset
-            and snapshot.chain == self.sim.laws.committed[snapshot.id.end_offset],
-            "snapshots hold what is committed",
-            f"{self.id} fetched {snapshot.id}",
-        )
-        require(self.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{self.id}")
-        self.disk.add_snapshot(snapshot._replace(wall_ms=self.sim.wall_ms(self)))
-        self.disk.reset(snapshot)
-        self.snapshot_at = snapshot.id.end_offset
-        self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
-        self.step(events.SnapshotStored(snapshot.id, snapshot.voters))
-
-    def _begin_snapshot(self, offset: int) -> None:
-        """Of the state machine, as it is once everything below `offset` has been applied."""
-        log = self.disk.log
-        chain = log.chain_at(offset)
-        if self.writing_snapshot or chain is None or not log.entries or offset <= log.start:
-            return
-        self.writing_snapshot = True
-        self.snapshot_at = offset
-        epoch = log.entries[log.index_of(offset - 1)].epoch
-        size = self.sim.rng.randint(1, 4 * len(SNAPSHOT_CHUNK))
-        assert self.node is not None
-        voters = self.node.voter_sets.at(offset) if self.node.voter_sets.kraft_version else None
-        if voters is self.sim.voters and not self.sim.is_dynamic:
-            voters = None  # kraft.version was raised behind the snapshot's end
-        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, self.sim.wall_ms(self), voters)
-        self.sim.laws.snapshot_taken(self, offset, chain)
-        self.later(self._io_us() * 3, self._snapshot_taken, snapshot)
-
-    def _snapshot_taken(self, snapshot: Snapshot) -> None:
-        self.writing_snapshot = False
-        if self.failing_fsync or self.full_disk:
-            self.lose_power()
-            return
-        self.disk.add_snapshot(snapshot)
-        self.step(events.SnapshotStored(snapshot.id))
-        if self.node is not None and len(self.disk.snapshots) > 1 and self.sim.rng.random() < 0.7:
-            self.later(self._io_us(), self._drop_old)
-
-    def _drop_old(self) -> None:
-        """Old snapshots go, and the log before the first one kept (contract 9)."""
-        kept = self.disk.snapshots[-1 - (self.sim.rng.random() < 0.3) :]
-        first = kept[0]
-        if first.id.end_offset <= self.disk.log.start or first.id.end_offset > self.disk.log.end:
-            return
-        self.disk.snapshots = kept
-        self.disk.delete_before(first.id.end_offset)
-        self.sim.laws.log_starts(self, self.disk.log)
-        self.step(events.SnapshotsDropped(first.id, self.disk.log.start))
+        self.answer(effect.token, reply._replace(batches=batches, records=entries))
 
     # What the core tells.
 
@@ -558,8 +462,8 @@ class Replica:
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
         self.high_watermark = offset
-        if offset >= self.snapshot_at + self.sim.snapshot_every:
-            self.later(0, self._begin_snapshot, offset)
+        if offset >= self.snapshots.at + self.sim.snapshot_every:
+            self.later(0, self.snapshots.begin, offset)
 
     def _became_leader(self, effect: do.BecameLeader) -> None:
         require(self.sim.laws.leaders.get(effect.epoch) == self.id, "one leader per epoch", f"{self.id}")
@@ -592,17 +496,6 @@ class Replica:
             self.start()
 
 
-class _Part(bytes):
-    """Bytes of a snapshot on their way; what they stand for travels along."""
-
-    snapshot: Snapshot
-
-    def __new__(cls, data: bytes, snapshot: Snapshot) -> _Part:
-        part = super().__new__(cls, data)
-        part.snapshot = snapshot
-        return part
-
-
 _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.WriteQuorumState: Replica._write_quorum_state,
     do.AppendLeaderChange: Replica._append_leader_change,
@@ -614,9 +507,9 @@ _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.Send: Replica._send,
     do.Respond: Replica._respond,
     do.ReadLog: Replica._read_log,
-    do.ReadSnapshot: Replica._read_snapshot,
-    do.WriteSnapshotPart: Replica._write_snapshot_part,
-    do.FinishSnapshot: Replica._finish_snapshot,
+    do.ReadSnapshot: lambda replica, effect: replica.snapshots.read(effect),
+    do.WriteSnapshotPart: lambda replica, effect: replica.snapshots.write_part(effect),
+    do.FinishSnapshot: lambda replica, effect: replica.snapshots.finish(effect),
     do.Proposed: Replica._nothing,
     do.Committed: Replica._committed,
     do.BecameLeader: Replica._became_leader,

@@ -1,0 +1,147 @@
+"""What one process of the Raft simulator does with snapshots: takes, reads, fetches and drops them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.raft import effects as do
+from kraft_node.raft import events
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, FetchSnapshotReply
+from kraft_node.raft.states import Role
+from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.storage import Snapshot
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.replica import Replica
+
+SNAPSHOT_CHUNK: Final = bytes(8)
+
+
+class ReplicaSnapshots:
+    """Those of one replica."""
+
+    __slots__ = ("_part", "_replica", "_writing", "at")
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._part: Snapshot | None = None
+        self._writing = False
+        self.at = 0
+        """The offset of the last snapshot begun."""
+
+    def opened(self) -> None:
+        """A process starts on the disk as it is."""
+        kept = self._replica.disk.snapshots
+        self._part = None
+        self._writing = False
+        self.at = kept[-1].id.end_offset if kept else 0
+
+    def read(self, effect: do.ReadSnapshot) -> None:
+        """Answer somebody with a part of one."""
+        replica = self._replica
+        snapshot = replica.disk.snapshot(effect.snapshot)
+        reply = effect.reply
+        assert isinstance(reply, FetchSnapshotReply)
+        if snapshot is None or effect.position >= snapshot.size:
+            error = SNAPSHOT_NOT_FOUND if snapshot is None else POSITION_OUT_OF_RANGE
+            replica.answer(effect.token, reply._replace(error=error))
+            return
+        data = SNAPSHOT_CHUNK[: snapshot.size - effect.position]
+        replica.answer(effect.token, reply._replace(size=snapshot.size, data=_Part(data, snapshot)))
+
+    def write_part(self, effect: do.WriteSnapshotPart) -> None:
+        """A part has come."""
+        replica = self._replica
+        replica.check_disk()
+        assert replica.node is not None
+        require(replica.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{replica.id}")
+        if effect.position == 0:
+            self._part = effect.data.snapshot
+        require(
+            self._part is not None and self._part.id == effect.snapshot,
+            "a snapshot is fetched from its beginning",
+            f"{replica.id}: {effect}",
+        )
+
+    def finish(self, effect: do.FinishSnapshot) -> None:
+        """The last part has come: it is about to take the log's place."""
+        replica = self._replica
+        require(self._part is not None and self._part.id == effect.snapshot, "only what was fetched is finished", "")
+        replica.later(replica.io_us(), self._fetched, self._part)
+        self._part = None
+
+    def _fetched(self, snapshot: Snapshot) -> None:
+        replica = self._replica
+        if replica.failing_fsync:
+            replica.lose_power()
+            return
+        assert replica.node is not None
+        require(
+            replica.sim.laws.end >= snapshot.id.end_offset
+            and snapshot.chain == replica.sim.laws.committed[snapshot.id.end_offset],
+            "snapshots hold what is committed",
+            f"{replica.id} fetched {snapshot.id}",
+        )
+        require(replica.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{replica.id}")
+        replica.disk.add_snapshot(snapshot._replace(wall_ms=replica.sim.wall_ms(replica)))
+        replica.disk.reset(snapshot)
+        self.at = snapshot.id.end_offset
+        replica.voters_moved = replica.sim.is_dynamic or replica.sim.is_upgradable
+        replica.step(events.SnapshotStored(snapshot.id, snapshot.voters))
+
+    def begin(self, offset: int) -> None:
+        """Of the state machine, as it is once everything below `offset` has been applied."""
+        replica = self._replica
+        log = replica.disk.log
+        chain = log.chain_at(offset)
+        if self._writing or chain is None or not log.entries or offset <= log.start:
+            return
+        self._writing = True
+        self.at = offset
+        epoch = log.entries[log.index_of(offset - 1)].epoch
+        size = replica.sim.rng.randint(1, 4 * len(SNAPSHOT_CHUNK))
+        assert replica.node is not None
+        voters = replica.node.voter_sets.at(offset) if replica.node.voter_sets.kraft_version else None
+        if voters is replica.sim.voters and not replica.sim.is_dynamic:
+            voters = None  # kraft.version was raised behind the snapshot's end
+        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, replica.sim.wall_ms(replica), voters)
+        replica.sim.laws.snapshot_taken(replica, offset, chain)
+        replica.later(replica.io_us() * 3, self._taken, snapshot)
+
+    def _taken(self, snapshot: Snapshot) -> None:
+        replica = self._replica
+        self._writing = False
+        if replica.failing_fsync or replica.full_disk:
+            replica.lose_power()
+            return
+        replica.disk.add_snapshot(snapshot)
+        replica.step(events.SnapshotStored(snapshot.id))
+        if replica.node is not None and len(replica.disk.snapshots) > 1 and replica.sim.rng.random() < 0.7:
+            replica.later(replica.io_us(), self._drop_old)
+
+    def _drop_old(self) -> None:
+        """Old snapshots go, and the log before the first one kept (contract 9)."""
+        replica = self._replica
+        kept = replica.disk.snapshots[-1 - (replica.sim.rng.random() < 0.3) :]
+        first = kept[0]
+        if first.id.end_offset <= replica.disk.log.start or first.id.end_offset > replica.disk.log.end:
+            return
+        replica.disk.snapshots = kept
+        replica.disk.delete_before(first.id.end_offset)
+        replica.sim.laws.log_starts(replica, replica.disk.log)
+        replica.step(events.SnapshotsDropped(first.id, replica.disk.log.start))
+
+
+class _Part(bytes):
+    """Bytes of a snapshot on their way; what they stand for travels along."""
+
+    snapshot: Snapshot
+
+    def __new__(cls, data: bytes, snapshot: Snapshot) -> _Part:
+        part = super().__new__(cls, data)
+        part.snapshot = snapshot
+        return part
+
+
+__all__ = ["ReplicaSnapshots"]
