@@ -528,6 +528,24 @@ def test_checkpoints_are_kafkas_text() -> None:
     assert text("/d1/recovery-point-offset-checkpoint") == "0\n1\nt 0 3\n"
 
 
+def test_empty_checkpoints_are_no_damage(caplog: pytest.LogCaptureFixture) -> None:
+    """Apache Kafka makes cleaner-offset-checkpoint and leader-epoch-checkpoint before there is anything to put in."""
+    node = Node()
+    node.start().create("t", 0, ID)
+    node.stop()
+    for name in ("cleaner-offset-checkpoint", "t-0/leader-epoch-checkpoint"):
+        node.disk.open(f"/d1/{name}", create=True).close()
+    with caplog.at_level("WARNING"):
+        log = node.start().get("t", 0)
+    assert log is not None
+    assert caplog.text == ""
+    log.append_as_leader(batch(b"x"), 2, NOW)
+    node.kill()
+    found = node.start().get("t", 0)
+    assert found is not None
+    assert found.leader_epochs.entries() == [(2, 0)]
+
+
 def test_damaged_checkpoints_cost_work_not_data() -> None:
     node = Node()
     node.start().create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)

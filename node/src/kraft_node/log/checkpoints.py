@@ -60,9 +60,13 @@ def format_offsets(offsets: Mapping[str, Mapping[int, int]]) -> bytes:
 
 
 def read_offsets(disk: Disk, path: str) -> OffsetMap:
-    """The offsets in the file at `path`; none when it is missing. Raises OSError, CheckpointError."""
+    """The offsets in the file at `path`; none when it is missing, or empty as Apache Kafka makes it before it has any.
+
+    Raises OSError, CheckpointError.
+    """
     try:
-        return parse_offsets(read_file(disk, path))
+        data = read_file(disk, path)
+        return parse_offsets(data) if data else {}
     except FileNotFoundError:
         return {}
     except CheckpointError as e:

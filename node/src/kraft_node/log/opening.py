@@ -337,6 +337,8 @@ def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:
     try:
         data = read_file(log.dir.env.disk, path)
     except FileNotFoundError:
+        data = b""
+    if not data:  # as Apache Kafka makes it with the log, and this node not before the first flush
         return LeaderEpochs(), log.active.size == 0 and len(log.segment_bases) == 1
     try:
         return LeaderEpochs(parse_epochs(data)), True
