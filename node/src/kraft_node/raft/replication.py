@@ -9,6 +9,7 @@ from kraft_node.raft import voter_changes
 from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
 from kraft_node.raft.log_view import EpochEnd
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
+from kraft_node.raft.quorum import NOBODY
 from kraft_node.raft.snapshots import Download
 from kraft_node.raft.states import Role
 from kraft_node.raft.validation import leader_error
@@ -164,8 +165,9 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
 
 def fetch_from_anyone(node: RaftNode) -> None:
     """Look for the leader: whoever is asked names it. One node at a time, at random, beside those that are silent."""
-    known = {**dict.fromkeys(node.bootstrap_ids), **dict.fromkeys(node.voters.ids)}
-    candidates = [node_id for node_id in known if node_id != node.local.id]
+    # Who was said to lead is asked again too: it may be no voter that is known here, and all others only name it.
+    known = dict.fromkeys([*node.bootstrap_ids, *node.voters.ids, node.leader_id])
+    candidates = [node_id for node_id in known if node_id not in (node.local.id, NOBODY)]
     requests = node.requests
     others = [node_id for node_id in candidates if node_id != node.leader_id]
     if any(requests.may_answer(node_id, FetchRequest, node.now_ms) for node_id in others):

@@ -1,0 +1,43 @@
+"""A node that is no voter, looking for the leader."""
+
+from __future__ import annotations
+
+from kraft_node.base.ids import Uuid
+from kraft_node.raft import effects as do
+from kraft_node.raft import events
+from kraft_node.raft import messages as m
+from kraft_node.raft.log_view import LogView
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from tests.unit.raft.test_voter_changes import Chance
+
+VOTER, OBSERVER, LEADER = 1, 6, 7
+
+
+def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost() -> None:
+    node = RaftNode(
+        local=ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6")),
+        voters=VoterSet([Voter(ReplicaKey(VOTER, Uuid(bytes(15) + b"\1")))]),
+        log=LogView(),
+        state=QuorumState(),
+        rng=Chance(),
+        cluster_id="c",
+        kraft_version=1,
+    )
+    asked: list[int] = []
+
+    def tell(event: events.Event, now_ms: int) -> None:
+        for effect in node.step(event, now_ms):
+            if isinstance(effect, do.WriteQuorumState):
+                tell(events.QuorumStateWritten(effect.state), now_ms)
+            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
+                asked.append(effect.node_id)
+                if effect.node_id == VOTER:  # the leader's answers are lost
+                    reply = m.FetchReply(m.NOT_LEADER_OR_FOLLOWER, epoch=5, leader_id=LEADER)
+                    tell(events.Answered(effect.number, reply), now_ms)
+
+    tell(events.Started(), 0)
+    for now_ms in range(0, 20_000, 10):
+        tell(events.Tick(), now_ms)
+    assert asked[0] == VOTER
+    assert asked.count(LEADER) > 2
