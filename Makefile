@@ -12,7 +12,7 @@ MINUTES ?= 10
 PICK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node test test-spark42 matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node test test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ $(SPARK42)/.installed: $(VENV)/.dev
 test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline on PySpark 4.2
 	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
 		tests/compat/test_pipeline_spark.py tests/compat/test_pipeline_connector.py
+
+table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format
+	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs tests/compat/test_pipeline_table.py -k killed
 
 matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
 	$(BIN)/python tools/peers.py suite

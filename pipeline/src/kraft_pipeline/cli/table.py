@@ -1,0 +1,130 @@
+"""`kraft-pipeline table run|status|backfill|compact|reset FILE`: one KafkaTable."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kraft_pipeline.tables.engine import Engine
+    from kraft_pipeline.tables.runner import Progress
+    from kraft_pipeline.tables.spec import TableSpec
+
+
+def add(groups: Any) -> None:
+    """The parsers of this group."""
+    table = groups.add_parser("table", help="topics to Delta or Parquet tables, each record once")
+    commands = table.add_subparsers(dest="command", required=True)
+    run = _command(commands, "run", _run, "write batches until stopped")
+    run.add_argument("--once", action="store_true", help="until all that is there now has been written")
+    _command(commands, "status", _status, "where the table stands, and how far behind the topics")
+    compact = _command(commands, "compact", _compact, "small files to large ones, and old ones away")
+    compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
+    reset = _command(commands, "reset", _reset, "forget the table: files, dead letters and where it stood")
+    reset.add_argument("--yes", action="store_true", help="really")
+
+
+def _command(commands: Any, name: str, run: Any, text: str) -> Any:
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.add_argument("file", type=Path, help="the KafkaTable's YAML")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line")
+    parser.set_defaults(run=lambda options: _guarded(run, options))
+    return parser
+
+
+def _guarded(run: Any, options: argparse.Namespace) -> int:
+    from kraft_pipeline.client import ClientError
+    from kraft_pipeline.codec import CodecError
+    from kraft_pipeline.tables import spec
+    from kraft_pipeline.tables.committer import ConflictError
+    from kraft_pipeline.tables.engine import TaskError
+    from kraft_pipeline.tables.runner import DeadLetterError
+
+    try:
+        result: int = run(options, spec.load(options.file))
+    except (ClientError, CodecError, ConflictError, DeadLetterError, TaskError, OSError) as e:
+        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        return 1
+    except ValueError as e:
+        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        return 2
+    return result
+
+
+def engine_of(given: TableSpec) -> Engine:
+    """What the spec says where tasks run."""
+    from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+
+    return InlineEngine() if given.engine == "inline" else SparkEngine.local(given.app_id)
+
+
+def _run(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.runner import Runner
+
+    engine = engine_of(given)
+    try:
+        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: runner.stop())
+        rows = runner.run(once=options.once)
+        print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
+    finally:
+        engine.close()
+    return 0
+
+
+def _tell(options: argparse.Namespace, done: Progress) -> None:
+    if options.json:
+        names = ("batch", "rows", "dead", "files", "seconds", "lag")
+        print(json.dumps({name: getattr(done, name) for name in names}), flush=True)
+        return
+    letters = f", {done.dead} dead letters" if done.dead else ""
+    behind = f", {done.lag} behind" if done.lag else ""
+    print(f"batch {done.batch}: {done.rows} rows in {done.seconds:.2f} s{letters}{behind}", flush=True)
+
+
+def _status(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.maintenance import status
+
+    found = status(given)
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table("topic", "partition", "table is at", "topic ends at", "lag", title=f"{given.name}: {given.path}")
+    for row in found["partitions"]:
+        shown.add_row(row["topic"], *(str(row[name]) for name in ("partition", "offset", "end", "lag")))
+    console = Console()
+    console.print(shown)
+    console.print(
+        f"batch {found['batch']}, {found['rows']} rows in {found['files']} files, {found['deadLetters']} dead letters, "
+        f"{found['lag']} records behind"
+    )
+    return 0
+
+
+def _compact(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.maintenance import compact, vacuum
+
+    merged, into = compact(given)
+    removed = 0 if options.no_vacuum else vacuum(given)
+    found = {"merged": merged, "into": into, "removed": removed}
+    print(json.dumps(found) if options.json else f"{merged} files made {into}, {removed} old ones removed")
+    return 0
+
+
+def _reset(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.maintenance import reset
+
+    if not options.yes:
+        print(f"kraft-pipeline: this removes {given.path} and {given.dead_letter_path}; say --yes", file=sys.stderr)
+        return 2
+    count = reset(given)
+    print(json.dumps({"removed": count}) if options.json else f"{count} files removed")
+    return 0

@@ -1,0 +1,20 @@
+"""`KafkaTable`: topics to Delta or Parquet tables, each record exactly once.
+
+There is no checkpoint beside the table. What has been read is part of the table's own transactions: each batch is one
+commit that holds its files, its number and the position after it (`sources.positions.Position`: offsets with the ids of
+the cluster and the topics). Whoever starts reads the last commit and goes on there, so a process that dies at any point
+has either committed a batch or has not begun it; files that it wrote without committing are swept at the next start,
+told by their names. Two that run at once on one table do not spoil it: a batch's number can be committed only once.
+
+Records that do not become rows go to a table of dead letters beside it, with their bytes, position and the reason. It
+is committed first and says where its batch ended; a runner that finds it a batch ahead repeats exactly that batch.
+
+- `spec`: the YAML; `settings` of each part with its default and what is wrong with it.
+- `values`: bytes to columns (raw, `jsonvalues`); `partitions`: columns that rows are filed under.
+- `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process).
+- `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `parquet`: those who can.
+- `runner`: plans batches, runs and commits them; the only file that loops.
+
+Nothing here moves records through the driver or through Spark's JVM: a task fetches, decodes and writes Arrow columns
+in its own process and reports files. Must not import Spark outside `engine`.
+"""

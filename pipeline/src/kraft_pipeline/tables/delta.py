@@ -1,0 +1,161 @@
+"""Delta tables through delta-rs: the batch is the table's `txn` of our application, its end lies in the commit's info.
+
+Files are written by tasks and only named in the commit, as any Delta writer does. The version in `txn` is what makes a
+batch happen once: it is read before, and a commit that meets another one at the same version of the table fails and is
+looked at again rather than retried blindly.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Field, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.committer import Added, ConflictError, State
+
+BATCH: Final = "kraft.batch"
+POSITION: Final = "kraft.position"
+APP: Final = "kraft.app"
+
+
+class DeltaTableOf:
+    """A `Committer` over one Delta table."""
+
+    def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
+        self._uri, self._app, self._storage = uri, app_id, dict(storage)
+        self._state: State | None = None
+        self._table: DeltaTable | None = None
+        self._load()
+
+    def schema(self) -> pa.Schema | None:
+        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
+    def state(self) -> State:
+        self._load()
+        if self._table is None:
+            return State()
+        batch = self._table.transaction_version(self._app)
+        if batch is None:
+            return State()
+        if self._state is None or self._state.batch != batch:
+            self._state = State(batch, self._position(batch))
+        return self._state
+
+    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        if self._table is None:
+            self._table = DeltaTable.create(
+                self._uri, schema, mode="ignore", partition_by=list(partition_by), storage_options=self._storage or None
+            )
+            self._load()
+        assert self._table is not None
+        there = self._table.metadata().partition_columns
+        if list(partition_by) != there:
+            raise ValueError(f"table {self._uri} is partitioned by {there}, not by {list(partition_by)}")
+        names = {field.name for field in self._table.schema().fields}
+        new: list[Field] = [f for f in Schema.from_arrow(schema).fields if f.name not in names]
+        if new:
+            self._table.alter.add_columns(new)
+            self._load()
+
+    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
+        last = self.state().batch
+        if last != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
+        info = {BATCH: str(batch), POSITION: json.dumps(position.to_json())}
+        self._write([_add(file, new=True) for file in files], info, [Transaction(self._app, batch)])
+        self._state = State(batch, position)
+
+    def files(self) -> set[str]:
+        """Of the present version, and of those since the last vacuum: files that were replaced may still be read."""
+        self._load()
+        if self._table is None:
+            return set()
+        old = self._table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+        return {file.path for file in self.live()} | {_relative(path, self._uri) for path in old}
+
+    def live(self) -> list[Added]:
+        self._load()
+        if self._table is None:
+            return []
+        rows = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        return [
+            Added(row["path"], row["size_bytes"], row["num_records"] or 0, _texts(row.get("partition_values")))
+            for row in rows
+        ]
+
+    def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        there = {file.path: file for file in self.live()}
+        gone = [path for path in old if path not in there]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+        state, now = self.state(), int(time.time() * 1000)
+        info = (
+            {} if state.position is None else {BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
+        )
+        removed = [
+            RemoveAction(path, False, now, size=there[path].size, partition_values=dict(there[path].values))
+            for path in old
+        ]
+        self._write([*removed, *(_add(file, new=False) for file in new)], info, [])
+
+    def vacuum(self, older_s: float) -> int:
+        self._load()
+        if self._table is None:
+            return 0
+        return len(
+            self._table.vacuum(retention_hours=int(older_s // 3600), dry_run=False, enforce_retention_duration=False)
+        )
+
+    def _write(self, actions: list[Any], info: dict[str, str], transactions: list[Transaction]) -> None:
+        assert self._table is not None, "a table is created before anything is committed"
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                self._table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    custom_metadata={APP: self._app, **info}, max_commit_retries=0, app_transactions=transactions
+                ),
+            )
+        except DeltaError as e:
+            raise ConflictError(f"table {self._uri}: {e}") from e
+
+    def _load(self) -> None:
+        try:
+            if self._table is None:
+                self._table = DeltaTable(self._uri, storage_options=self._storage or None)
+            else:
+                self._table.update_incremental()
+        except TableNotFoundError:
+            self._table = None
+
+    def _position(self, batch: int) -> Position:
+        """From the info of the commits, newest first: where the batch ended."""
+        assert self._table is not None
+        for commit in self._table.history():
+            if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
+                return Position.from_json(commit[POSITION])
+        raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
+
+
+def _add(file: Added, *, new: bool) -> AddAction:
+    stats = {"numRecords": file.rows, "minValues": dict(file.minima), "maxValues": dict(file.maxima)}
+    now = int(time.time() * 1000)
+    return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str | None]:
+    return {name: None if value is None else str(value) for name, value in (values or {}).items()}
+
+
+def _relative(path: str, uri: str) -> str:
+    return path.removeprefix(uri).lstrip("/")

@@ -1,0 +1,90 @@
+"""Where tasks run: on Spark's executors, or in this process."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.tables.tasks import Job, Result, run_task
+
+
+class TaskError(Exception):
+    """A task failed on an executor; the message is that of its exception."""
+
+
+class Engine(Protocol):
+    """Runs the tasks of a batch; `parallelism` says how many at once."""
+
+    parallelism: int
+
+    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        """The results in the order of the ranges. Raises what a task raised, or TaskError."""
+
+    def close(self) -> None:
+        """Let go of what runs tasks."""
+
+
+class InlineEngine:
+    """One task after another, without Spark: for little data and for tests."""
+
+    parallelism = 1
+
+    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        return [run_task(job, wanted) for wanted in ranges]
+
+    def close(self) -> None:
+        """Nothing runs between batches."""
+
+
+class SparkEngine:
+    """A DataFrame of tasks becomes one of results, on whatever cluster the session has."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self.parallelism = int(spark.sparkContext.defaultParallelism)
+
+    @classmethod
+    def local(cls, name: str) -> SparkEngine:
+        """On all cores of this machine. Raises ImportError without PySpark."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - only who runs on Spark needs it
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName(name).config("spark.ui.enabled", "false")
+        if "spark.master" not in os.environ:
+            builder = builder.master("local[*]").config("spark.driver.bindAddress", "127.0.0.1")
+            builder = builder.config("spark.driver.host", "127.0.0.1")
+        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        return cls(session)
+
+    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        if not ranges:
+            return []
+        work = [(job, wanted) for wanted in ranges]
+
+        def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    packed = base64.b85encode(pickle.dumps(run_task(*work[number]))).decode()
+                    yield pa.RecordBatch.from_pydict({"number": [number], "result": [packed]})
+
+        tasks = self._spark.range(0, len(work), 1, len(work))
+        try:
+            rows = tasks.mapInArrow(on_executor, "number long, result string").collect()
+        except Exception as e:  # Spark's are many, and say what happened in a Python traceback in their texts
+            raised = re.findall(r"^(\S*\.\w*(?:Error|Corrupt\w*|Unsupported\w*): .*)$", str(e), re.MULTILINE)
+            raise TaskError(raised[-1].strip() if raised else str(e).partition("\n")[0]) from e
+        found = {row["number"]: row["result"] for row in rows}
+        # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
+        return [pickle.loads(base64.b85decode(found[number])) for number in range(len(work))]  # noqa: S301
+
+    def close(self) -> None:
+        self._spark.stop()

@@ -1,0 +1,156 @@
+"""Parquet files with a manifest of ours: which of them are the table, and how far it is.
+
+`_kraft/00000000000000000007.json` is one transaction: its number in the name, and in it the batch, where that ended,
+the files added and removed and the schema. Transactions are put down whole or not at all, never twice under one
+number. Every `CHECKPOINT_EVERY` of them the whole state is written beside (`….checkpoint.json`): a reader begins there.
+Engines ignore names that begin with an underscore, and see the files in Hive's folders; between the death of a writer
+and the next start they may see files of a batch that was never committed, so who must not, asks for `files()`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.storage import Storage
+
+LOG: Final = "_kraft"
+_NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
+CHECKPOINT_EVERY: Final = 100
+"""Transactions that a start reads one by one, at most."""
+
+
+class ParquetTable:
+    """A `Committer` over a folder or prefix."""
+
+    def __init__(self, storage: Storage, app_id: str) -> None:
+        self._storage, self._app = storage, app_id
+        self._next = 0
+        self._state = State()
+        self._schema: pa.Schema | None = None
+        self._partition_by: tuple[str, ...] = ()
+        self._files: dict[str, Added] = {}
+        self._removed: dict[str, float] = {}
+        self._refresh()
+
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    def state(self) -> State:
+        self._refresh()
+        return self._state
+
+    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        self._refresh()
+        if self._schema is not None and tuple(partition_by) != self._partition_by:
+            raise ValueError(f"the table is partitioned by {self._partition_by}, not by {tuple(partition_by)}")
+        if self._schema is None or not self._schema.equals(schema):
+            self._append({"schema": _schema_text(schema), "partitionBy": list(partition_by)})
+
+    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
+        self._refresh()
+        if self._state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {self._state.batch}")
+        self._append(
+            {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files]},
+        )
+
+    def files(self) -> set[str]:
+        return {*self._files, *self._removed}
+
+    def live(self) -> list[Added]:
+        return list(self._files.values())
+
+    def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        gone = [path for path in old if path not in self._files]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no file of the table any longer")
+        self._append({"removed": list(old), "added": [asdict(file) for file in new]})
+
+    def vacuum(self, older_s: float) -> int:
+        """Replaced files that nobody refers to; their age is that of the transaction that replaced them."""
+        count = 0
+        for path, when in list(self._removed.items()):
+            if time.time() - when >= older_s:
+                self._storage.delete(path)
+                self._append({"forgotten": [path]})
+                count += 1
+        return count
+
+    def _append(self, what: dict[str, Any]) -> None:
+        number = self._next
+        document = json.dumps({"app": self._app, "time": time.time(), **what}, default=str).encode()
+        if not self._storage.create(_name(number), document):
+            raise ConflictError(f"transaction {number}: another writer was first")
+        self._apply(json.loads(document))
+        if self._next % CHECKPOINT_EVERY == 0:
+            self._storage.write(f"{LOG}/{self._next - 1:020d}.checkpoint.json", json.dumps(self._whole()).encode())
+
+    def _apply(self, what: dict[str, Any]) -> None:
+        self._next += 1
+        if "schema" in what:
+            self._schema = _schema_of(what["schema"])
+            self._partition_by = tuple(what["partitionBy"])
+        for path in what.get("removed", ()):
+            self._files.pop(path, None)
+            self._removed[path] = what["time"]
+        for path in what.get("forgotten", ()):
+            self._removed.pop(path, None)
+        self._removed.update(what.get("replaced", {}))
+        for file in what.get("added", ()):
+            self._files[file["path"]] = Added(**file)
+        if "batch" in what:
+            self._state = State(what["batch"], Position.from_json(what["position"]))
+
+    def _whole(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"app": self._app, "added": [asdict(file) for file in self._files.values()]}
+        found["replaced"] = dict(self._removed)
+        if self._schema is not None:
+            found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
+        if self._state.position is not None:
+            found |= {"batch": self._state.batch, "position": self._state.position.to_json()}
+        return found
+
+    def _refresh(self) -> None:
+        """Read the transactions that came since, from the last checkpoint on."""
+        names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
+        points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
+        if points:
+            self._files.clear()
+            self._removed.clear()
+            self._next = _number(points[-1])
+            self._apply(json.loads(self._storage.read(points[-1])))
+        for name in names:
+            if (
+                not name.endswith(".checkpoint.json")
+                and not name.startswith(f"{LOG}/.")
+                and _number(name) >= self._next
+            ):
+                if _number(name) != self._next:
+                    raise ValueError(f"transaction {self._next} is missing: {name} comes next")
+                self._apply(json.loads(self._storage.read(name)))
+
+
+def _name(number: int) -> str:
+    return f"{LOG}/{number:020d}.json"
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("/")[2].partition(".")[0])
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def _schema_of(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))

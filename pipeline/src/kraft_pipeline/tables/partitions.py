@@ -1,0 +1,92 @@
+"""Rows filed by column values or by time: `date`, `hour(_timestamp)`, `country`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kraft_pipeline.tables.spec import SpecError
+
+FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+"""Of times in UTC, as texts, so that they sort as they should in every engine."""
+OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+class By(NamedTuple):
+    """One level: the `column` itself, or what `transform` makes of it, which is then a column called `name`."""
+
+    name: str
+    column: str
+    transform: str | None
+
+
+def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
+    """What `partitionBy` means for rows of `schema`. Raises SpecError for columns that are not there.
+
+    What is not a field of a value has an underscore in front in tables that have fields of values.
+    """
+    own = "_" if "_timestamp" in schema.names else ""
+    found = []
+    for entry in entries:
+        parts = OF_COLUMN.fullmatch(entry)
+        if parts:
+            by = By(f"{own}{parts[2].strip('_')}_{parts[1]}", parts[2], parts[1])
+        elif entry in schema.names:
+            by = By(entry, entry, None)
+        elif entry in FORMATS:
+            by = By(f"{own}{entry}", f"{own}timestamp", entry)
+        else:
+            raise SpecError(f"spec.table.partitionBy: {entry!r} is neither a column nor one of {', '.join(FORMATS)}(…)")
+        if by.column not in schema.names:
+            raise SpecError(f"spec.table.partitionBy: {entry!r}: there is no column {by.column!r}")
+        kind = schema.field(by.column).type
+        if by.transform and not pa.types.is_timestamp(kind):
+            raise SpecError(f"spec.table.partitionBy: {entry!r}: {by.column!r} is no timestamp but {kind}")
+        if not by.transform and pa.types.is_nested(kind):
+            raise SpecError(f"spec.table.partitionBy: {entry!r} is {kind}")
+        found.append(by)
+    return found
+
+
+def with_columns(schema: pa.Schema, levels: Sequence[By]) -> pa.Schema:
+    """The table's schema: what transforms make comes last."""
+    return pa.schema([*schema, *(pa.field(by.name, pa.string()) for by in levels if by.transform)])
+
+
+def split(rows: pa.Table, levels: Sequence[By]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each combination of values, without the columns that these say."""
+    if not levels:
+        yield {}, rows
+        return
+    columns = {by.name: _values(rows.column(by.column), by) for by in levels}
+    codes = np.zeros(rows.num_rows, np.int64)
+    for texts in columns.values():
+        encoded = texts.dictionary_encode(null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    _, begins = np.unique(codes[order], return_index=True)
+    kept = [name for name in rows.column_names if name not in {by.name for by in levels}]
+    for places in np.split(order, begins[1:]):
+        if len(places):
+            values = {name: texts[int(places[0])].as_py() for name, texts in columns.items()}
+            yield values, rows.select(kept).take(pa.array(places))
+
+
+def folder(values: dict[str, str | None]) -> str:
+    """The folder of a combination, "" for none, as Hive names it."""
+    return "/".join(
+        f"{name}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}" for name, text in values.items()
+    )
+
+
+def _values(column: pa.ChunkedArray, by: By) -> Any:
+    if by.transform:
+        column = pc.strftime(column, format=FORMATS[by.transform])
+    return column.combine_chunks().cast(pa.string())

@@ -1,0 +1,199 @@
+"""The YAML of a KafkaTable, checked: what it says, its defaults, and errors that name the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+API_VERSION: Final = "kraftcluster.io/v1alpha1"
+KIND: Final = "KafkaTable"
+FORMATS: Final = ("delta", "parquet")
+VALUE_FORMATS: Final = ("raw", "json")
+MODES: Final = ("append",)
+_SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+_TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class SpecError(ValueError):
+    """A field that is missing, unknown or not of its form; the message begins with its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """How a record's value becomes columns."""
+
+    format: str = "raw"
+    evolve: str = "none"
+    """`additive`: fields that are new become columns; `none`: they are dead letters."""
+    schema: Mapping[str, str] = field(default_factory=dict)
+    """Types by field, as Spark's DDL names them; empty: inferred from the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One KafkaTable."""
+
+    name: str
+    bootstrap: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    value: ValueSpec
+    format: str
+    path: str
+    partition_by: tuple[str, ...]
+    mode: str
+    max_delay_s: float
+    max_rows: int
+    dead_letters: bool
+    """Whether what cannot be decoded goes into a table; otherwise it stops the run."""
+    group: str | None
+    compact_to: int
+    vacuum_after_s: float
+    engine: str
+    starting: str
+    fail_on_data_loss: bool
+    committed: bool
+    storage: Mapping[str, str]
+    """Options of the object store, named as object stores' libraries do: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …"""
+    kafka: Mapping[str, str]
+    """Further options of the client."""
+
+    @property
+    def dead_letter_path(self) -> str:
+        return self.path.rstrip("/") + "_dead_letters"
+
+    @property
+    def app_id(self) -> str:
+        """What names this writer in the table's transactions and files."""
+        return f"kafkatable-{self.name}"
+
+
+class _Section:
+    """A mapping of the YAML with its path; what has not been asked for in the end is unknown."""
+
+    def __init__(self, path: str, given: Any) -> None:
+        if not isinstance(given, Mapping):
+            raise SpecError(f"{path}: a mapping is wanted, not {given!r}")
+        self.path, self._given, self._asked = path, given, set[str]()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._asked.add(name)
+        found = self._given.get(name)
+        return default if found is None else found
+
+    def section(self, name: str) -> _Section:
+        return _Section(f"{self.path}.{name}", self.get(name, {}))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self.get(name, default)
+        if not isinstance(found, str) or not found:
+            raise SpecError(f"{self.path}.{name}: " + ("is missing" if found is None else f"{found!r} is no text"))
+        return found
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        found = self.text(name, default)
+        if found not in allowed:
+            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}")
+        return found
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
+            raise SpecError(f"{self.path}.{name}: {found!r} is no list of texts")
+        return tuple(found)
+
+    def mapping(self, name: str) -> dict[str, str]:
+        found = self.get(name, {})
+        if not isinstance(found, Mapping):
+            raise SpecError(f"{self.path}.{name}: a mapping is wanted, not {found!r}")
+        return {str(key): str(value) for key, value in found.items()}
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        found = self.get(name, default)
+        if not isinstance(found, bool):
+            raise SpecError(f"{self.path}.{name}: {found!r} is neither true nor false")
+        return found
+
+    def count(self, name: str, default: int) -> int:
+        found = self.get(name, default)
+        if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+            raise SpecError(f"{self.path}.{name}: {found!r} is no number from 1 on")
+        return found
+
+    def quantity(self, name: str, default: str, units: Mapping[str, float]) -> float:
+        found = str(self.get(name, default))
+        parts = re.fullmatch(r"(\d+)([A-Za-z]*)", found)
+        unit = units.get(parts[2].lower()) if parts else None
+        if parts is None or unit is None:
+            raise SpecError(f"{self.path}.{name}: {found!r} is not of a form such as {default}")
+        return int(parts[1]) * unit
+
+    def done(self) -> None:
+        for name in self._given:
+            if name not in self._asked:
+                raise SpecError(f"{self.path}.{name}: there is no such field")
+
+
+def load(path: Path) -> TableSpec:
+    """The spec in a file. Raises SpecError, and OSError where it cannot be read."""
+    try:
+        return parse(yaml.safe_load(path.read_text()))
+    except yaml.YAMLError as e:
+        raise SpecError(f"{path}: {e}") from None
+
+
+def parse(document: Any) -> TableSpec:
+    """The spec that a document is. Raises SpecError."""
+    top = _Section("KafkaTable", document)
+    if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
+        raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
+    meta, spec = top.section("metadata"), top.section("spec")
+    top.get("status")
+    name = meta.text("name")
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
+        raise SpecError(f"metadata.name: {name!r} is no name of a resource")
+    if spec.get("clusterRef") and not spec.get("bootstrapServers"):
+        raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
+    topics, value = spec.section("topics"), spec.section("value")
+    table, commit = spec.section("table"), spec.section("commit")
+    letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
+    names, pattern = topics.texts("names"), topics.get("pattern")
+    if bool(names) == bool(pattern):
+        raise SpecError("spec.topics: either names or pattern is wanted")
+    found = TableSpec(
+        name=name,
+        bootstrap=spec.text("bootstrapServers"),
+        topics=names,
+        pattern=pattern,
+        value=ValueSpec(
+            format=value.one_of("format", VALUE_FORMATS, "raw"),
+            evolve=value.one_of("evolve", ("none", "additive"), "none"),
+            schema=value.mapping("schema"),
+        ),
+        format=table.one_of("format", FORMATS, "delta"),
+        path=table.text("path"),
+        partition_by=table.texts("partitionBy"),
+        mode=table.one_of("mode", MODES, "append"),
+        max_delay_s=commit.quantity("maxDelay", "60s", _TIMES),
+        max_rows=commit.count("maxRows", 5_000_000),
+        dead_letters=letters.flag("table", default=True),
+        group=spec.get("groupId"),
+        compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
+        vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
+        engine=engine.one_of("mode", ("local", "inline", "kubernetes"), "local"),
+        starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
+        fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
+        committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
+        == "read_committed",
+        storage=table.mapping("storageOptions"),
+        kafka=spec.mapping("kafka"),
+    )
+    for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
+        if section is not meta:
+            section.done()
+    return found

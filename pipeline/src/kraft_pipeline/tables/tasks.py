@@ -1,0 +1,146 @@
+"""One range of offsets to Parquet files, on an executor: fetch, decode, file, write; what comes back is about files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kraft_pipeline.client import Cluster, Settings, fetch_range
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.codec import Decoder
+from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.storage import Storage, open_storage
+
+FILE_BYTES: Final = 96 * 1024 * 1024
+"""Arrow bytes that a task holds before it writes them: files large enough for readers, memory small enough for two."""
+STATISTICS: Final = 32
+"""Columns with a minimum and a maximum in the commit, as Delta's writers have by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the tasks of one batch have in common."""
+
+    spec: TableSpec
+    settings: Settings
+    fields: pa.Schema
+    batch: int
+    run: str
+    """Of the process that commits: files of others are told from its own."""
+    additive: bool
+    write_dead: bool
+    """Whether dead letters are written; not when they have been committed already."""
+    dry: bool = False
+    """Only to learn what fields the values have: nothing is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a task has written, and what it has learnt of the values' fields."""
+
+    rows: int = 0
+    dead: int = 0
+    files: list[Added] = field(default_factory=list)
+    dead_files: list[Added] = field(default_factory=list)
+    fields: pa.Schema | None = None
+    first_reason: str = ""
+
+
+def prefix(app_id: str) -> str:
+    """How the names of all data files of a writer begin."""
+    return f"{app_id}-"
+
+
+def run_task(job: Job, wanted: Range) -> Result:
+    """Write the rows of a range. Raises ClientError, CodecError and OSError."""
+    spec = job.spec
+    rows = _Writer(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by)
+    dead = _Writer(open_storage(spec.dead_letter_path, spec.storage), job, wanted, ())
+    fields, reason = job.fields, ""
+    decoder = Decoder(wanted.topic, wanted.partition, (*values.RAW,))
+    with Cluster(job.settings) as cluster:
+        for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
+            for records in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
+                found = values.decode(_ordered(records), spec, fields, job.batch, additive=job.additive)
+                fields = found.fields
+                if job.dry:
+                    continue
+                rows.add(found.rows)
+                if found.dead.num_rows:
+                    reason = reason or _where(found.dead)
+                    dead.add(found.dead)
+    dead_rows = dead.rows
+    rows.close()
+    dead.close(discard=not job.write_dead)
+    learnt = None if fields.equals(job.fields) else fields
+    return Result(rows.rows, dead_rows, rows.files, dead.files, learnt, reason)
+
+
+def _ordered(records: pa.RecordBatch) -> pa.RecordBatch:
+    return records.select([name for name in values.RAW])  # noqa: C416
+
+
+def _where(dead: pa.Table) -> str:
+    first = dead.slice(0, 1).to_pylist()[0]
+    return f"{first['topic']}-{first['partition']}, offset {first['offset']}: {first['reason']}"
+
+
+class _Writer:
+    """Holds rows until they are worth a file."""
+
+    def __init__(self, storage: Storage, job: Job, wanted: Range, partition_by: tuple[str, ...]) -> None:
+        self._storage, self._job, self._wanted, self._partition_by = storage, job, wanted, partition_by
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self.rows = 0
+        self.files: list[Added] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows; the oldest may be written now."""
+        if rows.num_rows:
+            self._held.append(rows)
+            self._bytes += rows.nbytes
+            self.rows += rows.num_rows
+            if self._bytes >= FILE_BYTES:
+                self._write()
+
+    def close(self, *, discard: bool = False) -> None:
+        """Write what is held, or forget it."""
+        if self._held and not discard:
+            self._write()
+        self._held = []
+
+    def _write(self) -> None:
+        whole = pa.concat_tables(self._held, promote_options="default")
+        self._held, self._bytes = [], 0
+        for texts, rows in partitions.split(whole, partitions.parse(self._partition_by, whole.schema)):
+            self.files.append(self._file(texts, rows))
+
+    def _file(self, texts: Mapping[str, str | None], rows: pa.Table) -> Added:
+        job, wanted = self._job, self._wanted
+        folder = partitions.folder(dict(texts))
+        name = f"{prefix(job.spec.app_id)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
+        path = f"{folder}/{name}" if folder else name
+        data, minima, maxima = encoded(rows)
+        self._storage.write(path, data)
+        return Added(path, data.size, rows.num_rows, texts, minima, maxima)
+
+
+def encoded(rows: pa.Table) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
+    """The rows as a Parquet file, and the least and greatest of the integer columns."""
+    out = pa.BufferOutputStream()
+    pq.write_table(rows, out, compression="zstd", compression_level=1)
+    minima, maxima = {}, {}
+    for name in rows.column_names[:STATISTICS]:
+        if pa.types.is_integer(rows.schema.field(name).type) and rows.column(name).null_count < rows.num_rows:
+            found = pc.min_max(rows.column(name)).as_py()
+            minima[name], maxima[name] = found["min"], found["max"]
+    return out.getvalue(), minima, maxima

@@ -1,0 +1,100 @@
+"""What one Fetch brought as rows of a table, and as dead letters.
+
+Columns of a raw table: key, value, topic, partition, offset, timestamp, headers, as `codec.decode` has them. Of a JSON
+table: the fields of the object, then the same with an underscore in front and without the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kraft_pipeline.codec.decode import TYPES
+from kraft_pipeline.tables.jsonvalues import aligned, parse, type_of
+from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
+from kraft_pipeline.tables.spec import SpecError, TableSpec
+
+RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+META: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
+RESERVED: Final = frozenset(f"_{name}" for name in (*META, *FORMATS))
+"""Names that no field of a value may have in a table: our columns', and those that rows may be filed under."""
+DEAD_SCHEMA: Final = pa.schema(
+    [
+        *((name, TYPES[name]) for name in RAW),
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("batch", pa.int64()),
+    ]
+)
+"""A dead letter: the record as it came, where it failed (`decode`), why, and in which batch."""
+
+
+class Rows(NamedTuple):
+    """`fields` are those of the values, grown where values taught new ones."""
+
+    rows: pa.Table
+    dead: pa.Table
+    fields: pa.Schema
+
+
+def first_fields(spec: TableSpec) -> pa.Schema:
+    """The fields that the spec names. Raises SpecError for a type that is none."""
+    try:
+        return pa.schema([(name, type_of(ddl)) for name, ddl in spec.value.schema.items()])
+    except ValueError as e:
+        raise SpecError(f"spec.value.schema: {e}") from None
+
+
+def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
+    """The table's columns, those of partitions left out."""
+    if spec.value.format == "raw":
+        return pa.schema([(name, TYPES[name]) for name in RAW])
+    return pa.schema([*fields, *(pa.field(f"_{name}", TYPES[name]) for name in META)])
+
+
+def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
+    """The fields of values in the schema of a table that exists."""
+    if spec.value.format == "raw":
+        return pa.schema([])
+    names = [f.name for f in schema if f.name not in RESERVED]
+    own = {f"_{parts[2].strip('_')}_{parts[1]}" for entry in spec.partition_by if (parts := OF_COLUMN.fullmatch(entry))}
+    return pa.schema([schema.field(name) for name in names if name not in own])
+
+
+def decode(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, *, additive: bool) -> Rows:
+    """The rows that records become; those that become none as dead letters."""
+    whole = pa.table(records)
+    if spec.value.format == "raw":
+        return Rows(whole, DEAD_SCHEMA.empty_table(), fields)
+    parsed = parse(records.column("value"), fields, additive=additive, reserved=RESERVED)
+    fields = parsed.table.schema if len(parsed.good) else fields
+    nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
+    places = np.concatenate([parsed.good, nulls])
+    values = aligned(parsed.table, fields)
+    if len(nulls):
+        empty = pa.Table.from_arrays([pa.nulls(len(nulls), f.type) for f in fields], schema=fields)
+        values = pa.concat_tables([values, empty]) if len(fields) else values
+    order = np.argsort(places, kind="stable")
+    if not np.array_equal(order, np.arange(len(order))):
+        values = values.take(pa.array(order)) if len(fields) else values
+        places = places[order]
+    metas = whole.take(pa.array(places))
+    columns: list[Any] = [*values.columns, *(metas.column(name) for name in META)]
+    schema = schema_of(spec, fields)
+    return Rows(pa.Table.from_arrays(columns, schema=schema), _letters(whole, parsed.bad, batch), fields)
+
+
+def _letters(whole: pa.Table, bad: dict[int, str], batch: int) -> pa.Table:
+    if not bad:
+        return DEAD_SCHEMA.empty_table()
+    places = sorted(bad)
+    there = whole.take(pa.array(places))
+    columns: list[Any] = [there.column(name) for name in RAW]
+    columns += [
+        pa.array(["decode"] * len(places)),
+        pa.array([bad[place] for place in places]),
+        pa.array([batch] * len(places), pa.int64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)

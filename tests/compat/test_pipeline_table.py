@@ -1,0 +1,249 @@
+"""KafkaTable against both servers: rows, dead letters, new fields, where it stands, and kills at random moments."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kraft_pipeline.client import ClientError
+from kraft_pipeline.tables import maintenance, runner, spec
+from kraft_pipeline.tables.committer import ConflictError
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.storage import open_storage
+from tests.compat.targets import Target
+from tests.compat.test_pipeline_client import create, produced, written
+
+CLIENT = "KafkaTable"
+FORMATS = ["delta", "parquet"]
+
+
+def document(target: Target, topic: str, path: Path, kind: str, **more: Any) -> dict[str, Any]:
+    """A KafkaTable's YAML; `more` are sections of its spec."""
+    return {
+        "apiVersion": spec.API_VERSION,
+        "kind": spec.KIND,
+        "metadata": {"name": "t"},
+        "spec": {
+            "bootstrapServers": target.bootstrap,
+            "topics": {"names": [topic]},
+            "engine": {"mode": "inline"},
+            **more,
+            "table": {"format": kind, "path": str(path), **more.get("table", {})},
+        },
+    }
+
+
+def run(given: dict[str, Any]) -> list[runner.Progress]:
+    """Until nothing is left; the batches."""
+    told: list[runner.Progress] = []
+    runner.Runner(spec.parse(given), InlineEngine(), tell=told.append).run(once=True)
+    return told
+
+
+def rows(path: Path, kind: str) -> list[dict[str, Any]]:
+    """What a reader of the format sees."""
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()
+    found: list[dict[str, Any]] = []
+    for file in ParquetTable(open_storage(str(path), {}), "t").live():
+        found += [{**row, **file.values} for row in pq.ParquetFile(path / file.path).read().to_pylist()]
+    return found
+
+
+def send(target: Target, topic: str, values: list[bytes | None]) -> None:
+    written(target, pa.table({"value": pa.array(values, pa.binary())}), topic=topic)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_raw_rows_by_date(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    create(cluster, name)
+    values = produced(cluster, name, 300, "zstd")
+    given = document(
+        cluster, name, tmp_path / "t", kind, commit={"maxRows": 120}, table={"partitionBy": ["hour"]}, groupId=name
+    )
+    assert [p.rows for p in run(given)] == [120, 120, 60]
+    found = sorted(rows(tmp_path / "t", kind), key=lambda row: row["offset"])
+    assert [row["value"] for row in found] == values
+    assert [row["offset"] for row in found] == list(range(300))
+    assert found[1]["key"] == b"k1"
+    assert found[1]["headers"] == [{"key": "n", "value": b"1"}]
+    assert {row["hour"] for row in found} == {"2023-11-14-22"}
+    assert found[0]["timestamp"].isoformat() == "2023-11-14T22:13:20+00:00"
+    assert run(given) == []
+    produced(cluster, name, 5, first=300)
+    assert [(p.batch, p.rows) for p in run(given)] == [(3, 5)]
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name})
+    assert [t.offset for t in consumer.committed([TopicPartition(name, 0)], timeout=60)] == [305]
+    consumer.close()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_json_with_new_fields_and_dead_letters(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    create(cluster, name)
+    given = document(
+        cluster,
+        name,
+        tmp_path / "t",
+        kind,
+        value={"format": "json", "evolve": "additive"},
+        table={"partitionBy": ["c"]},
+    )
+    send(cluster, name, [b'{"id": %d, "c": "%s"}' % (i, b"xy"[i % 2 : i % 2 + 1]) for i in range(100)])
+    send(cluster, name, [b"no object", b'{"id": "text"}', None, b'{"id": 7}{"id": 8}', b'{"_offset": 1}'])
+    assert [(p.rows, p.dead) for p in run(given)] == [(101, 4)]
+    send(cluster, name, [b'{"id": 200, "when": "2024-02-29T10:00:00", "deep": {"a": [1, 2]}, "c": "x"}'])
+    assert [(p.rows, p.dead) for p in run(given)] == [(1, 0)]
+    found = sorted(rows(tmp_path / "t", kind), key=lambda row: row["_offset"])
+    assert [row["id"] for row in found] == [*range(100), None, 200]
+    assert [row["c"] for row in found] == ["xy"[i % 2] for i in range(100)] + [None, "x"]
+    assert found[-1]["when"] == "2024-02-29T10:00:00"
+    assert found[-1]["deep"] == {"a": [1, 2]}
+    dead = sorted(rows(Path(f"{tmp_path}/t_dead_letters"), kind), key=lambda row: row["offset"])
+    assert [row["value"] for row in dead] == [b"no object", b'{"id": "text"}', b'{"id": 7}{"id": 8}', b'{"_offset": 1}']
+    assert [(row["stage"], row["batch"], row["partition"]) for row in dead] == [("decode", 0, 0)] * 4
+    assert dead[1]["reason"] == "JSON parse error: Column(/id) changed from number to string"
+    assert dead[3]["reason"] == "the field '_offset' has the name of another column"
+    strict = document(cluster, name, tmp_path / "s", kind, value={"format": "json"}, deadLetter={"table": False})
+    with pytest.raises(runner.DeadLetterError, match=rf"{name}-0, offset 100: JSON parse error"):
+        run(strict)
+
+
+def test_another_topic_of_the_same_name_is_refused(cluster: Target, name: str, tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    create(cluster, name)
+    produced(cluster, name, 20)
+    given = document(cluster, name, tmp_path / "t", "delta")
+    run(given)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (gone,) = admin.delete_topics([name]).values()
+    gone.result(60)
+    deadline = time.monotonic() + 60
+    while name in admin.list_topics(timeout=60).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    create(cluster, name)
+    produced(cluster, name, 40)
+    with pytest.raises(ClientError, match="has been deleted and made again"):
+        run(given)
+    given["spec"]["failOnDataLoss"] = False
+    assert [p.rows for p in run(given)] == [40]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_two_writers_do_not_spoil_a_table(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    create(cluster, name)
+    produced(cluster, name, 50)
+    given = spec.parse(document(cluster, name, tmp_path / "t", kind))
+
+    class Overtaken(InlineEngine):
+        def run(self, job: Any, ranges: Any) -> Any:
+            found = super().run(job, ranges)
+            runner.Runner(given, InlineEngine()).run(once=True)
+            return found
+
+    with pytest.raises(ConflictError, match=r"batch 0: .* is gone: another writer of .* has started"):
+        runner.Runner(given, Overtaken()).run(once=True)
+    assert Counter(row["offset"] for row in rows(tmp_path / "t", kind)) == Counter(range(50))
+
+
+KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of each format
+
+
+@pytest.mark.timeout(300 + 60 * KILLS)
+@pytest.mark.xdist_group("compat-kraftcluster")
+@pytest.mark.parametrize("kind", FORMATS)
+def test_killed_at_any_moment(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
+    """Nothing is lost, nothing is there twice, and no file is left that is not of the table."""
+    kill_often(make_target("kraftcluster").start(), "t", tmp_path, kind, KILLS)
+
+
+def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    for kind in FORMATS:
+        given = document(cluster, name, tmp_path / kind, kind, maintenance={"vacuumAfter": "0s"})
+        for first in range(0, 40, 10):
+            produced(cluster, name, 10, first=first)
+            run(given)
+        parsed, path = spec.parse(given), tmp_path / kind
+        before = sorted((row["offset"], row["value"]) for row in rows(path, kind))
+        files = maintenance.status(parsed)["files"]
+        assert maintenance.compact(parsed) == (files, 1)
+        assert maintenance.compact(parsed) == (0, 0)
+        assert sorted((row["offset"], row["value"]) for row in rows(path, kind)) == before
+        assert maintenance.vacuum(parsed) == files
+        assert len(list(path.glob("kafkatable-*.parquet"))) == 1
+        assert sorted((row["offset"], row["value"]) for row in rows(path, kind)) == before
+        found = maintenance.status(parsed)
+        assert (found["rows"], found["files"], found["lag"]) == (len(before), 1, 0)
+        assert run(given) == []
+        assert maintenance.reset(parsed) > 0
+        assert [p.rows for p in run(given)] == [len(before)]
+    with pytest.raises(ValueError, match="is no delta table: nothing is removed"):
+        maintenance.reset(spec.parse(document(cluster, name, tmp_path, "delta")))
+
+
+def kill_often(target: Target, topic: str, tmp_path: Path, kind: str, kills: int) -> None:
+    create(target, topic)
+    path, file = tmp_path / "t", tmp_path / "table.yaml"
+    given = document(target, topic, path, kind, value={"format": "json"}, commit={"maxRows": 100})
+    given["spec"]["value"]["schema"] = {"n": "long"}
+    file.write_text(json.dumps(given))
+    command = [sys.executable, "-m", "kraft_pipeline.cli.main", "table", "run", str(file), "--once"]
+    chance = random.Random(f"{kind}{kills}")
+    sent = killed = 0
+    while killed < kills:
+        send(target, topic, [b'{"n": %d}' % n if n % 10 else b"dead %d" % n for n in range(sent, sent + 1000)])
+        sent += 1000
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert process.stdout is not None
+        for _ in range(chance.randrange(1, 8)):  # a line a batch, then a moment of the next one
+            process.stdout.readline()
+        time.sleep(chance.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        process.stdout.close()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert Counter(row["n"] for row in rows(path, kind)) == Counter(n for n in range(sent) if n % 10)
+    dead = [row["value"] for row in rows(Path(f"{path}_dead_letters"), kind)]
+    assert Counter(dead) == Counter(b"dead %d" % n for n in range(0, sent, 10))
+    for where in (path, Path(f"{path}_dead_letters")):
+        there = {
+            str(f.relative_to(where))
+            for f in where.rglob("*.parquet")
+            if not f.relative_to(where).parts[0].startswith("_")
+        }
+        opened = runner.open_table(spec.parse(given), dead_letters=where != path)
+        assert there == opened.files()
+
+
+def test_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    from kraft_pipeline.tables.engine import SparkEngine
+
+    create(cluster, name, 3)
+    sent = [b'{"n": %d}' % n for n in range(3000)]
+    written(
+        cluster, pa.table({"value": sent, "partition": pa.array([n % 3 for n in range(3000)], pa.int32())}), topic=name
+    )
+    given = spec.parse(document(cluster, name, tmp_path / "t", "delta", value={"format": "json"}))
+    runner.Runner(given, SparkEngine(spark)).run(once=True)
+    assert sorted(row["n"] for row in rows(tmp_path / "t", "delta")) == list(range(3000))

@@ -1,0 +1,182 @@
+"""Tables without a cluster: the YAML, JSON values, partitions, and the transactions of Parquet tables."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import parquet, partitions, spec, values
+from kraft_pipeline.tables.committer import Added, ConflictError
+from kraft_pipeline.tables.jsonvalues import parse, type_of
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.storage import Folder
+
+
+def document(**sections: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kraftcluster.io/v1alpha1",
+        "kind": "KafkaTable",
+        "metadata": {"name": "orders"},
+        "spec": {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t"}, **sections},
+    }
+
+
+def test_defaults_of_a_table() -> None:
+    found = spec.parse(document())
+    assert (found.format, found.value.format, found.mode, found.max_rows) == ("delta", "raw", "append", 5_000_000)
+    assert (found.max_delay_s, found.compact_to, found.vacuum_after_s) == (60.0, 128 << 20, 7 * 86400.0)
+    assert found.committed and found.fail_on_data_loss and found.dead_letters
+    assert found.dead_letter_path == "/t_dead_letters"
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"bootstrapServers": None}, "KafkaTable.spec.bootstrapServers: is missing"),
+        ({"bootstrapServers": None, "clusterRef": "prod"}, "spec.clusterRef: only the operator"),
+        ({"topics": {}}, "spec.topics: either names or pattern"),
+        ({"topics": {"names": ["a"], "pattern": "b"}}, "spec.topics: either names or pattern"),
+        ({"value": {"format": "xml"}}, "spec.value.format: 'xml' is none of raw, json"),
+        ({"commit": {"maxDelay": "soon"}}, "spec.commit.maxDelay: 'soon' is not of a form such as 60s"),
+        ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is no number"),
+        ({"table": {"path": "/t", "colour": "red"}}, "spec.table.colour: there is no such field"),
+        ({"table": {}}, "spec.table.path: is missing"),
+        ({"speed": 1}, "spec.speed: there is no such field"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_named(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(spec.SpecError, match=message.replace("(", r"\(")):
+        spec.parse(document(**sections))
+
+
+def jsons(*texts: bytes | None) -> pa.Array:
+    return pa.array(texts, pa.binary())
+
+
+def test_json_values_and_those_that_are_none() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    good = [b'{"a":1,"b":"x"}', b' {"b":"y",\n"a":2} ', b"{}"]
+    bad = [
+        b"",
+        b"[1]",
+        b"null",
+        b'"text"',
+        b"no json",
+        b'{"a":1',
+        b"}",
+        b'{"a":"text"}',
+        b'{"a":1}{"a":2}',
+        b'{"a":1},"w":{"b":1}',
+        b'{"a":1},"i":0,"w":{}',
+        b'{"a":1}}\n{"i":1,"v":{"a":2}',
+        b'{"b":"\xff"}',
+        b'{"c":1}',
+    ]
+    mixed: list[bytes | None] = [*good[:1], *bad, None, *good[1:]]
+    found = parse(jsons(*mixed), schema, additive=False)
+    assert found.table.to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": None}]
+    assert found.good.tolist() == [0, len(bad) + 2, len(bad) + 3]
+    assert sorted(found.bad) == list(range(1, len(bad) + 1))
+    assert all(found.bad.values())
+
+
+def test_json_fields_that_are_new() -> None:
+    schema = pa.schema([("a", pa.int64())])
+    texts = [b'{"a":1,"when":"2024-01-01","n":1}', b'{"a":2,"deep":{"x":[1.5]},"none":null}']
+    found = parse(jsons(*texts), schema, additive=True)
+    assert found.table.schema.names == ["a", "when", "n", "deep"]
+    assert found.table.schema.field("when").type == pa.string()
+    assert found.table.column("when").to_pylist() == ["2024-01-01", None]
+    assert found.table.column("deep").to_pylist() == [None, {"x": [1.5]}]
+    clash = parse(jsons(b'{"A":1}', b'{"_offset":1}', b'{"a":3}'), schema, additive=True, reserved=values.RESERVED)
+    assert clash.good.tolist() == [2]
+    assert sorted(clash.bad) == [0, 1]
+    # What the first half of the rows has taught holds for the second, which is read apart because of the bad one.
+    torn = parse(jsons(b'{"k":1}', b"bad", b'{"k":"text"}', b'{"k":2}'), schema, additive=True)
+    assert torn.table.column("k").to_pylist() == [1, 2]
+    assert sorted(torn.bad) == [1, 2]
+
+
+def test_types_by_name() -> None:
+    assert type_of("array<long>") == pa.list_(pa.int64())
+    with pytest.raises(ValueError, match="'money' is none of"):
+        type_of("money")
+
+
+def test_rows_filed_by_time_and_value() -> None:
+    when = [datetime.datetime(2024, 1, day, 23, 59, tzinfo=datetime.UTC) for day in (1, 2, 1)]
+    rows = pa.table(
+        {"c": ["x/y", None, "x/y"], "_timestamp": pa.array(when, pa.timestamp("us", tz="UTC")), "n": [1, 2, 3]}
+    )
+    levels = partitions.parse(["date", "c", "hour(_timestamp)"], rows.schema)
+    assert [by.name for by in levels] == ["_date", "c", "_timestamp_hour"]
+    found = {partitions.folder(texts): part.to_pydict()["n"] for texts, part in partitions.split(rows, levels)}
+    assert found == {
+        "_date=2024-01-01/c=x%2Fy/_timestamp_hour=2024-01-01-23": [1, 3],
+        "_date=2024-01-02/c=__HIVE_DEFAULT_PARTITION__/_timestamp_hour=2024-01-02-23": [2],
+    }
+    with pytest.raises(spec.SpecError, match="'colour' is neither a column"):
+        partitions.parse(["colour"], rows.schema)
+    with pytest.raises(spec.SpecError, match="'n' is no timestamp"):
+        partitions.parse(["date(n)"], rows.schema)
+
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def position(offset: int) -> Position:
+    return Position({("t", 0): offset}, "c", {"t": "00"})
+
+
+def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "CHECKPOINT_EVERY", 3)
+    table, other = ParquetTable(Folder(tmp_path), "a"), ParquetTable(Folder(tmp_path), "a")
+    assert table.schema() is None
+    assert table.state().batch == -1
+    table.create(SCHEMA, ["d"])
+    for batch in range(7):
+        table.commit(batch, position(batch), [Added(f"d=1/{batch}.parquet", 10, 1, {"d": "1"})], after=batch - 1)
+        if batch == 3:
+            assert other.state().batch == 3  # one that read some before, and will read the rest
+    with pytest.raises(ConflictError, match="batch 6 follows 5, but the last one of the table is 6"):
+        other.commit(6, position(6), [], after=5)
+    table.replace(["d=1/0.parquet", "d=1/1.parquet"], [Added("d=1/both.parquet", 20, 2, {"d": "1"})])
+    with pytest.raises(ConflictError, match=r"d=1/0.parquet is no file"):
+        table.replace(["d=1/0.parquet"], [])
+    for reader in (table, other, ParquetTable(Folder(tmp_path), "a")):
+        assert reader.state().batch == 6
+        assert reader.state().position == position(6)
+        assert sorted(file.path for file in reader.live()) == [
+            *(f"d=1/{b}.parquet" for b in range(2, 7)),
+            "d=1/both.parquet",
+        ]
+        assert len(reader.files()) == 8  # the two that were replaced may still be read
+        schema = reader.schema()
+        assert schema is not None
+        assert schema.equals(SCHEMA)
+    with pytest.raises(ValueError, match="is partitioned by"):
+        other.create(SCHEMA, [])
+    assert table.vacuum(3600) == 0
+    assert table.vacuum(0) == 2
+    assert len(ParquetTable(Folder(tmp_path), "a").files()) == 6
+    (tmp_path / "_kraft" / "00000000000000000009.json").unlink(missing_ok=True)
+    for point in (tmp_path / "_kraft").glob("*.checkpoint.json"):
+        point.unlink()
+    (tmp_path / "_kraft" / "00000000000000000004.json").unlink()
+    with pytest.raises(ValueError, match="transaction 4 is missing"):
+        ParquetTable(Folder(tmp_path), "a")
+
+
+def test_a_file_is_created_once(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.create("a/b", b"first")
+    assert not folder.create("a/b", b"second")
+    assert folder.read("a/b") == b"first"
+    assert [file.path for file in folder.list()] == ["a/b"]
+    folder.delete("a/b")
+    folder.delete("a/b")
