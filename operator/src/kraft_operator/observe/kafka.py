@@ -118,7 +118,8 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
         told["leader"],
         told["epoch"],
         {one["id"]: replica(one) for one in told["voters"]},
-        {one["id"]: replica(one) for one in told["observers"]},
+        # A disk that was replaced is on the list for five minutes more: whoever fetched last is the one that runs.
+        {one["id"]: replica(one) for one in sorted(told["observers"], key=lambda one: one["fetched"])},
     )
 
 
