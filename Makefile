@@ -15,7 +15,7 @@ PICK ?=
 .PHONY: help run cluster node test test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/.node: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""`kraft-pipeline table run|status|backfill|compact|reset FILE`: one KafkaTable."""
+"""`kraft-pipeline table run|status|compact|reset FILE`: one KafkaTable."""
 
 from __future__ import annotations
 

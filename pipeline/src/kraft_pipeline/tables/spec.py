@@ -185,7 +185,7 @@ def parse(document: Any) -> TableSpec:
         group=spec.get("groupId"),
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
-        engine=engine.one_of("mode", ("local", "inline", "kubernetes"), "local"),
+        engine=engine.one_of("mode", ("local", "inline"), "local"),
         starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
         fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
         committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
