@@ -34,6 +34,7 @@ def write_replica(
     folder.mkdir(parents=True)
     (directory / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={broker}\ndirectory.id=d{broker}\n")
     (directory / "replication-offset-checkpoint").write_text(f"0\n1\n{topic} 0 {high_watermark}\n")
+    (directory / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{topic} 0 {high_watermark}\n")
     (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     (folder / "leader-epoch-checkpoint").write_text(
         "\n".join(["0", str(len(EPOCHS)), *(f"{e} {s}" for e, s in EPOCHS), ""])

@@ -23,7 +23,8 @@ def scanned(
     data: bytes, *, expected: int = 0, high: int = FOR_EVER, compacted: bool = False, **options: Any
 ) -> Scanner:
     epochs = options.pop("epochs", EPOCHS)
-    scanner = Scanner(expected=expected, high_watermark=high, compacted=compacted, epochs=epochs)
+    flushed = options.pop("flushed", high)
+    scanner = Scanner(expected=expected, high_watermark=high, compacted=compacted, epochs=epochs, flushed=flushed)
     scanner.scan(BufferSource(data), **options)
     return scanner
 
@@ -99,6 +100,15 @@ def test_missing_batches_are_a_gap_and_not_after_compaction() -> None:
     assert spans(scanned(holed)) == [(kinds.GAP, 4, 5)]
     assert spans(scanned(b"".join(made[:5]), next_base=12)) == [(kinds.GAP, 10, 11)]
     assert scanned(holed, compacted=True).damages == []
+
+
+def test_an_epoch_that_the_checkpoint_lacks_may_begin_behind_the_recovery_point() -> None:
+    data = b"".join(batches())
+    assert scanned(data, epochs=EPOCHS[:1], flushed=6).damages == []
+    assert spans(scanned(data, epochs=EPOCHS[:1], flushed=7))[0] == (kinds.EPOCH, 6, 7)
+    flipped = bytearray(data)
+    flipped[len(batches()[0]) + 14] ^= 1  # the epoch of the second batch, but not of those that follow
+    assert spans(scanned(bytes(flipped), epochs=EPOCHS[:1], flushed=0)) == [(kinds.EPOCH, 2, 3)]
 
 
 def test_a_log_that_begins_inside_a_batch_is_sound() -> None:

@@ -29,7 +29,8 @@ LOCATED_MAX: Final = 20
 _REPLICA_DDL: Final = "struct<broker: int, directory: string, start: bigint, high: bigint>"
 SEGMENT_DDL: Final = (
     "topic string, partition int, broker int, directory string, segment string, base bigint, size bigint, "
-    "next_base bigint, high bigint, compacted boolean, epochs array<struct<epoch: int, start: bigint>>, "
+    "next_base bigint, high bigint, compacted boolean, flushed bigint, "
+    "epochs array<struct<epoch: int, start: bigint>>, "
     f"replicas array<{_REPLICA_DDL}>"
 )
 """One row a segment: what its task needs to know. `replicas` are all of the partition, also those without a batch."""
@@ -86,7 +87,7 @@ def segments(spark: SparkSession, replicas: Iterable[Replica], tasks: int) -> Da
         for r in same:
             for s in r.segments:
                 row = (r.topic, r.partition, r.broker, r.directory, s.name, s.base_offset, s.size, s.next_base)
-                rows.append((*row, r.high_watermark, compacted, r.epochs, others))
+                rows.append((*row, r.high_watermark, compacted, r.flushed, r.epochs, others))
     return spark.createDataFrame(_balanced(rows, tasks), SEGMENT_DDL).coalesce(max(1, tasks))
 
 
@@ -122,6 +123,7 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
         compacted=row["compacted"],
         epochs=[(e["epoch"], e["start"]) for e in row["epochs"]],
         high_watermark=row["high"],
+        flushed=row["flushed"],
     )
     folder = f"{row['directory']}/{row['topic']}-{row['partition']}"
     try:

@@ -43,6 +43,8 @@ class Replica(NamedTuple):
     """As checkpointed: what is below is on all replicas that were in sync. -1 where none is known."""
     compacted: bool
     """Whether the cleaner has been there: only then offsets may be missing."""
+    flushed: int
+    """The recovery point: everything below was on stable storage."""
     epochs: list[tuple[int, int]]
     """Leader epochs with their first offsets; none where the checkpoint is missing."""
     segments: list[Segment]
@@ -66,6 +68,7 @@ def _of_directory(directory: Path) -> list[Replica]:
         raise LayoutError(f"{directory}/meta.properties cannot be read: {e!r}") from None
     # High watermarks first: what is appended while the sizes are looked up lies above them.
     marks = _offsets(directory / "replication-offset-checkpoint")
+    flushed = _offsets(directory / "recovery-point-offset-checkpoint")
     starts = _offsets(directory / "log-start-offset-checkpoint")
     cleaned = _offsets(directory / "cleaner-offset-checkpoint")
     found = []
@@ -88,6 +91,7 @@ def _of_directory(directory: Path) -> list[Replica]:
                 max(segments[0].base_offset, starts.get(key, 0)),
                 marks.get(key, -1),
                 key in cleaned,
+                flushed.get(key, 0),
                 _epochs(directory / entry / "leader-epoch-checkpoint"),
                 segments,
             )

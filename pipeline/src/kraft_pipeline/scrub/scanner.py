@@ -106,7 +106,9 @@ class Scanner:
         compacted: bool = False,
         epochs: list[tuple[int, int]] | None = None,
         high_watermark: int = 0,
+        flushed: int = 0,
     ) -> None:
+        """`flushed`: the recovery point; newer leader epochs than the checkpoint's may begin behind it only."""
         self.expected = expected
         """The base offset of the next batch, -1 for any."""
         self.damages: list[Damage] = []
@@ -115,6 +117,7 @@ class Scanner:
         self._epochs = [e for e, _ in epochs or ()]
         self._epoch_starts = [s for _, s in epochs or ()]
         self._high = high_watermark
+        self._flushed = flushed
         self._rows: list[tuple[int, int, int, int, int, int, int]] = []
         self._last_epoch = -1
         self._epoch_until = _FOR_EVER
@@ -200,7 +203,7 @@ class Scanner:
             return False
         if not self._may_begin(h, position) and not self._offset(h, position, follows):
             return False
-        sound = self._epoch(h, position)
+        sound = self._epoch(h, position, follows)
         self.expected = last + 1
         if sound and not self._compacted:
             self._rows.append((h.base, last, position, h.length, computed, h.epoch, 0))
@@ -227,12 +230,13 @@ class Scanner:
         self.expected = flipped + 1
         return False
 
-    def _epoch(self, h: _Header, position: int) -> bool:
+    def _epoch(self, h: _Header, position: int, follows: _Header | None) -> bool:
         """Whether the leader epoch is that of the checkpoint, or at least no less than the one before."""
         index = bisect_right(self._epoch_starts, h.base) - 1
         wanted = self._epochs[index] if index >= 0 else -1
         is_last = index == len(self._epochs) - 1
-        is_newer = is_last and h.epoch > wanted and h.base >= self._high
+        is_newer = is_last and h.epoch > wanted and h.base >= self._flushed
+        is_newer = is_newer and (follows is None or follows.epoch >= h.epoch)
         if (wanted >= 0 and h.epoch != wanted and not is_newer) or (wanted < 0 and h.epoch < self._last_epoch):
             there = f"the checkpoint has {wanted}" if wanted >= 0 else f"{self._last_epoch} came before"
             damage = Damage(kinds.EPOCH, position, h.base, h.base + h.last_delta, f"leader epoch {h.epoch}, {there}")
