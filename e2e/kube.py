@@ -64,6 +64,8 @@ def until(what: str, check: Callable[[], Any], timeout_s: float = 240, every_s: 
 
 def install_operator() -> None:
     """From the plain manifests: its own namespace, and no rights outside."""
+    phase = ("get", "namespace", NAMESPACE, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
+    until("a namespace of before is gone", lambda: kubectl(*phase, check=True).stdout != "Terminating")
     text = (ROOT / "deploy/operator.yaml").read_text()
     documents = [one for one in yaml.safe_load_all(text) if one]
     for one in documents:
