@@ -89,7 +89,8 @@ class Quorum(Simulation):
             leader.id,
             node.epoch,
             {node_id: told(one) for node_id, one in progress.voters.items()},
-            {key.id: told(one) for key, one in progress.observers.items()},
+            # As `observe.kafka` does: of two disks of a node the one that fetches.
+            {one.key.id: told(one) for one in sorted(progress.observers.values(), key=lambda one: one.last_fetch_ms)},
         )
 
     def ask(self, request: AddVoterRequest | RemoveVoterRequest) -> None:
@@ -122,6 +123,6 @@ class Quorum(Simulation):
     def knows_leader(self, node_id: int) -> bool:
         """What a controller's readiness probe asks."""
         found = self.replicas.get(node_id)
-        if found is None or found.node is None:
+        if found is None or found.node is None or found.node.is_amnesiac:
             return False
         return found.node.role.role is Role.LEADER or found.node.leader_id >= 0

@@ -17,6 +17,11 @@ def test_no_law_is_broken_in_chaos_and_everything_comes_about(story: Story) -> N
     with_chaos(story, seed=7)
 
 
+def test_a_lone_voter_that_dies_while_another_one_joins_is_elected_again() -> None:
+    """It was started with both as its voters, and needed the vote of one with an empty disk: for ever."""
+    with_chaos(BY_NAME["one to three"], seed=46)
+
+
 @pytest.mark.parametrize("writes", [2, 5, 8])
 @pytest.mark.parametrize("name", ["empty disk", "other id", "dynamic empty disk"])
 def test_a_replacement_survives_the_operators_death(name: str, writes: int) -> None:

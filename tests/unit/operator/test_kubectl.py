@@ -198,6 +198,16 @@ def test_roll_waits_until_the_revision_is_new_and_nobody_has_to_restart(
     assert len(looks) == 4
 
 
+def test_rebalance_waits_until_its_word_was_carried_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_goes_on(_seconds: float) -> None:
+        word = api.resource["metadata"]["annotations"]["kraftcluster.io/rebalance"]
+        api.change(lambda r: r["status"].update(balancedFor=word))
+
+    assert api.run("rebalance", "--timeout", "0").exit_code == 1
+    monkeypatch.setattr("kraft_operator.cli.target.time.sleep", time_goes_on)
+    assert api.run("rebalance", "smoke").exit_code == 0
+
+
 def test_what_is_not_done_in_time_is_one_with_what_it_waits_for(api: Api) -> None:
     api.change(lambda r: r["status"].update(revision="another"))
     done = api.run("roll", "101", "--timeout", "0")

@@ -326,3 +326,19 @@ def test_a_combined_pool_gives_its_controllers_up_under_a_dynamic_quorum() -> No
     world.settle()
     assert set(world.log_voters or ()) == {201, 202, 203}
     assert {world.pods[i].aspects["roles"] for i in (1, 2, 3)} == {"broker"}
+
+
+def test_a_lone_voter_counts_with_another_one_only_once_that_has_everything() -> None:
+    world = made(controllers=1)
+    world.wanted = wanted(controllers=3)
+    while world.record.joining is None:
+        world.step()
+    while 2 not in world.pods:
+        world.step()
+    assert world.record.voters == (1,)
+    world.kill(1)
+    world.step()
+    assert world.pods[1].voters == (1,), "it would need the vote of one that has nothing"
+    assert world.pods[2].voters == (1, 2)
+    world.settle()
+    assert world.record.voters == (1, 2, 3)

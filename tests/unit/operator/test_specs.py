@@ -123,6 +123,7 @@ def test_what_is_remembered_comes_back() -> None:
         True,
         (101, 102),
         "again",
+        7,
         (("orders", "MkU3OEVBNTcwNTJENDM2Qk"),),
     )
     assert record_of(KRaftClusterStatus.model_validate(remembered(record))) == record

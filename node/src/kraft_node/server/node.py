@@ -419,9 +419,9 @@ class Node:
             if not self.serving:
                 return f"broker is {self.broker.state.name}"
             return None if self.broker.ready else "broker is fenced"
-        return (
-            None if self.controller is not None and self.raft is not None and self.raft.leader_id >= 0 else "no leader"
-        )
+        if self.controller is None or self.raft is None or self.raft.leader_id < 0:
+            return "no leader"
+        return "no vote until all is there that a lost disk may have held" if self.raft.node.is_amnesiac else None
 
     # Failure
 

@@ -21,7 +21,9 @@ def voter_sets(s: Situation, without: int) -> set[tuple[int, ...]]:
     if s.quorum is not None and without == s.quorum.leader and without not in s.record.voters:
         # Nobody who runs with the voters in force follows it: they are not live because of it, and will be without it.
         return sets
-    sets.update(tuple(sorted(pod_voters(pod))) for i, pod in s.controller_pods().items() if i != without)
+    # Who joins counts with itself, but nobody else does yet.
+    beside = {without, s.record.joining}
+    sets.update(tuple(sorted(pod_voters(pod))) for i, pod in s.controller_pods().items() if i not in beside)
     return sets
 
 

@@ -62,6 +62,8 @@ class Record:
     """Brokers among which replicas have been balanced."""
     balanced_for: str = ""
     """The word of the last request to balance that has been carried out."""
+    joining: int | None = None
+    """Static quorums: who runs as a voter beside the present ones, and is not counted with until it has everything."""
     topics: tuple[tuple[str, str], ...] = ()
     """Topics that go with their resources, with their ids."""
 

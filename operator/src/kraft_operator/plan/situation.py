@@ -48,7 +48,9 @@ class Situation:
         """Whether it runs as a controller: in a static quorum voters, and former ones that are counted with."""
         if not self.static:
             return node.controller
-        return node.id in self.record.voters or (node.controller and self.counted(node.id))
+        if node.id in self.record.voters or node.id == self.record.joining:
+            return True
+        return node.controller and self.counted(node.id)
 
     def counted(self, node_id: int) -> bool:
         """Whether some other controller runs with it among its voters."""

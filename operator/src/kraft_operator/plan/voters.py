@@ -2,8 +2,9 @@
 
 A voter that is down blocks every change but the one that takes it out: it is named, with what helps.
 
-Static: remember the next set; `provision` starts the new voter (with an empty disk it only reads until it is sure),
-`roll` takes the others over to the set, one by one, the new one counting in every gate; then the next change.
+Static: `provision` starts who joins (with an empty disk it only reads until it is sure); once it has everything, the
+next set is remembered and `roll` takes the others over to it, one by one, the new one counting in every gate; then the
+next change.
 Voters are added before any is removed, so that the quorum is never smaller than either end.
 """
 
@@ -25,7 +26,10 @@ def change_voters(s: Situation) -> bool:
     wanted = set(s.voters_wanted())
     if not s.static:
         return dynamic_voters(s)
-    present = set(s.record.voters)
+    present, joining = set(s.record.voters), s.record.joining
+    if joining is not None and joining not in wanted - present:
+        s.plan.steps.append(Remember(replace(s.record, joining=None), f"controller {joining} does not join any more"))
+        return True
     if not wanted or wanted == present:
         return False if s.wanted.static_quorum else _go_dynamic(s)
     if s.quorum is None:
@@ -33,7 +37,8 @@ def change_voters(s: Situation) -> bool:
         return True
     leader = s.quorum.leader
     added, removed = sorted(wanted - present), sorted(present - wanted, key=lambda i: (i == leader, -i))
-    late = [node_id for node_id in sorted(present | set(s.controller_pods())) if _behind(s, node_id)]
+    running = (present | set(s.controller_pods())) - {joining}
+    late = [node_id for node_id in sorted(running) if _behind(s, node_id)]
     lost = next((node_id for node_id in removed if _given_up(s, node_id)), None)
     if lost is not None and not added and {*late} <= {lost}:
         return _take_out(s, lost)
@@ -45,12 +50,27 @@ def change_voters(s: Situation) -> bool:
         if new is None or not new.formatted:
             s.plan.waits.append(f"voters change to {sorted(wanted)}: node {added[0]} is being made")
             return True
-        s.plan.steps.append(Remember(s.record.voting(present | {new.id}), f"voter {new.id} joins"))
+        _join(s, new)
     elif removed[0] == leader and len(present) > 2:  # of two, who stays cannot lead before it is alone
         _hand_over(s, leader)
     else:
         s.plan.steps.append(Remember(s.record.voting(present - {removed[0]}), f"voter {removed[0]} leaves the quorum"))
     return True
+
+
+def _join(s: Situation, new: Node) -> None:
+    """A voter that joins is started first, and counted with by the others only once it has everything.
+
+    Else a lone voter that crashes meanwhile could not be elected any more: it would need the vote of one that cannot
+    give it, as it cannot be sure of what it may have lost.
+    """
+    if s.record.joining is None:
+        s.plan.steps.append(Remember(replace(s.record, joining=new.id), f"controller {new.id} is started as a voter"))
+    elif s.record.joining == new.id and new.id in s.live_voters():
+        record = replace(s.record.voting({*s.record.voters, new.id}), joining=None)
+        s.plan.steps.append(Remember(record, f"voter {new.id} joins"))
+    else:
+        s.plan.waits.append(f"controller {s.record.joining} catches up before it votes")
 
 
 def _tell_late(s: Situation, late: int, wanted: list[int]) -> None:

@@ -34,6 +34,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         dynamic=status.dynamic,
         balanced=tuple(status.balanced),
         balanced_for=status.balanced_for,
+        joining=status.joining,
         topics=tuple((topic.name, topic.id) for topic in status.topics),
     )
 
@@ -66,5 +67,6 @@ def remembered(record: Record) -> dict[str, Any]:
         "dynamic": record.dynamic,
         "balanced": list(record.balanced),
         "balancedFor": record.balanced_for,
+        "joining": record.joining,
         "topics": [{"name": name, "id": topic_id} for name, topic_id in record.topics],
     }
