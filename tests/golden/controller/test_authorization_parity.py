@@ -71,14 +71,15 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair
 
 
 def _wait_until_heard(pair: Pair) -> None:
-    """Until the brokers deny what they allowed before: the last ACLs are those that name topics."""
-    come_from(pair, who.NOTHING)
+    """Until both brokers know all ACLs: those of the first request deny, one of the second permits again."""
     request = MetadataRequest([MetadataRequest.MetadataRequestTopic(ZERO_UUID, "mine")])
     deadline = time.monotonic() + HEARD_IN_S
-    for side in pair.sides:
-        while side.ask(request, 12).topics[0].error_code != DENIED:
-            assert time.monotonic() < deadline, side
-            time.sleep(0.05)
+    for host, is_denied in ((who.NOTHING, True), (who.SOME, False)):
+        come_from(pair, host)
+        for side in pair.sides:
+            while (side.ask(request, 12).topics[0].error_code == DENIED) is not is_denied:
+                assert time.monotonic() < deadline, side
+                time.sleep(0.05)
 
 
 def come_from(pair: Pair, host: str) -> None:

@@ -22,7 +22,7 @@ from tests.golden.controller.test_answers_parity import KafkaController, apart, 
 from tests.peer import require_peer
 from tests.unit.controller.harness import Quorum, uuid
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("replicas-parity")]
 
 START_S = 120
 SETTINGS = {"broker.session.timeout.ms": "3600000", "auto.leader.rebalance.enable": "false"}
@@ -400,6 +400,7 @@ def test_a_reassignment_that_replaces_another_ends(both: tuple[Both, Apache]) ->
     story.differences.clear()
     for broker_id in (1, 2):
         story.register(broker_id, 9)
+        story.beat(broker_id)
     story.create("replaced", [1], min_insync_replicas="1")
     story.move("replaced", [2])
     story.move("replaced", [1])
