@@ -269,6 +269,20 @@ def test_below_the_minimum_isr_leavers_stay_eligible(elr_quorum: Quorum) -> None
     assert (state.leader, state.isr, state.elr, state.leader_recovering) == (2, (2,), (3,), 0)
 
 
+def test_who_is_no_replica_any_more_is_not_eligible_when_it_becomes_one_again(elr_quorum: Quorum) -> None:
+    """Found by the simulation of clusters (seed 49): moved away and back, a broker was elected with an empty log."""
+    quorum = elr_quorum
+    quorum.start(4)
+    quorum.heartbeat(1, want_fence=True)
+    quorum.heartbeat(2, want_fence=True)
+    state = quorum.partition("foo")
+    assert (state.isr, state.elr) == ((3,), (2,))
+    assert reassign(quorum, [4, 1, 2]).error_code == 0
+    alter(quorum, [3, 4], sender=3)
+    state = quorum.partition("foo")
+    assert (state.replicas, state.isr, state.elr) == ((4, 1, 2), (4,), (2,)), "3 was in sync, and is no replica"
+
+
 def test_a_clean_restart_keeps_eligibility_an_unclean_one_loses_it(elr_quorum: Quorum) -> None:
     quorum = elr_quorum
     for broker in (1, 2):

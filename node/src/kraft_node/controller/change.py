@@ -125,7 +125,9 @@ class PartitionChange:
             self.last_known_elr = []
             return
         candidates = {*self.elr, *self.state.isr}
-        self.elr = sorted(b for b in candidates if b not in self.isr and b not in self.unclean_shutdown)
+        # Who is no replica any more may come back as one, with an empty log: unlike with Apache's, it is not eligible.
+        eligible = candidates.intersection(self.replicas).difference(self.unclean_shutdown)
+        self.elr = sorted(b for b in eligible if b not in self.isr)
         candidates.update(self.last_known_elr)
         self.last_known_elr = sorted(b for b in candidates if b not in self.isr and b not in self.elr)
 
