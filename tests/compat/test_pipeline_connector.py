@@ -13,6 +13,7 @@ from tests.compat.test_pipeline_client import create, produced
 from tests.spark import require_connector
 
 CLIENT = "Spark's own connector"
+XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
 
@@ -99,7 +100,7 @@ def test_connector_writes(spark: Any, cluster: Target, name: str, tmp_path: Path
     assert len(both) == 20
 
 
-@pytest.mark.xdist_group("compat-kraftcluster")
+@pytest.mark.xdist_group("spark-kraftcluster")
 def test_connector_reads_what_is_committed(spark: Any, make_target: Callable[..., Target], tmp_path: Path) -> None:
     """Transactions that Apache Kafka's coordinator wrote into a data directory, which our node then serves."""
     from confluent_kafka import Producer

@@ -14,6 +14,7 @@ from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
 
 CLIENT = "pipeline on Spark"
+XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
 pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
 
 

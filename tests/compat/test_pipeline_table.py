@@ -28,7 +28,9 @@ from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced, written
 
 CLIENT = "KafkaTable"
+XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
 FORMATS = ["delta", "parquet"]
+pytestmark = pytest.mark.timeout(900)
 
 
 def document(target: Target, topic: str, path: Path, kind: str, **more: Any) -> dict[str, Any]:
@@ -168,8 +170,8 @@ def test_two_writers_do_not_spoil_a_table(cluster: Target, name: str, tmp_path: 
 KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of each format
 
 
-@pytest.mark.timeout(300 + 60 * KILLS)
-@pytest.mark.xdist_group("compat-kraftcluster")
+@pytest.mark.timeout(900 + 60 * KILLS)
+@pytest.mark.xdist_group("spark-kraftcluster")
 @pytest.mark.parametrize("kind", FORMATS)
 def test_killed_at_any_moment(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
     """Nothing is lost, nothing is there twice, and no file is left that is not of the table."""
@@ -221,7 +223,7 @@ def kill_often(target: Target, topic: str, tmp_path: Path, kind: str, kills: int
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         process.stdout.close()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert Counter(row["n"] for row in rows(path, kind)) == Counter(n for n in range(sent) if n % 10)
     dead = [row["value"] for row in rows(Path(f"{path}_dead_letters"), kind)]
