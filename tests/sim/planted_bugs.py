@@ -3,6 +3,8 @@
 `python -m tests.sim.planted_bugs` (`make planted`) prints which bugs were found, by which law and after how many seeds.
 A bug is a file in `planted/`: a sentence, the file, perhaps `scenario: cluster`, the right lines and the wrong ones.
 Each run stops at its first seed that breaks a law; one that breaks a law without the bug as well counts for nothing.
+The seed that found a bug last is tried first, and is kept in `planted/found.json`: all seeds are only run again where a
+change of the simulation has given that one another life.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
 PLANTED = Path(__file__).parent / "planted"
+FOUND = PLANTED / "found.json"
 SEEDS = {"node": 200, "cluster": 300}
 """The everyday budget of each scenario."""
 
@@ -55,14 +58,22 @@ def all_bugs() -> list[Bug]:
     return [read_bug(path) for path in sorted(PLANTED.glob("*.txt"))]
 
 
+def found_before() -> dict[str, int]:
+    """By bug: the seed that found it last."""
+    seeds: dict[str, int] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    return seeds
+
+
 def hunt(bug: Bug) -> tuple[Bug, str, int]:
     """The first law that was broken and the seed; an empty text when none was."""
+    before = found_before().get(bug.name)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder) / "kraft_node"
         shutil.copytree(NODE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         target = copy / bug.file
         target.write_text(bug.plant(target.read_text()))
-        failures = _failures(folder, bug, 0, SEEDS[bug.scenario])
+        failures = [] if before is None else _failures(folder, bug, before, 1)
+        failures = failures or _failures(folder, bug, 0, SEEDS[bug.scenario])
     if not failures:
         return bug, "", -1
     seed = failures[0]["seed"]
@@ -98,11 +109,15 @@ def _hunted(bug: Bug) -> tuple[Bug, str, int]:
 def main(names: list[str]) -> int:
     bugs = [bug for bug in all_bugs() if not names or bug.name in names]
     found = 0
+    seeds = found_before()
     with ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count() or 1))) as pool:
         for bug, law, seed in pool.map(_hunted, bugs):
             found += seed >= 0
+            if seed >= 0:
+                seeds[bug.name] = seed
             text = f"{bug.scenario} seed {seed:<4} {law[:110]}" if seed >= 0 else f"NOT FOUND {law[-200:]}"
             print(f"{bug.name:<36} {text}", flush=True)
+    FOUND.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
     print(f"{found} of {len(bugs)} planted bugs were found")
     return 0 if found == len(bugs) else 1
 

@@ -13,7 +13,7 @@ life with its crashes takes a tenth of a second.
                `SimCluster` makes any number of them, which know one another by name
 - `script`     coroutines on simulated time
 - `client`, `workloads`  clients written from the protocol alone, stricter than real ones
-- `faults`     what goes wrong, and when
+- `misfortune`  what goes wrong, and when: `faults` for nodes by themselves; `cluster_faults`, `disk_faults`
 - `checker`    the laws, by name; `histories` judges what many kinds of runs have recorded
 - `scenario`   one seed, from formatted disks to the verdict; `sim` many seeds, and the replay of one
 - `raft`       the Raft core by itself, with many voters, under its own and far more faults

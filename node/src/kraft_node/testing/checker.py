@@ -22,13 +22,15 @@ The laws, by the name that a finding carries:
 - `offsets`    a group's committed offset is one that was committed, and not an older one than was acknowledged
 - `fresh`      a new topic is empty
 - `topics`     creations, deletions and look-ups of topics are linearizable
+- `rot`        only from a disk on which bits have rotted is anything read that fails its checksum
+- `fsync`      nobody goes on after an fsync has failed
 - `alive`      a node that was not damaged starts by itself, and clients get on when all is well
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -131,6 +133,8 @@ class Checker:
         self.losses: list[Loss] = []
         self.policies: dict[str, int] = {}
         """flush.messages by topic."""
+        self.is_rotten: Callable[[int], bool] = lambda _node_id: False
+        """Whether bits have rotted on that node's disk: readers may be given what fails its checksum."""
         self.records_read = 0
         self.reads: dict[tuple[str, Partition], list[list[tuple[int, str]]]] = defaultdict(list)
         """By consumer and partition: what it was given, anew wherever it went on from another position."""

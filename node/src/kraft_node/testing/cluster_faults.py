@@ -1,7 +1,7 @@
 """What goes wrong in a cluster, and when. Everything that is permitted must cost no record acknowledged with acks=all.
 
 Permitted at any time, to any number of nodes at once, or all: SIGKILL (the page cache stays), a clean stop, a node that
-hangs, slow disks and networks, a node that is cut off from some or all others, in both directions or in one,
+hangs, slow networks, a node that is cut off from some or all others, in both directions or in one,
 connections that break, clocks that run up to 20 % fast or slow, calendars that jump by up to an hour; likewise a loss
 of power on a machine that is a controller only, for metadata is fsynced before it counts.
 
@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.machine import SimCluster, SimMachine
-from kraft_node.testing.net import DELAY_MAX_MS
-from kraft_node.testing.world import BACKGROUND_MS
+from kraft_node.testing.disk_faults import DiskFaults
+from kraft_node.testing.machine import CONTROLLER_PORT, MOVED_PORT, SimCluster, SimMachine
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
@@ -29,29 +28,22 @@ EVENTS_MIN: Final = 2_000
 """Faults go on until so many events have happened since the first of them."""
 STOP_MAX_MS: Final = 330_000.0
 """A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
-WHOLE_MAX_MS: Final = 6_000.0
 HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.2
 
 
-class ClusterFaults:
+class ClusterFaults(DiskFaults):
     """Does them."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
-        self.cluster = cluster
-        self.checker = checker
-        self.world = cluster.world
-        self.done: list[str] = []
-        self.over = False
-        """No more faults: who ends now, of a stop that takes long, is started again."""
-        self._frail: tuple[SimMachine, int] | None = None
-        """Who has lost records last, and the broker epoch in which it had them."""
+        super().__init__(cluster, checker)
         for machine in cluster.machines:
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
 
     def play(self) -> None:
         """One fault after the other."""
         rng, world = self.world.rng, self.world
+        several = len(self.cluster.brokers[0].config.log_dirs) > 1
         first, count = world.events, rng.randint(FAULTS_MIN, FAULTS_MAX)
         while len(self.done) < count or world.events < first + EVENTS_MIN:
             world.run(self._broken, rng.random() * 1200)
@@ -61,98 +53,21 @@ class ClusterFaults:
             fault = rng.choice(
                 (self._kill, self._kill, self._kill, self._kill_several, self._kill_several, self._power, self._power,
                  self._wipe, self._stop, self._hang, self._hang, self._isolate, self._isolate, self._cut_pair,
-                 self._deafen, self._slow_disk, self._slow_network, self._break, self._jump)
+                 self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
+                 self._fail_fsync, self._stall_disk, self._rot, self._rot, *[self._lose_directory] * (2 * several),
+                 *[self._move_controller] * self.cluster.dynamic)
             )  # fmt: skip
-            if fault in (self._kill, self._kill_several, self._stop) and not self._noticed():
+            if fault in (self._kill, self._kill_several, self._stop, self._fill_disk) and not self._noticed():
                 continue
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")
             fault(machine)
 
     def heal(self) -> None:
-        """Everything works again; what is down is started. Clocks go on drifting."""
+        """As it is for one node; a rotten disk is replaced then."""
         self.over = True
-        self.world.note("faults", "all is well again")
-        self.cluster.network.delay_ms = DELAY_MAX_MS
-        self.cluster.network.heal()
-        for machine in self.cluster.machines:
-            machine.host.background_ms = BACKGROUND_MS
-            machine.never_mind()
-            if not machine.running:
-                machine.start()
-
-    def _broken(self) -> bool:
-        return bool(self.checker.findings)
-
-    def _rest(self, longest_ms: float) -> None:
-        self.world.run(self._broken, self.world.rng.random() * longest_ms)
-
-    def _again(self, machine: SimMachine) -> None:
-        """Start it soon, or so late that it has been fenced."""
-        rng = self.world.rng
-        self._rest(rng.choice((50.0, 1000.0, 5000.0)))
-        if not machine.running and not self._broken():
-            machine.start()
-        if rng.random() < 0.6:
-            self.world.run(lambda: machine.serving or self._broken(), 4000)
-
-    # -- what one broker at a time may suffer
-
-    def whole(self) -> bool:
-        """Whether any one broker's unsynced records are on another one that runs: see above."""
-        images = [m.node.raft.image for m in self.cluster.machines if m.node is not None and m.node.raft is not None]
-        if len(images) < len(self.cluster.machines):
-            return False
-        image = max(images, key=lambda image: image.offset)
-        for machine in self.cluster.brokers:
-            assert machine.node is not None
-            broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
-            if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
-                return False
-            if broker.lifecycle.broker_epoch != registered.epoch:
-                return False
-        return all(
-            set(state.isr) == set(state.replicas) and len(state.isr) > 1
-            for topic in image.topics
-            for _, state in topic.partitions()
-        )
-
-    def _may_lose(self, machine: SimMachine) -> bool:
-        whole = self.world.run(lambda: self.whole() or self._broken(), WHOLE_MAX_MS)
-        if not whole or self._broken() or not machine.running:
-            return False
-        assert machine.node is not None
-        assert machine.node.broker is not None
-        assert machine.node.broker.lifecycle is not None
-        self._frail = machine, machine.node.broker.lifecycle.broker_epoch
-        return True
-
-    def _noticed(self) -> bool:
-        """Wait for it, but not for long, that nobody counts on what a broker had before it lost records."""
-        return self._frail is None or self.world.run(self._out_of_isrs, WHOLE_MAX_MS)
-
-    def _out_of_isrs(self) -> bool:
-        assert self._frail is not None
-        machine, epoch = self._frail
-        images = [m.node.raft.image for m in self.cluster.machines if m.node is not None and m.node.raft is not None]
-        if not images:
-            return False
-        registered = max(images, key=lambda image: image.offset).brokers.get(machine.config.node_id)
-        return registered is not None and registered.epoch > epoch
-
-    def _power(self, machine: SimMachine) -> None:
-        if machine not in self.cluster.brokers or self._may_lose(machine):
-            machine.lose_power()
-        elif self._noticed():
-            machine.kill()
-        self._again(machine)
-
-    def _wipe(self, machine: SimMachine) -> None:
-        if machine not in self.cluster.controllers and self._may_lose(machine):
-            machine.replace_disk(self.cluster.cluster_id)
-        elif self._noticed():
-            machine.kill()
-        self._again(machine)
+        super().heal()
+        self._replace_rotten()
 
     # -- what everyone may suffer at any time
 
@@ -183,6 +98,15 @@ class ClusterFaults:
             machine.kill()
         if not machine.running:
             self._again(machine)
+
+    def _move_controller(self, _machine: SimMachine) -> None:
+        """The last controller is stopped, and listens on another port from then on: the voters' endpoints follow."""
+        machine = self.cluster.controllers[-1]
+        machine.stop()
+        self.world.run(lambda: not machine.running or self._broken(), 6000)
+        machine.kill()
+        machine.move(MOVED_PORT if machine.controller_port != MOVED_PORT else CONTROLLER_PORT)
+        self._again(machine)
 
     def _hang(self, machine: SimMachine) -> None:
         machine.blocked(self.world.rng.choice((300.0, 2500.0, 8_000.0)))
@@ -218,9 +142,6 @@ class ClusterFaults:
         self._rest(self.world.rng.choice((500.0, 3000.0, 8000.0)))
         if self.world.rng.random() < 0.8:
             self.cluster.network.heal()
-
-    def _break(self, _machine: SimMachine) -> None:
-        self.world.note("faults", f"{self.cluster.network.break_some(0.5)} connections broke")
 
     def _jump(self, machine: SimMachine) -> None:
         machine.host.wall_shift_ms = self.world.rng.randint(-HOUR_MS, HOUR_MS)

@@ -2,9 +2,9 @@
 
     world, cluster -> topics -> clients at work, faults -> all well again -> at rest within a bound -> audit -> verdict
 
-The seed draws the shape as well: three combined nodes, three controllers and three or four brokers, or one controller
-and three brokers. Clients judge what they see (`checker`), `replica_laws` what nodes hold, `cluster_faults` says which
-faults are permitted.
+The seed draws the shape as well: three combined nodes, three or four controllers and three or four brokers, or one
+controller and three brokers; voters that are configured, or stated in the log. Clients judge what they see (`checker`),
+`replica_laws` what nodes hold, `cluster_faults` says which faults are permitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from kraft_node.testing.checker import NO_POLICY, Checker
 from kraft_node.testing.cluster_faults import ClusterFaults
 from kraft_node.testing.history import judge_history
-from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
+from kraft_node.testing.machine import FIRST_VOTERS, SimCluster, SimMachine, StoryLog
 from kraft_node.testing.replica_laws import ReplicaLaws
 from kraft_node.testing.scenario import Scenario, look_up
 from kraft_node.testing.script import Script
@@ -23,14 +23,19 @@ from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.operator import Operator
 from kraft_node.testing.workloads.producer import Producer
+from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_node.testing.world import World
 
-SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4))
-"""(combined, controllers, brokers)."""
+SHAPES: Final = ((3, 0, 0), (0, 3, 3), (0, 1, 3), (0, 3, 4), (0, 4, 3))
+"""(combined, controllers, brokers); of four controllers, the log states which three vote at first."""
 SETTLES_MAX_MS: Final = 60_000.0
 """When all is well, every partition has its leader and all its replicas in sync in that time."""
 SLOW_SHARE, SLOW_MS = 0.3, 60.0
 """Seeds whose network is slow until all is mended: more things are under way at one time."""
+DYNAMIC_SHARE, UPGRADED_SHARE = 0.2, 0.2
+"""Of the quorums of three controllers: the log states the voters; an operator makes it state them."""
+DIRECTORIES_SHARE: Final = 0.4
+"""Seeds whose brokers have two log directories each."""
 MORTAL_TOPICS: Final = ("m0", "m1")
 OFFSETS: Final = "__consumer_offsets"
 
@@ -60,7 +65,16 @@ class ClusterScenario(Scenario):
             "metadata.max.retention.bytes": str(rng.choice((1000, 104857600))),
         }
         slow = rng.random() < SLOW_SHARE
-        self.cluster = SimCluster(world, combined, overrides, controllers=controllers, brokers=brokers)
+        directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
+        self.cluster = SimCluster(
+            world,
+            combined,
+            overrides,
+            controllers=controllers,
+            brokers=brokers,
+            directories=directories,
+            dynamic=controllers > FIRST_VOTERS or (controllers == FIRST_VOTERS and rng.random() < DYNAMIC_SHARE),
+        )
         if slow:
             self.cluster.network.delay_ms = SLOW_MS
         self.checker = Checker(world, offsets_are_durable=True, sole=False)
@@ -72,11 +86,13 @@ class ClusterScenario(Scenario):
         self.laws = ReplicaLaws(self.cluster, self.checker, frozenset((OFFSETS,)))
         world.watcher = self.laws.look
         self.troubles = ClusterFaults(self.cluster, self.checker)
+        rotten = {machine.config.node_id: machine for machine in self.cluster.brokers}
+        self.checker.is_rotten = lambda node_id: rotten[node_id].rotten
         self.scripts: list[Script] = []
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
-        self.operators: list[Operator] = []
+        self.operators: list[Operator | VotersOperator] = []
 
     @property
     def workers(self) -> list[Any]:
@@ -112,8 +128,8 @@ class ClusterScenario(Scenario):
         def ended(_how: str) -> None:
             if machine.broken is not None:
                 self.checker.broken("alive", machine.name, machine.broken)
-            elif self.troubles.over:
-                self.world.at(0.0, machine.start)
+            elif self.troubles.over and machine is not self.troubles.rotten:
+                self.world.at(0.0, machine.start_once)
 
         return ended
 
@@ -142,6 +158,8 @@ class ClusterScenario(Scenario):
             self.admins.append(Admin(cluster, checker, "a0", MORTAL_TOPICS, replicas=rng.choice((2, 3))))
         if rng.random() < 0.6:
             self.operators.append(Operator(cluster, "o0", self.partitions))
+        if cluster.dynamic or (len(cluster.controllers) == FIRST_VOTERS and rng.random() < UPGRADED_SHARE):
+            self.operators.append(VotersOperator(cluster, "v0"))
         for worker in self.workers:
             self.scripts.append(Script(world, worker.session.name, worker.run(), worker.session.host))
 

@@ -6,6 +6,8 @@ at a sector boundary (the bytes not written read as before or, beyond the old en
 removing names is durable after `fsync_dir` of the directory; of all other changes of names a prefix, in their order,
 survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns
 (EIO on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable.
+`full`: nothing grows any more; a write takes place as far as the file reached before, and says ENOSPC. `dead`: whatever
+touches a directory that died fails with EIO; what was not synced there may be gone when it works again (`revive`).
 `die_after` ends the process at one of its operations, before that has happened; what it does while it unwinds does not
 reach the disk. Nothing else ever changes a stored byte: `flip` does, for tests of bit rot.
 """
@@ -90,14 +92,18 @@ class SimFile:
         return len(self._inode.data)
 
     def pread(self, position: int, length: int) -> bytes:
+        self._disk.reach(self.path)
         return bytes(self._inode.data[position : position + length])
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
         self._check()
         raw = b"".join(buffers)
         self._disk.about_to("write", self.path)
-        self._inode.write(position, raw)
+        fits = self._disk.room(self._inode, position, len(raw))
+        self._inode.write(position, raw[:fits])
         self._inode.mtime_ms = self._disk.now_ms()
+        if fits < len(raw):
+            raise OSError(errno.ENOSPC, "no space left on device", self.path)
 
     def truncate(self, size: int) -> None:
         self._check()
@@ -172,6 +178,9 @@ class SimDisk:
         self.locks: set[str] = set()
         self.fail: Callable[[str, str], OSError | None] | None = None
         """Asked before every (operation, path); what it returns is raised."""
+        self.full = False
+        self.dead: str | None = None
+        """A directory that does not work."""
         self.operations = 0
         """Changes so far: the crash points of a trace."""
         self.on_death: Callable[[], BaseException] | None = None
@@ -186,12 +195,29 @@ class SimDisk:
         self.operations += 1
         if 0 <= self._dies_at < self.operations and self.on_death is not None:
             raise self.on_death()
+        if self.full and operation in ("create", "link", "mkdir"):
+            raise OSError(errno.ENOSPC, "no space left on device", path)
+        self.reach(path)
         if self.fail is not None:
             error = self.fail(operation, path)
             if error is not None:
                 raise error
 
+    def reach(self, path: str) -> None:
+        """Raise EIO for what lies in a directory that died."""
+        if self.dead is not None and f"{_clean(path)}/".startswith(f"{self.dead}/"):
+            raise OSError(errno.EIO, "input/output error", path)
+
+    def room(self, inode: Inode, position: int, length: int) -> int:
+        """How much of a write finds room."""
+        return length if not self.full else max(0, min(length, len(inode.data) - position))
+
     # -- faults
+
+    def revive(self, path: str) -> None:
+        """A directory that died works again; what was not synced below it is kept, lost or torn."""
+        self.dead = None
+        _restore_data(self._dir(path), self.rng)
 
     def die_after(self, operations: int) -> None:
         """Let the process end at its next operation but `operations`, and at every one that it still tries after."""
@@ -235,6 +261,7 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimFile:
         path = _clean(path)
+        self.reach(path)
         found = self._find(path)
         if isinstance(found, Dir):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -262,6 +289,7 @@ class SimDisk:
         return self._inode(path).mtime_ms
 
     def listdir(self, path: str) -> list[str]:
+        self.reach(path)
         return sorted(self._dir(path).names)
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
@@ -401,6 +429,15 @@ def _restore(directory: Dir, rng: random.Random) -> None:
     for node in directory.names.values():
         if isinstance(node, Dir):
             _restore(node, rng)
+        else:
+            node.lose_power(rng)
+
+
+def _restore_data(directory: Dir, rng: random.Random) -> None:
+    """The same, of data alone: the names have survived."""
+    for node in directory.names.values():
+        if isinstance(node, Dir):
+            _restore_data(node, rng)
         else:
             node.lose_power(rng)
 

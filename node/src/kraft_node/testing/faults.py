@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.machine import SimCluster, SimMachine
-from kraft_node.testing.net import DELAY_MAX_MS
-from kraft_node.testing.world import BACKGROUND_MS
+from kraft_node.testing.misfortune import Misfortune
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
@@ -23,14 +22,11 @@ STOP_MAX_MS: Final = 120_000.0
 """A clean stop takes less, however slow the disk."""
 
 
-class Faults:
+class Faults(Misfortune):
     """Does them to a cluster."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
-        self.cluster = cluster
-        self.checker = checker
-        self.world = cluster.world
-        self.done: list[str] = []
+        super().__init__(cluster, checker)
         self._clients: list[str] = []
 
     def script(self, clients: Sequence[Script]) -> None:
@@ -38,7 +34,7 @@ class Faults:
         rng, world = self.world.rng, self.world
         self._clients = [client.name for client in clients]
         for _ in range(rng.randint(FAULTS_MIN, FAULTS_MAX)):
-            world.run(lambda: bool(self.checker.findings), rng.random() * 1500)
+            world.run(self._broken, rng.random() * 1500)
             if self.checker.findings:
                 return
             machine = rng.choice(self.cluster.machines)
@@ -51,17 +47,6 @@ class Faults:
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", self.done[-1].replace("_", " "))
             fault(machine)
-
-    def heal(self) -> None:
-        """Everything works again; what is down is started."""
-        self.world.note("faults", "all is well again")
-        self.cluster.network.delay_ms = DELAY_MAX_MS
-        self.cluster.network.heal()
-        for machine in self.cluster.machines:
-            machine.host.background_ms = BACKGROUND_MS
-            machine.never_mind()
-            if not machine.running:
-                machine.start()
 
     def restart(self, machine: SimMachine) -> None:
         """One more end and beginning."""
@@ -95,7 +80,7 @@ class Faults:
         machine.die_within(rng.randrange(40), end)
         if not machine.running:
             machine.start()
-        self.world.run(lambda: (not machine.running and machine.starts > 0) or bool(self.checker.findings), 3000)
+        self.world.run(lambda: (not machine.running and machine.starts > 0) or self._broken(), 3000)
         if machine.running:
             end()
         self._again(machine)
@@ -131,7 +116,7 @@ class Faults:
             world.rest(rng.random() * 20)
             machine.start()
         if rng.random() < 0.7:
-            world.run(lambda: machine.serving or bool(self.checker.findings), 5000)
+            world.run(lambda: machine.serving or self._broken(), 5000)
 
     def _hang(self, machine: SimMachine) -> None:
         machine.blocked(self.world.rng.choice((200.0, 2000.0, 12_000.0)))
@@ -149,6 +134,5 @@ class Faults:
         if rng.random() < 0.7:
             self.cluster.network.heal()
 
-    def _break(self, _machine: SimMachine) -> None:
-        count = self.cluster.network.break_some(0.7)
-        self.world.note("faults", f"{count} connections broke")
+    def _break(self, machine: SimMachine, share: float = 0.7) -> None:
+        super()._break(machine, share)

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kraft_node.base.config import NodeConfig
-from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.cli import storage_dirs, storage_format
+from kraft_node.cli.storage_format import InitialVoter
 from kraft_node.log import names
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.disk import SimDisk
@@ -21,6 +22,11 @@ from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTim
 
 CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+MOVED_PORT: Final = 9193
+"""Where a controller listens that has been moved."""
+CONTROLLER: Final = "CONTROLLER"
+FIRST_VOTERS: Final = 3
+"""Of a dynamic quorum: further controllers observe until they are made voters."""
 FIRST_CONTROLLER_ID: Final = 3000
 DIR: Final = "/data"
 
@@ -41,7 +47,16 @@ class SimMachine:
         self.node: Node | None = None
         self.starts = 0
         self.broken: str | None = None
-        """Why the node refused to start or gave up by itself."""
+        """Why the node refused to start or gave up by itself, though nothing is wrong with its disk."""
+        self.dynamic = False
+        """Whether the log states the voters."""
+        self.controller_port = CONTROLLER_PORT
+        self.ailing: str | None = None
+        """What is wrong with its disk: it may refuse to start, and give up."""
+        self.rotten = False
+        """Whether bits have rotted on its disk: likewise, and what it holds is not to be believed."""
+        self.gave_up = False
+        """Whether the last process did."""
         self.on_end: Callable[[str], None] = lambda _how: None
         """Told at the end of a process: killed, power or stopped."""
         self._stopping = False
@@ -57,16 +72,17 @@ class SimMachine:
         """Whether the node serves clients."""
         return self.node is not None and self.node.not_ready() is None
 
-    def format(self, cluster_id: str) -> None:
-        """What `kafka-storage format` does, on a machine that has been up for long."""
-        levels = storage_format.plan_features({}, None, dynamic_quorum=False)
+    def format(self, cluster_id: str, voters: Sequence[InitialVoter] | None = None) -> None:
+        """What `kafka-storage format --ignore-formatted` does, on a machine that has been up for long; `voters` are
+        the first ones of a dynamic quorum."""
+        levels = storage_format.plan_features({}, None, dynamic_quorum=self.dynamic)
         storage_dirs.write_directories(
             self.config,
             cluster_id=cluster_id,
             records=storage_format.bootstrap_records(levels, []),
             levels=levels,
-            voters=None,
-            ignore_formatted=False,
+            voters=voters,
+            ignore_formatted=True,
             new_uuid=lambda: Uuid(self.world.rng.randbytes(16)),
             say=lambda _text: None,
             disk=self.disk,
@@ -74,15 +90,35 @@ class SimMachine:
         )
         self.disk.sync_all()
 
+    @property
+    def directory_id(self) -> bytes:
+        """Of the metadata directory, as its disk has it."""
+        found = storage_dirs.read_meta_properties(self.config.metadata_log_dir, self.disk)
+        return b"" if found is None else bytes(parse_uuid(found["directory.id"]))
+
+    def move(self, port: int) -> None:
+        """Its controller listens elsewhere, from the next start on."""
+        texts = {**self.config.texts}
+        for key in ("listeners", "advertised.listeners"):
+            if key in texts:
+                texts[key] = texts[key].replace(f"{self.name}:{self.controller_port}", f"{self.name}:{port}")
+        self.config = NodeConfig.parse("".join(f"{key}={value}\n" for key, value in texts.items()))
+        self.controller_port = port
+
     def start(self) -> None:
         """Start a process, in an event of its own."""
         assert not self.running, f"{self.name} runs already"
         self._starting = self.world.at(0.0, self._start, host=self.host)
 
+    def start_once(self) -> None:
+        """Unless somebody has started it already."""
+        if not self.running:
+            self.start()
+
     def _start(self) -> None:
         self._starting = None
         self.starts += 1
-        self._stopping = False
+        self._stopping = self.gave_up = False
         self.world.note(self.name, f"starts, process {self.starts}")
         self.node = node = Node(
             self.host.env(self.network.host(self.host)), self.config, host_name=self.name, on_fatal=self._gave_up
@@ -90,13 +126,18 @@ class SimMachine:
         try:
             node.start()
         except StartRefused as e:
-            self.broken = f"start refused: {e}"
+            self._fails(f"start refused: {e}")
             self._end("refused")
 
     def _gave_up(self, reason: str) -> None:
-        self.broken = f"the node has failed: {reason}"
-        self.world.note(self.name, self.broken)
+        self._fails(f"the node has failed: {reason}")
         raise ProcessDied(self.kill)
+
+    def _fails(self, why: str) -> None:
+        self.world.note(self.name, why)
+        self.gave_up = True
+        if self.ailing is None and not self.rotten:
+            self.broken = why
 
     # -- the ends of a process
 
@@ -136,6 +177,14 @@ class SimMachine:
             self._end("killed")
         self.disk = self.host.disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
         self.world.note(self.name, "has an empty disk")
+        self.ailing, self.rotten = None, False
+        self.format(cluster_id)
+
+    def replace_directory(self, path: str, cluster_id: str) -> None:
+        """One of its log directories is another one, while nothing runs."""
+        assert not self.running, f"{self.name} runs"
+        self.world.note(self.name, f"has an empty directory {path}")
+        self.disk.rmtree(path)
         self.format(cluster_id)
 
     def _end(self, how: str) -> None:
@@ -144,8 +193,15 @@ class SimMachine:
         self.host.paused_until_ms = 0.0
         self.network.crash(self.host)
         self.disk.kill_process()
+        if self._starting is not None:
+            self._starting.cancel()
         self.node = self._starting = None
         self.on_end(how)
+
+    def has_lost_directories(self) -> bool:
+        """Whether the node goes on without some of its log directories."""
+        storage = None if self.node is None else self.node.storage
+        return storage is not None and len(storage.online_directories()) < len(self.config.log_dirs)
 
     def durable(self) -> Durable:
         """The recovery points in memory: fsyncs that have come back. A log that is being closed is ahead of its own."""
@@ -158,7 +214,8 @@ class SimMachine:
 
     def partitions(self) -> list[tuple[str, int]]:
         """Those with a log on the disk."""
-        found = (names.parse_partition_dir(name) for name in self.disk.listdir(DIR))
+        paths = [path for path in self.config.log_dirs if path != self.disk.dead and self.disk.is_dir(path)]
+        found = (names.parse_partition_dir(name) for path in paths for name in self.disk.listdir(path))
         return [partition for partition in found if partition is not None]
 
     def blocked(self, duration_ms: float) -> None:
@@ -181,21 +238,37 @@ class SimCluster:
         *,
         controllers: int = 0,
         brokers: int = 0,
+        directories: int = 1,
+        dynamic: bool = False,
     ) -> None:
-        """`count` machines of both roles, beside them as many of each role as is said."""
+        """`count` machines of both roles, beside them as many of each role as is said; brokers with so many log
+        directories. `dynamic`: the log states the voters, at first the first three controllers (KIP-853)."""
         self.world = world
         self.network = SimNetwork(world)
         ids = {f"n{number}": number for number in range(1, count + 1)}
         ids |= {f"c{number}": FIRST_CONTROLLER_ID + number for number in range(1, controllers + 1)}
         voters = ",".join(f"{number}@{name}:{CONTROLLER_PORT}" for name, number in ids.items())
         ids |= {f"b{number}": number for number in range(1, brokers + 1)}
+        self.dynamic = dynamic
+        auto_join = dynamic and world.rng.random() < 0.5
         self.machines = [
-            SimMachine(world, self.network, name, _config(name, number, voters, overrides or {}))
+            SimMachine(
+                world,
+                self.network,
+                name,
+                _config(name, number, voters, overrides or {}, directories, dynamic, auto_join),
+            )
             for name, number in ids.items()
         ]
         self.cluster_id = uuid_text(Uuid(world.rng.randbytes(16)))
+        first = [
+            InitialVoter(machine.config.node_id, machine.name, CONTROLLER_PORT, Uuid(world.rng.randbytes(16)))
+            for machine in (self.controllers[:FIRST_VOTERS] if dynamic else ())
+        ]
         for machine in self.machines:
-            machine.format(self.cluster_id)
+            machine.dynamic = dynamic
+            is_first = any(voter.node_id == machine.config.node_id for voter in first)
+            machine.format(self.cluster_id, first if is_first else None)
 
     @property
     def brokers(self) -> list[SimMachine]:
@@ -217,7 +290,9 @@ class SimCluster:
         return [(machine.name, CLIENT_PORT) for machine in self.brokers]
 
 
-def _config(name: str, number: int, voters: str, overrides: Mapping[str, str]) -> NodeConfig:
+def _config(
+    name: str, number: int, voters: str, overrides: Mapping[str, str], directories: int, dynamic: bool, auto_join: bool
+) -> NodeConfig:
     roles = {"n": "broker,controller", "c": "controller", "b": "broker"}[name[0]]
     client, controller = f"PLAINTEXT://{name}:{CLIENT_PORT}", f"CONTROLLER://{name}:{CONTROLLER_PORT}"
     texts = {
@@ -225,14 +300,19 @@ def _config(name: str, number: int, voters: str, overrides: Mapping[str, str]) -
         "node.id": str(number),
         "controller.quorum.voters": voters,
         "listeners": ",".join([client] * ("broker" in roles) + [controller] * ("controller" in roles)),
-        "controller.listener.names": "CONTROLLER",
+        "controller.listener.names": CONTROLLER,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": DIR,
+        "log.dirs": ",".join([DIR, *(f"{DIR}{n}" for n in range(2, directories + 1) if name[0] != "c")]),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "2",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
     }
+    if dynamic:
+        del texts["controller.quorum.voters"]
+        servers = [where.partition("@")[2] for where in voters.split(",")]
+        texts["controller.quorum.bootstrap.servers"] = ",".join(servers[:FIRST_VOTERS])
+        texts["controller.quorum.auto.join.enable"] = str(auto_join and "controller" in roles).lower()
     if "broker" in roles:
         texts |= {"advertised.listeners": client, "inter.broker.listener.name": "PLAINTEXT"}
     texts |= overrides
@@ -256,4 +336,4 @@ class StoryLog(logging.Handler):
             self.failures.append(f"{text}: {record.exc_info[1]!r}")
 
 
-__all__ = ["CLIENT_PORT", "CONTROLLER_PORT", "DIR", "Durable", "SimCluster", "SimMachine", "StoryLog"]
+__all__ = ["CLIENT_PORT", "CONTROLLER", "CONTROLLER_PORT", "DIR", "Durable", "SimCluster", "SimMachine", "StoryLog"]

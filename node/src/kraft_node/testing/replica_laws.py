@@ -1,6 +1,8 @@
 """Laws of a cluster that no client can see, looked up in its nodes between two events.
 
 - `metadata`     whoever has applied the metadata up to an offset has the same metadata, and never goes back
+- `voters`     one node leads an epoch of the quorum; at an offset of the committed log all find the same voters stated;
+                 in the end none of them has lost its disk, and each listens where the log says
 - `assignment`   leader ∈ ISR ⊆ replicas; nobody fenced is in an ISR or leads; epochs of a partition only grow
 - `proposed`     an ISR grows only at the word of a leader that knew the state from which it grows, and by followers
                  that have reached the start of its epoch, in the incarnation in which they did
@@ -11,6 +13,7 @@
 - `isr`          every member of the ISR, in the incarnation that joined, has all that was ever below a high watermark
 - `high`         a replica's high watermark never goes back while its process lives, and lies within its log
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
+- `rot`          what fails its checksum is on no disk but one on which bits have rotted
 - `epoch cache`  a log's leader epochs are those that its batches carry
 - `orphan`       in the end no broker keeps a replica that the metadata does not give it
 
@@ -23,12 +26,16 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.partitions import NO_LEADER
-from kraft_node.records.batch import iter_headers
+from kraft_node.records.batch import check_batch, iter_headers
+from kraft_node.records.errors import BatchError
+from kraft_node.testing.machine import CONTROLLER
 
 if TYPE_CHECKING:
     from kraft_node.metadata.partitions import PartitionState
     from kraft_node.partition.partition import Partition
+    from kraft_node.server.raft_driver import RaftDriver
     from kraft_node.testing.checker import Checker
     from kraft_node.testing.machine import SimCluster, SimMachine
 
@@ -70,6 +77,9 @@ class ReplicaLaws:
         """The highest high watermark ever seen."""
         self._batches: dict[tuple[Key, int], tuple[int, str]] = {}
         """By partition and base offset: checksum, and who showed it first."""
+        self._quorum_leaders: dict[int, str] = {}
+        self._voters: dict[int, Any] = {}
+        """By offset, as the committed log states them."""
         self.compared = 0
         """Batches that a second replica had."""
 
@@ -86,6 +96,7 @@ class ReplicaLaws:
             if node is None or node.raft is None:
                 continue
             self._look_at_image(machine, node.raft.image)
+            self._look_at_quorum(machine, node.raft)
         self._look_at_leases()
         for machine in self.cluster.brokers:
             node = machine.node
@@ -94,6 +105,35 @@ class ReplicaLaws:
             if node.broker is not None:
                 for partition in node.broker.replicas.opened():
                     self._look_at_replica(machine, partition)
+
+    # -- the quorum
+
+    def _look_at_quorum(self, machine: SimMachine, raft: RaftDriver) -> None:
+        if not raft.started:
+            return
+        core = raft.node
+        if core.is_leader and self._quorum_leaders.setdefault(core.epoch, machine.name) != machine.name:
+            text = f"{self._quorum_leaders[core.epoch]} and {machine.name} lead epoch {core.epoch}"
+            self.checker.broken("voters", machine.name, text)
+        offset, version = core.voter_sets.offset, core.voter_sets.kraft_version
+        if version and 0 <= offset < core.high_watermark:
+            known = self._voters.setdefault(offset, core.voters)
+            if known != core.voters:
+                text = f"finds voters {core.voters.ids} stated at {offset}, another node {known.ids}"
+                self.checker.broken("voters", machine.name, text)
+
+    def _unsettled_voters(self) -> str | None:
+        for machine in self.cluster.machines:
+            assert machine.node is not None
+            assert machine.node.raft is not None
+            for voter in machine.node.raft.voters:
+                found = next(other for other in self.cluster.controllers if other.config.node_id == voter.key.id)
+                if voter.key.directory not in (ZERO_UUID, found.directory_id):
+                    return f"{machine.name} counts with the disk that {found.name} had"
+                where = voter.endpoints.get(CONTROLLER)
+                if self.cluster.dynamic and where != (found.name, found.controller_port):
+                    return f"{machine.name} believes {found.name} at {where}"
+        return None
 
     # -- metadata
 
@@ -134,6 +174,8 @@ class ReplicaLaws:
             self.checker.broken("reassigned", name, text)
         if not set(state.isr) <= set(state.replicas):
             self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
+        if not set(state.elr) <= set(state.replicas):
+            self.checker.broken("assignment", name, f"ELR {state.elr}, replicas {state.replicas}")
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
         fenced = [member for member in state.isr if (broker := image.brokers.get(member)) is None or broker.fenced]
@@ -209,7 +251,8 @@ class ReplicaLaws:
                 text = f"{leader} and {machine.name} lead in epoch {partition.leader_epoch}"
                 self.checker.broken("epochs", name, text)
             self._look_at_isr(machine, partition, key)
-        if high > known.compared and partition.topic not in self._compacted and log.dir.failed is None:
+        readable = log.dir.failed is None and not machine.rotten and machine.disk.dead is None
+        if high > known.compared and partition.topic not in self._compacted and readable:
             self._compare(machine, partition, key, known)
 
     def _look_at_isr(self, machine: SimMachine, partition: Partition, key: Key) -> None:
@@ -229,6 +272,8 @@ class ReplicaLaws:
             replica = other.node.broker.replicas.peek(key)
             if registered is None or lifecycle is None or lifecycle.broker_epoch != registered.epoch or replica is None:
                 continue
+            if replica.log.dir.failed is not None:
+                continue  # the controller is yet to hear of it
             if replica.log.end_offset < self._committed.get(key, 0):
                 self.checker.broken(
                     "isr", f"{partition.topic}-{partition.index}",
@@ -244,6 +289,10 @@ class ReplicaLaws:
             if epoch != header.partition_leader_epoch:
                 text = f"{machine.name} takes offset {header.base_offset} for one of epoch {epoch}, it is of epoch"
                 self.checker.broken("epoch cache", name, f"{text} {header.partition_leader_epoch}")
+            try:
+                check_batch(raw)
+            except BatchError as e:
+                self.checker.broken("rot", name, f"{machine.name} holds at offset {header.base_offset}: {e}")
             checksum = zlib.crc32(raw)
             first = self._batches.setdefault((key, header.base_offset), (checksum, machine.name))
             self.compared += first[1] != machine.name
@@ -264,6 +313,9 @@ class ReplicaLaws:
         for machine, image in zip(running, images, strict=True):
             if image.offset != newest.offset:
                 return f"{machine.name} has metadata up to {image.offset}, another one up to {newest.offset}"
+        voters = self._unsettled_voters()
+        if voters:
+            return voters
         for topic in newest.topics:
             for number, state in topic.partitions():
                 name = f"{topic.name}-{number}"

@@ -147,6 +147,8 @@ class SimHost:
         """Until then nothing happens here: the process is stopped, or its loop is blocked."""
         self.background_ms = BACKGROUND_MS
         """How long a job in the background takes at most."""
+        self.stalled_until_ms = 0.0
+        """Until then no job in the background gets on: the disk does not answer."""
         self.rate = 1.0
         """How fast its clock runs: seconds that it counts in a second."""
         self.wall_shift_ms = 0
@@ -224,13 +226,17 @@ class SimBackground:
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         world = self._world
-        begin = max(world.now_ms, self._free_at.get(lane, 0.0))
+        begin = max(world.now_ms, self._free_at.get(lane, 0.0), self._host.stalled_until_ms)
         end = begin + world.rng.random() * self._host.background_ms
         self._free_at[lane] = end
         world.at(end - world.now_ms, self._work, lane, work, done, host=self._host)
 
     def _work(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         result: Any
+        stalled_ms = self._host.stalled_until_ms - self._world.now_ms
+        if stalled_ms > 0.0:
+            self._world.at(stalled_ms, self._work, lane, work, done, host=self._host)
+            return
         try:
             result = work()
         except Exception as e:  # the thread hands it to `done` as well

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode
 from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, check_batch, iter_records
+from kraft_node.records.errors import BatchError
 from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, Session
 from kraft_node.wire import messages as m
 from kraft_node.wire.api import ApiKey
@@ -70,9 +71,12 @@ class Fetcher:
     async def fetch(self, *, max_wait_ms: int, max_bytes: int = 1 << 20) -> None:
         """One fetch from every leader."""
         by_leader: dict[int, dict[tuple[str, int], int]] = {}
-        for (topic, index), position in self.positions.items():
-            leader = await self._session.leader(topic, index)
-            by_leader.setdefault(leader, {})[topic, index] = position
+        for topic, index in list(self.positions):
+            await self._session.leader(topic, index)
+        for partition, position in self.positions.items():
+            # Looked up together: who was leader before the epoch that is known now is not asked as if it led in that.
+            if partition in self._session.leaders:
+                by_leader.setdefault(self._session.leaders[partition], {})[partition] = position
         if not by_leader:
             await self._session.sleep(PAUSE_MS)
         for leader, wanted in by_leader.items():
@@ -140,9 +144,9 @@ class Fetcher:
             own.known = rows
         for topic in answer.responses:
             for data in topic.partitions:
-                self._take((topic.topic, data.partition_index), data, epoch)
+                self._take((topic.topic, data.partition_index), data, epoch, leader)
 
-    def _take(self, partition: tuple[str, int], data: Any, asked: int) -> None:
+    def _take(self, partition: tuple[str, int], data: Any, asked: int, leader: int) -> None:
         session, checker = self._session, self._checker
         position = self.positions[partition]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -156,7 +160,7 @@ class Fetcher:
         checker.high_watermark(partition, data.high_watermark, session.name, asked)
         self.high_watermarks[partition] = data.high_watermark
         values: list[tuple[int, str]] = []
-        for header in _whole(data.records or b""):
+        for header in self._sound(partition, data.records or b"", leader):
             values += [
                 (record.offset, (record.value or b"").decode().rstrip("."))
                 for record in iter_records(data.records, header)
@@ -165,6 +169,17 @@ class Fetcher:
         if values:
             checker.read(partition, position, values, data.high_watermark, session.name, asked)
             self.positions[partition] = values[-1][0] + 1
+
+    def _sound(self, partition: tuple[str, int], records: Buffer, leader: int) -> list[BatchHeader]:
+        """The batches up to the first one that is not what was written, which only a rotten disk may serve."""
+        found: list[BatchHeader] = []
+        try:
+            found.extend(_whole(records))
+        except BatchError as e:
+            if not self._checker.is_rotten(leader):
+                self._checker.broken("rot", partition, f"{self._session.name} was given by {leader}: {e}")
+            self._session.forget_leader(*partition)
+        return found
 
 
 def _whole(records: Buffer) -> Iterator[BatchHeader]:

@@ -1,0 +1,289 @@
+"""What disks do to a cluster, and how much of it must cost no acknowledged record. `cluster_faults` plays it.
+
+Permitted at any time, to any number of nodes: a *full* disk, on which the process ends and starts again once there is
+room (it loses no more than by a SIGKILL); a disk that does not *answer* for longer than a session lasts, while the
+process goes on; a failing *fsync* on a machine that is a controller only: the process ends, and what was not synced is
+gone.
+
+Permitted to one broker at a time, as `cluster_faults` says of a loss of power, and to a minority of the voters while
+all others are caught up: an *empty* disk under the same node id; bits that *rot* in what was synced (of records and
+snapshots, where a checksum covers them); and for brokers a failing fsync, and a log *directory* that dies beside others
+that live. The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be
+given them: the law `rot`. Such a disk is replaced by an empty one once everything that was on it is on others.
+
+A process goes on for no more than `GIVES_UP_MS` after an fsync has failed: the law `fsync`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.ids import ZERO_UUID
+from kraft_node.metadata.partitions import NO_LEADER
+from kraft_node.records.batch import iter_headers
+from kraft_node.testing.machine import SimCluster, SimMachine
+from kraft_node.testing.misfortune import Misfortune
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.image import MetadataImage
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.disk import SimDisk
+
+WHOLE_MAX_MS: Final = 6_000.0
+MENDS_MAX_MS: Final = 60_000.0
+"""When all else is well, what was on a disk is on others in that time."""
+GIVES_UP_MS: Final = 3_000.0
+STOPS_MS: Final = 8_000.0
+SYNCS: Final = ("fsync", "fsync_dir", "syncfs")
+BEHIND_MAX: Final = 20
+"""Records of metadata that a voter may lack and count as caught up."""
+VOTERS_MIN: Final = 3
+COVERED_FROM: Final = 16
+"""Of a batch, what follows its base offset, length and leader epoch is covered by its checksum, or is its magic."""
+
+
+class DiskFaults(Misfortune):
+    """Does it."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker) -> None:
+        super().__init__(cluster, checker)
+        self.over = False
+        """No more faults: who ends now, of a stop that takes long, is started again."""
+        self._frail: tuple[SimMachine, int] | None = None
+        """Who has lost records last, and the broker epoch in which it had them."""
+        self.rotten: SimMachine | None = None
+        """Whose disk is to be replaced, though it works."""
+
+    def _again(self, machine: SimMachine) -> None:
+        """Start it soon, or so late that it has been fenced."""
+        rng = self.world.rng
+        self._rest(rng.choice((50.0, 1000.0, 5000.0)))
+        if not machine.running and not self._broken():
+            machine.start()
+        if rng.random() < 0.6:
+            self.world.run(lambda: machine.serving or self._broken(), 4000)
+
+    # -- what one broker at a time may suffer
+
+    def whole(self) -> bool:
+        """Whether any one broker's unsynced records are on another one that runs, as `cluster_faults` says."""
+        image = self._newest_image()
+        if image is None or self.rotten is not None or any(machine.node is None for machine in self.cluster.machines):
+            return False
+        for machine in self.cluster.brokers:
+            assert machine.node is not None
+            broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
+            if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
+                return False
+            if broker.lifecycle.broker_epoch != registered.epoch:
+                return False
+        return all(
+            set(state.isr) == set(state.replicas) and len(state.isr) > 1
+            for topic in image.topics
+            for _, state in topic.partitions()
+        )
+
+    def _may_lose(self, machine: SimMachine) -> bool:
+        whole = self.world.run(lambda: self.whole() or self._broken(), WHOLE_MAX_MS)
+        if not whole or self._broken() or not machine.running:
+            return False
+        assert machine.node is not None
+        assert machine.node.broker is not None
+        assert machine.node.broker.lifecycle is not None
+        self._frail = machine, machine.node.broker.lifecycle.broker_epoch
+        return True
+
+    def _noticed(self) -> bool:
+        """Wait for it, but not for long, that nobody counts on what a broker had before it lost records."""
+        return self._frail is None or self.world.run(self._out_of_isrs, WHOLE_MAX_MS)
+
+    def _out_of_isrs(self) -> bool:
+        assert self._frail is not None
+        machine, epoch = self._frail
+        image = self._newest_image()
+        registered = None if image is None else image.brokers.get(machine.config.node_id)
+        return registered is not None and registered.epoch > epoch
+
+    def _newest_image(self) -> MetadataImage | None:
+        images = [m.node.raft.image for m in self.cluster.machines if m.node is not None and m.node.raft is not None]
+        return max(images, key=lambda image: image.offset, default=None)
+
+    def voters_whole(self, without: SimMachine) -> bool:
+        """Whether all other voters run, remember what they have promised, and have all metadata that is known."""
+        image = self._newest_image()
+        others = [machine for machine in self.cluster.controllers if machine is not without]
+        if image is None or len(others) + 1 < VOTERS_MIN or self.rotten is not None:
+            return False
+        return all(_is_current(machine, image.offset) for machine in others) and self._outvoted(without)
+
+    def _outvoted(self, machine: SimMachine) -> bool:
+        """Whether the other voters that have their disks are a majority, of all sets that anybody counts with."""
+        present = {
+            other.config.node_id: other.directory_id for other in self.cluster.controllers if other is not machine
+        }
+        for other in self.cluster.controllers:
+            if other.node is None or other.node.raft is None:
+                continue
+            voters = other.node.raft.voters
+            having = [v for v in voters if v.key.id in present and v.key.directory in (ZERO_UUID, present[v.key.id])]
+            if len(having) < voters.majority:
+                return False
+        return True
+
+    def _may_lose_disk(self, machine: SimMachine) -> bool:
+        """Wait for it, but not for long, that all that is on a disk is on others, too."""
+        if machine in self.cluster.controllers:
+            self.world.run(lambda: self.voters_whole(machine) or self._broken(), WHOLE_MAX_MS)
+        if machine in self.cluster.brokers and not self._may_lose(machine):
+            return False
+        if machine in self.cluster.controllers and not self.voters_whole(machine):
+            return False
+        return not self._broken()
+
+    def _power(self, machine: SimMachine) -> None:
+        if machine not in self.cluster.brokers or self._may_lose(machine):
+            machine.lose_power()
+        elif self._noticed():
+            machine.kill()
+        self._again(machine)
+
+    def _wipe(self, machine: SimMachine) -> None:
+        if self._may_lose_disk(machine):
+            machine.replace_disk(self.cluster.cluster_id)
+        elif self._noticed():
+            machine.kill()
+        self._again(machine)
+
+    def _fail_fsync(self, machine: SimMachine) -> None:
+        """The process has to give up; what was not synced may be gone."""
+        if machine in self.cluster.brokers and not self._may_lose(machine):
+            return
+        struck: list[float] = []
+
+        def fail(operation: str, path: str) -> OSError | None:
+            if operation not in SYNCS:
+                return None
+            struck.append(self.world.now_ms)
+            return OSError(errno.EIO, "input/output error", path)
+
+        machine.ailing, machine.disk.fail = "fsyncs fail", fail
+        self.world.run(lambda: not machine.running or self._broken(), self.world.rng.choice((300.0, 1500.0, 4000.0)))
+        if struck:
+            until_ms = max(struck[0], machine.host.paused_until_ms) + GIVES_UP_MS
+            self.world.run(lambda: not machine.running, until_ms - self.world.now_ms)
+        if struck and machine.running:
+            self.checker.broken("fsync", machine.name, f"goes on after an fsync has failed at {struck[0]:.0f} ms")
+        machine.lose_power()
+        machine.ailing = machine.disk.fail = None
+        self._again(machine)
+
+    def _lose_directory(self, machine: SimMachine) -> None:
+        """One of several dies: the broker goes on without it. It is as it was after a restart, or another one."""
+        if machine not in self.cluster.brokers or len(machine.config.log_dirs) < 2 or not self._may_lose(machine):
+            return
+        rng = self.world.rng
+        path = machine.config.log_dirs[-1]
+        self.world.note("faults", f"{path} of {machine.name} dies")
+        machine.disk.dead = path
+        self._rest(rng.choice((700.0, 2500.0, 6000.0)))
+        machine.stop()
+        self.world.run(lambda: not machine.running or self._broken(), STOPS_MS)
+        machine.kill()
+        machine.disk.revive(path)
+        if rng.random() < 0.5:
+            machine.replace_directory(path, self.cluster.cluster_id)
+        self._again(machine)
+
+    def _rot(self, machine: SimMachine) -> None:
+        """Of a machine that is down for a while."""
+        if not self._may_lose_disk(machine):
+            return
+        machine.kill()
+        places = list(_covered(machine.disk, machine.config.all_dirs))
+        if places:
+            rng = self.world.rng
+            path, start, end = rng.choice(places)
+            position = rng.randrange(start, end)
+            machine.disk.flip(path, position, rng.randrange(8))
+            self.world.note("faults", f"a bit of {machine.name} has rotted in {path} at {position}")
+            machine.rotten, self.rotten = True, machine
+        self._again(machine)
+        if not machine.running:
+            self._replace_rotten()
+
+    def _replace_rotten(self) -> None:
+        """Its disk goes; what was on it is on others."""
+        machine = self.rotten
+        if machine is None or self._broken():
+            return
+        machine.kill()
+        mended = self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
+        if self._broken():
+            return
+        if not mended:
+            self.checker.broken("alive", machine.name, "what is on its rotten disk does not come to be on others")
+            return
+        machine.replace_disk(self.cluster.cluster_id)
+        self.rotten = None
+        if not machine.running:
+            machine.start()
+
+    def _whole_without(self, machine: SimMachine) -> bool:
+        image, gone = self._newest_image(), {machine.config.node_id}
+        if image is None or any(m.node is None for m in self.cluster.machines if m is not machine):
+            return False
+        if machine in self.cluster.controllers:
+            others = [other for other in self.cluster.controllers if other is not machine]
+            if not all(_is_current(other, image.offset) for other in others) or not self._outvoted(machine):
+                return False
+        return all(
+            state.leader != NO_LEADER and set(state.isr) - gone == set(state.replicas) - gone
+            for topic in image.topics
+            for _, state in topic.partitions()
+        )
+
+    # -- what everyone may suffer at any time
+
+    def _fill_disk(self, machine: SimMachine) -> None:
+        """Nothing grows any more, until somebody has made room."""
+        machine.ailing, machine.disk.full = "the disk is full", True
+        until_ms = self.world.rng.choice((300.0, 1500.0, 4000.0))
+        self.world.run(lambda: not machine.running or self._broken(), until_ms)
+        self._rest(until_ms)
+        machine.disk.full = False
+        if machine.running and machine.has_lost_directories():
+            machine.kill()
+        machine.ailing = None
+        if not machine.running:
+            self._again(machine)
+
+    def _stall_disk(self, machine: SimMachine) -> None:
+        machine.host.stalled_until_ms = self.world.now_ms + self.world.rng.choice((3000.0, 9000.0, 20_000.0))
+
+
+def _is_current(machine: SimMachine, offset: int) -> bool:
+    """Whether that controller has all metadata up to there on disk, give or take what is on its way."""
+    node = machine.node
+    if node is None or node.raft is None or not node.raft.started:
+        return False
+    raft = node.raft
+    return not raft.node.is_amnesiac and raft.leader_id >= 0 and raft.image.offset >= offset - BEHIND_MAX
+
+
+def _covered(disk: SimDisk, directories: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Path and bytes of what a checksum covers: batches of logs and snapshots."""
+    for top in directories:
+        for name in disk.listdir(top):
+            folder = f"{top}/{name}"
+            for file in disk.listdir(folder) if disk.is_dir(folder) else ():
+                if not file.endswith((".log", ".checkpoint")) or not file[:1].isdigit():
+                    continue
+                path = f"{folder}/{file}"
+                raw = memoryview(disk.open(path, read_only=True).pread(0, disk.size(path)))
+                for header in iter_headers(raw):
+                    yield path, header.position + COVERED_FROM, header.position + header.length
+
+
+__all__ = ["DiskFaults"]

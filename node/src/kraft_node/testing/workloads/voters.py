@@ -1,0 +1,133 @@
+"""An operator who changes who votes (KIP-853): adds, removes, takes out who has lost its disk, raises kraft.version.
+
+It asks through brokers, as Kafka's tool does, and judges nothing while it works: requests may fail for many a good
+reason. In the end it wants as many voters as there were, none of whom has lost its disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid
+from kraft_node.testing.machine import CONTROLLER
+from kraft_node.testing.workloads.session import BOOTSTRAP, Session
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.machine import SimCluster, SimMachine
+
+DESCRIBE, ADD, REMOVE, UPDATE_FEATURES = 2, 1, 0, 2
+"""Versions."""
+VOTERS_MIN: Final = 3
+CHANGES_MAX_MS: Final = 4_000
+UPGRADE: Final = 1
+
+Voter = tuple[int, bytes]
+"""Node id and directory."""
+
+
+class VotersOperator:
+    """Changes the voters of a quorum whose log states them, or makes it one of those."""
+
+    def __init__(self, cluster: SimCluster, name: str) -> None:
+        self.session = Session(cluster, name)
+        self.stopping = False
+        self._cluster = cluster
+        self._rng = cluster.world.rng
+        self._dynamic = cluster.dynamic
+
+    async def run(self) -> None:
+        rng = self._rng
+        while not self.stopping:
+            await self.session.sleep(500 + rng.random() * 3000)
+            if not self._dynamic:
+                await self._upgrade()
+                continue
+            voters, observers = await self._describe()
+            dead = [voter for voter in voters if not self._lives(voter)]
+            able = [voter for voter in observers if self._lives(voter) and voter[0] not in dict(voters)]
+            if dead:
+                await self._remove(dead[0])
+            elif able and (len(voters) < VOTERS_MIN or rng.random() < 0.5):
+                await self._add(rng.choice(able))
+            elif len(voters) > VOTERS_MIN or (len(voters) == VOTERS_MIN and rng.random() < 0.3):
+                await self._remove(rng.choice(voters))
+        while not await self._is_settled():
+            await self.session.sleep(500)
+
+    async def _is_settled(self) -> bool:
+        voters, observers = await self._describe()
+        if not voters:
+            return False
+        if all(directory == ZERO_UUID for _, directory in voters):
+            return True  # still those of the configuration
+        dead = [voter for voter in voters if not self._lives(voter)]
+        able = [voter for voter in observers if self._lives(voter) and voter[0] not in dict(voters)]
+        if dead:
+            await self._remove(dead[0])
+        elif len(voters) < VOTERS_MIN and able:
+            await self._add(able[0])
+        return not dead and len(voters) >= VOTERS_MIN
+
+    def _machine(self, node_id: int) -> SimMachine | None:
+        return next((machine for machine in self._cluster.controllers if machine.config.node_id == node_id), None)
+
+    def _lives(self, voter: Voter) -> bool:
+        machine = self._machine(voter[0])
+        return machine is not None and machine.directory_id == voter[1]
+
+    # -- one request each
+
+    async def _describe(self) -> tuple[list[Voter], list[Voter]]:
+        partition = m.DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic = m.DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC_NAME, partitions=[partition])
+        request = m.DescribeQuorumRequest(topics=[topic])
+        answer = await self.session.ask(BOOTSTRAP, ApiKey.DESCRIBE_QUORUM, DESCRIBE, request)
+        if answer is None or answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
+            return [], []
+        found = answer.topics[0].partitions[0]
+        return _keys(found.current_voters), _keys(found.observers)
+
+    async def _add(self, voter: Voter) -> None:
+        machine = self._machine(voter[0])
+        assert machine is not None
+        self.session.note(f"voter {voter[0]} is to be added")
+        where = [m.AddRaftVoterRequest.Listener(CONTROLLER, machine.name, machine.controller_port)]
+        request = m.AddRaftVoterRequest(
+            cluster_id=self._cluster.cluster_id,
+            timeout_ms=CHANGES_MAX_MS,
+            voter_id=voter[0],
+            voter_directory_id=Uuid(voter[1]),
+            listeners=where,
+            ack_when_committed=self._rng.random() < 0.5,
+        )
+        self._note(await self.session.ask(BOOTSTRAP, ApiKey.ADD_RAFT_VOTER, ADD, request, CHANGES_MAX_MS))
+
+    async def _remove(self, voter: Voter) -> None:
+        self.session.note(f"voter {voter[0]} is to be removed")
+        request = m.RemoveRaftVoterRequest(
+            cluster_id=self._cluster.cluster_id, voter_id=voter[0], voter_directory_id=Uuid(voter[1])
+        )
+        self._note(await self.session.ask(BOOTSTRAP, ApiKey.REMOVE_RAFT_VOTER, REMOVE, request, CHANGES_MAX_MS))
+
+    async def _upgrade(self) -> None:
+        self.session.note("kraft.version is to be raised")
+        row = m.UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="kraft.version", max_version_level=1, upgrade_type=UPGRADE
+        )
+        request = m.UpdateFeaturesRequest(timeout_ms=CHANGES_MAX_MS, feature_updates=[row])
+        answer = await self.session.ask(BOOTSTRAP, ApiKey.UPDATE_FEATURES, UPDATE_FEATURES, request, CHANGES_MAX_MS)
+        self._note(answer)
+        # Whoever has not heard it asks again: what is raised already is no error.
+        self._dynamic = answer is not None and answer.error_code == 0
+
+    def _note(self, answer: Any) -> None:
+        """The outcome, for the story."""
+        told = "no answer" if answer is None else ErrorCode(answer.error_code).name
+        self.session.note(f"{told} {getattr(answer, 'error_message', None) or ''}".rstrip())
+
+
+def _keys(rows: Any) -> list[Voter]:
+    return [(row.replica_id, bytes(row.replica_directory_id)) for row in rows]

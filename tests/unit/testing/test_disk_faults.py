@@ -1,0 +1,92 @@
+"""What the simulated disk does when it is full, when a directory on it dies, and when it stops answering."""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.world import SimBackground, SimHost, World
+
+
+def disk() -> SimDisk:
+    made = SimDisk(random.Random(1))
+    made.mkdir("/a")
+    made.mkdir("/b")
+    return made
+
+
+def test_on_a_full_disk_a_write_takes_place_as_far_as_the_file_reached() -> None:
+    full = disk()
+    file = full.open("/a/file", create=True)
+    file.pwrite(0, [b"0123"])
+    full.full = True
+    with pytest.raises(OSError, match="no space") as caught:
+        file.pwrite(2, [b"xyz"])
+    assert caught.value.errno == errno.ENOSPC
+    assert file.pread(0, 9) == b"01xy"
+    file.pwrite(0, [b"AB"])
+    with pytest.raises(OSError, match="no space"):
+        full.open("/a/other", create=True)
+    full.full = False
+    file.pwrite(4, [b"z"])
+    assert file.pread(0, 9) == b"ABxyz"
+
+
+def test_a_dead_directory_fails_all_that_touches_it_and_nothing_beside() -> None:
+    dying = disk()
+    files = [dying.open(f"/{name}/file", create=True) for name in "ab"]
+    for file in files:
+        file.pwrite(0, [b"synced"])
+        file.fsync()
+        file.pwrite(6, [b" not"])
+    dying.dead = "/b"
+    for touch in (
+        lambda: files[1].pread(0, 1),
+        lambda: files[1].pwrite(0, [b"x"]),
+        files[1].fsync,
+        lambda: dying.open("/b/file"),
+        lambda: dying.listdir("/b"),
+    ):
+        with pytest.raises(OSError, match="input/output"):
+            touch()
+    assert files[0].pread(0, 99) == b"synced not"
+    found = set()
+    for seed in range(20):
+        again = disk()
+        again.rng = random.Random(seed)
+        file = again.open("/b/file", create=True)
+        file.pwrite(0, [b"synced"])
+        file.fsync()
+        file.pwrite(6, [b" not"])
+        again.dead = "/b"
+        again.revive("/b")
+        found.add(file.pread(0, 99))
+    assert found == {b"synced", b"synced not"}, "what was not synced may be gone"
+
+
+def test_jobs_wait_while_a_disk_does_not_answer_and_keep_their_order() -> None:
+    world = World(3)
+    host = SimHost(world, "n1", disk())
+    background = SimBackground(world, host)
+    done: list[tuple[int, float]] = []
+
+    def submit(number: int) -> None:
+        def finished(_result: Any) -> None:
+            done.append((number, world.now_ms))
+
+        background.submit("lane", lambda: None, finished)
+
+    submit(0)
+    host.stalled_until_ms = 5_000.0
+    submit(1)
+    world.rest(1_000)
+    submit(2)
+    world.rest(3_900)
+    assert not done
+    world.rest(1_000)
+    assert [number for number, _ in done] == [0, 1, 2]
+    assert all(at >= 5_000 for _, at in done)
