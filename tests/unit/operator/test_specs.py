@@ -187,3 +187,10 @@ def test_network_policies_let_in_who_has_to_come_in() -> None:
     peer = {"podSelector": {"matchLabels": {"app": "x"}}}
     limited = network.network_policies(sample(networkPolicies={"clients": [peer]}))
     assert limited[1]["spec"]["ingress"][0]["from"] == [peer]
+
+
+def test_what_is_not_remembered_any_more_is_written_so() -> None:
+    """A status is patched: what was left out would stay as it was."""
+    before, after = remembered(replace(Record("id"), joining=4, topics=(("t", "x"),))), remembered(Record("id"))
+    assert before.keys() == after.keys()
+    assert all(value is not None for value in after.values())

@@ -103,7 +103,7 @@ class KRaftClusterStatus(Model):
     managed_config: Annotated[
         list[str], Field(description="dynamic keys that the operator has set: taken back when they leave spec.config")
     ] = []
-    joining: Annotated[int, Field(description="becomes a voter once it has caught up")] | None = None
+    joining: Annotated[int, Field(description="becomes a voter once it has caught up; -1 for nobody")] = -1
     dynamic: Annotated[bool, Field(description="the voters are in the log: there is no way back")] = False
     balanced: Annotated[list[NodeId], Field(description="brokers among which replicas have been balanced")] = []
     balanced_for: Annotated[str, Field(description="the last request to balance that was carried out")] = ""

@@ -34,7 +34,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         dynamic=status.dynamic,
         balanced=tuple(status.balanced),
         balanced_for=status.balanced_for,
-        joining=status.joining,
+        joining=None if status.joining < 0 else status.joining,
         topics=tuple((topic.name, topic.id) for topic in status.topics),
     )
 
@@ -67,6 +67,6 @@ def remembered(record: Record) -> dict[str, Any]:
         "dynamic": record.dynamic,
         "balanced": list(record.balanced),
         "balancedFor": record.balanced_for,
-        "joining": record.joining,
+        "joining": -1 if record.joining is None else record.joining,
         "topics": [{"name": name, "id": topic_id} for name, topic_id in record.topics],
     }
