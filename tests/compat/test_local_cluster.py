@@ -73,6 +73,12 @@ class Started:
     def bootstrap(self) -> str:
         return ",".join(f"localhost:{self.port + 100 * n}" for n in range(3))
 
+    def all_serve(self) -> bool:
+        """Whether the last look found every node ready: one that is killed again while it starts cannot stop cleanly."""
+        told = json.loads((self.data / "sample" / "status.json").read_text())
+        ready = next(one for one in told["status"]["conditions"] if one["type"] == "Ready")
+        return bool(ready["status"] == "True" and len(told["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
+
     def is_ready(self) -> bool:
         assert self.process.poll() is None, self.said
         return "Ctrl-C stops all" in self.said
@@ -216,6 +222,7 @@ def test_kills_of_any_one_process_go_unnoticed_by_kcats_producer_and_consumer(st
 
 
 def test_ctrl_c_stops_all_of_them_cleanly(started: Started) -> None:
+    wait_for("all serve", started.all_serve, PATIENCE_S)
     assert started.stop() == 0
     for node_id in (*CONTROLLERS, *BROKERS):
         assert "stopped code=0" in (started.data / "sample" / "nodes" / str(node_id) / "node.log").read_text()

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kraft_operator.cli.target import FAILED, REFUSED, WRONG, Target, failure, wait_for
-from kraft_operator.specs.wishes import APPROVE, ROLL, SKIP, rolls_of
+from kraft_operator.specs.wishes import APPROVE, REBALANCE, ROLL, SKIP, rolls_of
 
 TIMEOUT_S: Final = 600.0
 """To wait for what was asked: a roll of many brokers takes minutes; it goes on after that anyway."""
@@ -62,7 +62,7 @@ def show(resource: Mapping[str, Any], renderable: Any, output: str, part: Any = 
 
 def shared(group: click.Group, selects: Selects[Any], find: Find) -> None:
     """Add the commands to `group`. `selects` decorates with the options that name a target, `find` takes them."""
-    for make in (_status, _plan, _top, _logs, _approve, _roll, _replace, _skip, _flags):
+    for make in (_status, _plan, _top, _logs, _approve, _roll, _replace, _rebalance, _skip, _flags):
         make(group, selects, find)
 
 
@@ -168,7 +168,7 @@ def _roll(group: click.Group, selects: Selects[Any], find: Find) -> None:
         chosen = nodes or tuple(one["id"] for one in resource.get("status", {}).get("nodes", ()))
         for node_id in chosen:
             _node(resource, node_id)
-        token = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        token = _token()
         there = rolls_of(resource["metadata"].get("annotations", {}).get(ROLL, ""))
         asked = {**there, **dict.fromkeys(chosen, token)}
         target.annotate({ROLL: ",".join(f"{node_id}={word}" for node_id, word in sorted(asked.items()))})
@@ -263,6 +263,34 @@ def _until_replaced(target: Target, name: str, timeout: float) -> None:
 
     wait_for(target, timeout, waits)
     click.echo(f"{target.name}: replacement {name} is done")
+
+
+def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
+    @group.command()
+    @named
+    @waiting
+    @selects
+    def rebalance(wait: bool, timeout: float, **selected: Any) -> None:
+        """Move replicas until every broker has its share, by count and rack, with as few moves as there can be."""
+        target = find(**selected)
+        target.driven()
+        token = _token()
+        target.annotate({REBALANCE: token})
+        click.echo(f"{target.name}: replicas are balanced")
+
+        def waits(resource: dict[str, Any]) -> str | None:
+            if resource.get("status", {}).get("balancedFor") == token:
+                return None
+            return _says(resource, "Degraded") or _says(resource, "Progressing") or "it has not been noticed yet"
+
+        if wait:
+            wait_for(target, timeout, waits)
+            click.echo(f"{target.name}: done")
+
+
+def _token() -> str:
+    """A word that has not been used before."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def _skip(group: click.Group, selects: Selects[Any], find: Find) -> None:
