@@ -74,7 +74,7 @@ class Started:
         return ",".join(f"localhost:{self.port + 100 * n}" for n in range(3))
 
     def all_serve(self) -> bool:
-        """Whether the last look found every node ready: one that is killed again while it starts cannot stop cleanly."""
+        """Whether the last look found every node ready: one that is stopped while it starts has nothing to say."""
         told = json.loads((self.data / "sample" / "status.json").read_text())
         ready = next(one for one in told["status"]["conditions"] if one["type"] == "Ready")
         return bool(ready["status"] == "True" and len(told["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
