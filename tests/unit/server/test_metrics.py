@@ -151,6 +151,7 @@ def test_http_connections_are_bounded() -> None:
         ({"ready": True}, None),
         ({"broker": None, "leader_id": -1}, "no leader"),
         ({"broker": None, "leader_id": 3}, None),
+        ({"broker": None, "amnesiac": True}, "no vote until all is there that a lost disk may have held"),
     ],
 )
 def test_why_a_node_is_not_ready(state: dict[str, Any], expected: str | None) -> None:
@@ -160,6 +161,8 @@ def test_why_a_node_is_not_ready(state: dict[str, Any], expected: str | None) ->
         broker=state.get("broker", broker),
         serving=state.get("serving", True),
         controller=object(),
-        raft=SimpleNamespace(leader_id=state.get("leader_id", 1)),
+        raft=SimpleNamespace(
+            leader_id=state.get("leader_id", 1), node=SimpleNamespace(is_amnesiac=state.get("amnesiac", False))
+        ),
     )
     assert Node.not_ready(node) == expected
