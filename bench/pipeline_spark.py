@@ -113,6 +113,8 @@ def latencies(spark: Any, kind: str, bootstrap: str, topic: str, folder: Path, b
     found: dict[int, float] = {}
     deadline = time.monotonic() + 300
     while len(found) < batches and time.monotonic() < deadline:
+        if query.exception() is not None:
+            raise SystemExit(f"{kind}: {query.exception()}")
         for i in range(200):
             producer.produce(topic, b"%d" % i)
         producer.flush(30)
@@ -168,6 +170,7 @@ def main() -> int:
                 ours, theirs = (statistics.median(taken[kind]) / gigabytes for kind in ("kraft", "kafka"))
                 spread = f"{ratio:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
                 table.add_row(f"{what} {name}", f"{ours:.1f}", f"{theirs:.1f}", spread, f">= {aim}")
+        Console().print(table)  # whatever becomes of the rest
         batches = {
             kind: statistics.median(latencies(spark, kind, target.bootstrap, "live100", Path(folder) / kind, 16))
             for kind in ("kafka", "kraft")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -54,6 +54,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     register(session)
     yield session
     session.stop()
+
+
+SLOW_START = ("failed to connect back", "waiting for the Python worker")
+"""Spark gives a source's Python process ten seconds to start, which cannot be configured: too few on a busy machine."""
+STARTS = 6
+
+
+def until_it_ends(start: Callable[[], Any]) -> list[int]:
+    """Wait for the end of a query, begun again where its Python process was too slow; the rows of its micro-batches."""
+    rows: list[int] = []
+    for left in reversed(range(STARTS)):
+        query, ended = start(), False
+        try:
+            ended = query.awaitTermination(300)
+            assert ended
+        except Exception as e:
+            if not left or not any(text in str(e) for text in SLOW_START):
+                raise
+        rows += [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+        if ended:
+            break
+    return rows
 
 
 def require_connector() -> None:

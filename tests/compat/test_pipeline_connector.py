@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
-from tests.spark import require_connector
+from tests.spark import require_connector, until_it_ends
 
 CLIENT = "Spark's own connector"
 XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
@@ -31,15 +31,8 @@ def load(reader: Any, kind: str, target: Target, **options: str) -> Any:
 
 def until_the_end(frame: Any, kind: str, tmp_path: Path, **options: str) -> list[int]:
     """Run a query over what is there; the rows of each micro-batch."""
-    query = (
-        frame.writeStream.format(kind)
-        .options(checkpointLocation=str(tmp_path / "checkpoint"), **options)
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(300)
-    assert query.exception() is None
-    return [p.numInputRows for p in query.recentProgress if p.numInputRows]
+    writer = frame.writeStream.format(kind).options(checkpointLocation=str(tmp_path / "checkpoint"), **options)
+    return until_it_ends(writer.trigger(availableNow=True).start)
 
 
 def test_connector_reads_batches(spark: Any, cluster: Target, name: str) -> None:

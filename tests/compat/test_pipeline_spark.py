@@ -12,6 +12,7 @@ import pytest
 from kraft_pipeline.client import Cluster, Settings
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced
+from tests.spark import until_it_ends
 
 CLIENT = "pipeline on Spark"
 XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
@@ -58,16 +59,8 @@ def test_stream_in_bounded_micro_batches(spark: Any, cluster: Target, name: str,
     def run() -> list[int]:
         """Until nothing is left; the rows of each micro-batch."""
         frame = source(spark.readStream, cluster, name, startingOffsets="earliest", maxOffsetsPerTrigger="100")
-        query = (
-            frame.writeStream.format("parquet")
-            .option("path", out)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(300)
-        assert query.exception() is None
-        return [p.numInputRows for p in query.recentProgress if p.numInputRows]
+        writer = frame.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
+        return until_it_ends(writer.trigger(availableNow=True).start)
 
     assert run() == [100, 100, 50]
     produced(cluster, name, 30, first=250)
@@ -84,16 +77,9 @@ def test_sink_of_batches_and_streams(spark: Any, cluster: Target, name: str, tmp
     target = {"kafka.bootstrap.servers": cluster.bootstrap, "kafka.compression.type": "lz4"}
     rows.write.format("kraft").options(**target).option("topic", name).mode("append").save()
     stream = source(spark.readStream, cluster, name, startingOffsets="earliest", columns="key,value")
-    query = (
-        stream.writeStream.format("kraft")
-        .options(**target)
-        .option("topic", copy)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(300)
-    assert query.exception() is None
+    writer = stream.writeStream.format("kraft").options(**target).option("topic", copy)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    until_it_ends(writer.trigger(availableNow=True).start)
     found = source(spark.read, cluster, copy, columns="key,value").selectExpr("cast(value as string) v").collect()
     assert sorted(row["v"] for row in found) == sorted(f"value {i}" for i in range(2000))
 
@@ -110,11 +96,6 @@ def start(frame: Any, folder: Path, *, available_now: bool = True) -> Any:
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     return (writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime="0 seconds")).start()
-
-
-def finish(query: Any) -> None:
-    assert query.awaitTermination(300)
-    assert query.exception() is None
 
 
 def offsets_in(spark: Any, folder: Path) -> list[int]:
@@ -134,7 +115,9 @@ def test_a_group_shows_how_far_a_stream_is(spark: Any, cluster: Target, name: st
     create(cluster, name, 2)
     produced(cluster, name, 120)
     options = {"startingOffsets": "earliest", "commitOffsets": "true", "kafka.group.id": name}
-    finish(start(source(spark.readStream, cluster, name, maxOffsetsPerTrigger="50", **options), tmp_path))
+    until_it_ends(
+        lambda: start(source(spark.readStream, cluster, name, maxOffsetsPerTrigger="50", **options), tmp_path)
+    )
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": name})
     found = consumer.committed([TopicPartition(name, 0), TopicPartition(name, 1)], timeout=60)
     consumer.close()
@@ -146,7 +129,7 @@ def test_a_topic_that_was_made_again_is_another(spark: Any, cluster: Target, nam
 
     create(cluster, name)
     produced(cluster, name, 40)
-    finish(start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
+    until_it_ends(lambda: start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     (gone,) = admin.delete_topics([name]).values()
     gone.result(60)
@@ -154,10 +137,9 @@ def test_a_topic_that_was_made_again_is_another(spark: Any, cluster: Target, nam
         wait_until("the topic is gone", lambda: name not in client.topics([name]))
     create(cluster, name)
     produced(cluster, name, 60)  # more than the one before had, so that its offsets look good
-    query = start(source(spark.readStream, cluster, name), tmp_path)
     with pytest.raises(Exception, match="has been deleted and made again"):
-        query.awaitTermination(300)
-    finish(start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
+        until_it_ends(lambda: start(source(spark.readStream, cluster, name), tmp_path))
+    until_it_ends(lambda: start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
     assert offsets_in(spark, tmp_path) == sorted([*range(40), *range(60)])
 
 
@@ -167,15 +149,14 @@ def test_records_that_a_stream_did_not_get_in_time(spark: Any, cluster: Target, 
 
     create(cluster, name)
     produced(cluster, name, 20)
-    finish(start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
+    until_it_ends(lambda: start(source(spark.readStream, cluster, name, startingOffsets="earliest"), tmp_path))
     produced(cluster, name, 80, first=20)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     (deleted,) = admin.delete_records([TopicPartition(name, 0, 50)]).values()
     deleted.result(60)
-    query = start(source(spark.readStream, cluster, name), tmp_path)
     with pytest.raises(Exception, match="offset 20 is gone, the log has 50 to 100 now"):
-        query.awaitTermination(300)
-    finish(start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
+        until_it_ends(lambda: start(source(spark.readStream, cluster, name), tmp_path))
+    until_it_ends(lambda: start(source(spark.readStream, cluster, name, failOnDataLoss="false"), tmp_path))
     assert offsets_in(spark, tmp_path) == [*range(20), *range(50, 100)]
 
 
