@@ -123,15 +123,20 @@ class Faults:
         return not self.is_lost(replica) and lost + 1 <= len(voters) - voters.majority
 
     def _may_lose_directory(self, replica: Replica, first: list[VoterSet]) -> bool:
-        """Of all sets of voters that any log states, a majority must stay."""
+        """Of all sets of voters that any log states, or that a leader is about to state, a majority must stay."""
         sim = self._sim
         dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
         alive = {other.key for other in sim.replicas.values()} - dead
         stated = (other.last_voters() for other in sim.replicas.values())
-        for voters in [*first, *(voters for voters in stated if voters is not sim.voters)]:
+        for voters in [*first, *self._coming(), *(voters for voters in stated if voters is not sim.voters)]:
             if len(voters) and sum(voter.key in alive for voter in voters) < voters.majority:
                 return False
         return True
+
+    def _coming(self) -> list[VoterSet]:
+        """The voters with whoever a leader is adding: of two none may be lost, be there two since just now."""
+        changes = [(leader.node, leader.node.leader.pending_change) for leader in self._sim.leaders if leader.node]
+        return [node.voters.with_voter(one.adding.voter) for node, one in changes if one is not None and one.adding]
 
     def dead_voters(self, node: RaftNode) -> list[ReplicaKey]:
         """Those that count there and have lost their disk."""
