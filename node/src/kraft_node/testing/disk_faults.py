@@ -25,6 +25,7 @@ from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.records.batch import iter_headers
 from kraft_node.testing.machine import SimCluster, SimMachine
 from kraft_node.testing.misfortune import Misfortune
+from kraft_node.testing.workloads.voters import CHANGES_MAX_MS
 
 if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
@@ -218,6 +219,11 @@ class DiskFaults(Misfortune):
         machine = self.rotten
         if machine is None or self._broken():
             return
+        if machine.running and machine in self.cluster.controllers:
+            self.cluster.voters_stay = True
+            self.world.run(self._broken, CHANGES_MAX_MS)  # what was asked for before is done by then, or given up
+            self.world.run(lambda: self._outvoted(machine) or self._broken(), MENDS_MAX_MS)
+            self.cluster.voters_stay = False
         machine.kill()
         mended = self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
         if self._broken():

@@ -250,6 +250,8 @@ class SimCluster:
         voters = ",".join(f"{number}@{name}:{CONTROLLER_PORT}" for name, number in ids.items())
         ids |= {f"b{number}": number for number in range(1, brokers + 1)}
         self.dynamic = dynamic
+        self.voters_stay = False
+        """No voter is to be taken out: one of the others is about to go."""
         auto_join = dynamic and world.rng.random() < 0.5
         self.machines = [
             SimMachine(

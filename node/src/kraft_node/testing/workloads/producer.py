@@ -30,7 +30,10 @@ RETRIABLE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )  # fmt: skip
-MAYBE_APPENDED: Final = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
+MAYBE_APPENDED: Final = frozenset(
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
+)
+"""A disk that dies after it has been written to may have given the batch to followers before."""
 LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 """Said before the batch is looked at, or while it waits for followers: then it may be on some of them."""
 

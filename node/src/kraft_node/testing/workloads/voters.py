@@ -52,7 +52,7 @@ class VotersOperator:
                 await self._remove(dead[0])
             elif able and (len(voters) < VOTERS_MIN or rng.random() < 0.5):
                 await self._add(rng.choice(able))
-            elif len(voters) > VOTERS_MIN or (len(voters) == VOTERS_MIN and rng.random() < 0.3):
+            elif self._may_remove() and len(voters) >= VOTERS_MIN and (len(voters) > VOTERS_MIN or rng.random() < 0.3):
                 await self._remove(rng.choice(voters))
         while not await self._is_settled():
             await self.session.sleep(500)
@@ -73,6 +73,10 @@ class VotersOperator:
 
     def _machine(self, node_id: int) -> SimMachine | None:
         return next((machine for machine in self._cluster.controllers if machine.config.node_id == node_id), None)
+
+    def _may_remove(self) -> bool:
+        """Nobody takes out a voter while another one is down: of the two that are left both would have to be there."""
+        return not self._cluster.voters_stay and all(machine.running for machine in self._cluster.controllers)
 
     def _lives(self, voter: Voter) -> bool:
         machine = self._machine(voter[0])
