@@ -77,7 +77,10 @@ class Api:
         self.program = program
 
     def write(self, resource: dict[str, Any]) -> None:
-        (self.folder / "resource.json").write_text(json.dumps(resource))
+        """At once: a program that watches may be reading."""
+        new = self.folder / "resource.json.new"
+        new.write_text(json.dumps(resource))
+        new.replace(self.folder / "resource.json")
 
     @property
     def resource(self) -> dict[str, Any]:

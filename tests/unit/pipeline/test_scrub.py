@@ -158,6 +158,7 @@ def test_compacted_replicas_are_compared_record_by_record() -> None:
 def test_directories_tell_their_replicas(tmp_path: Path) -> None:
     made = batches()
     write_replica(tmp_path / "a", 3, [made[:3], made[3:]], high_watermark=12)
+    (tmp_path / "a" / "orders-2").mkdir()  # not written to yet
     (tmp_path / "a" / "orders-1.0123456789abcdef0123456789abcdef-delete").mkdir()
     (replica,) = replicas([tmp_path / "a"])
     assert (replica.topic, replica.partition, replica.broker, replica.high_watermark) == ("orders", 0, 3, 12)

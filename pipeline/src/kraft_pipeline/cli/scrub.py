@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,9 @@ SOUND: Final = 0
 DAMAGED: Final = 1
 NOT_DONE: Final = 2
 """Exit codes: nothing found; something found; the scrub could not be done, or is of no known form."""
+
+PIPE_COLUMNS: Final = 1000
+"""Whoever reads from a pipe wants a line a finding."""
 
 EXAMPLE: Final = "kraft-pipeline scrub run /var/lib/kafka-1 /var/lib/kafka-2 /var/lib/kafka-3"
 
@@ -93,7 +95,7 @@ def _print(report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "160")))
+    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS)
     totals, found = report["totals"], report["findings"]
     if found:
         table = Table("partition", "broker", "offset", "segment", "byte", "kind", "what", "flipped bits", box=None)

@@ -109,7 +109,7 @@ def _segments(folder: Path) -> list[Segment]:
                 continue
     names = sorted(sizes)
     bases = [int(name[:20]) for name in names]
-    return [Segment(n, b, sizes[n], after) for n, b, after in zip(names, bases, [*bases[1:], -1], strict=True)]
+    return [Segment(n, b, sizes[n], after) for n, b, after in zip(names, bases, [*bases, -1][1:], strict=True)]
 
 
 def _properties(path: Path) -> dict[str, str]:
