@@ -69,6 +69,10 @@ class Target(Protocol):
         ...
 
 
+pause: Callable[[float], None] = time.sleep
+"""A name of its own: tests play what happens meanwhile in its place, and other threads sleep, too."""
+
+
 def wait_for(
     target: Target, timeout_s: float, check: Callable[[dict[str, Any]], str | None], looks_s: float = LOOK_S
 ) -> None:
@@ -77,4 +81,4 @@ def wait_for(
     while (waits := check(target.resource())) is not None:
         if time.monotonic() > until:
             raise failure(FAILED, f"not done in {timeout_s:g} s, it goes on: {waits}")
-        time.sleep(looks_s)
+        pause(looks_s)
