@@ -111,6 +111,14 @@ def test_an_epoch_that_the_checkpoint_lacks_may_begin_behind_the_recovery_point(
     assert spans(scanned(bytes(flipped), epochs=EPOCHS[:1], flushed=0)) == [(kinds.EPOCH, 2, 3)]
 
 
+def test_without_a_checkpoint_an_epoch_that_is_taken_back_is_the_wrong_one() -> None:
+    made = batches()
+    flipped = bytearray(b"".join(made))
+    flipped[len(made[0]) + 14] ^= 1
+    assert spans(scanned(bytes(flipped), epochs=[])) == [(kinds.EPOCH, 2, 3)]
+    assert scanned(b"".join(made), epochs=[]).damages == []
+
+
 def test_a_log_that_begins_inside_a_batch_is_sound() -> None:
     assert scanned(b"".join(batches()), expected=1).damages == []
 

@@ -65,9 +65,9 @@ def _run(options: argparse.Namespace) -> int:
 def _scrub(spec: Any, master: str) -> dict[str, Any]:
     from kraft_pipeline.scrub.run import run, session
 
-    spark = session(master)
+    spark = session(master, progress=sys.stderr.isatty())
     try:
-        return run(spark, spec, progress=sys.stderr.isatty())
+        return run(spark, spec)
     finally:
         spark.stop()
 

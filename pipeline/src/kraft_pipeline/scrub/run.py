@@ -24,12 +24,13 @@ FINDINGS_MAX: Final = 10_000
 """As many as a report names; a scrub that finds more has found that a disk is gone."""
 
 
-def session(master: str) -> SparkSession:
-    """A Spark session for a scrub alone."""
+def session(master: str, *, progress: bool = False) -> SparkSession:
+    """A Spark session for a scrub alone; `progress` shows bars of its stages."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("kraft-pipeline scrub")
     for key, value in {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(progress).lower(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # a row is a segment: some hundred MB to read
@@ -40,15 +41,13 @@ def session(master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def run(spark: SparkSession, spec: ScrubSpec, *, progress: bool = False) -> dict[str, Any]:
+def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
     """Scrub, and tell what was found: a report that `json` can write.
 
     Raises LayoutError and ClientError where there is nothing to read.
     """
     began = time.monotonic()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "64")
-    if progress:
-        spark.conf.set("spark.ui.showConsoleProgress", "true")
     if spec.directories:
         frame, sizes = _of_directories(spark, spec)
     else:

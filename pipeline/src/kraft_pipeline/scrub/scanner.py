@@ -235,10 +235,15 @@ class Scanner:
         index = bisect_right(self._epoch_starts, h.base) - 1
         wanted = self._epochs[index] if index >= 0 else -1
         is_last = index == len(self._epochs) - 1
-        is_newer = is_last and h.epoch > wanted and h.base >= self._flushed
-        is_newer = is_newer and (follows is None or follows.epoch >= h.epoch)
-        if (wanted >= 0 and h.epoch != wanted and not is_newer) or (wanted < 0 and h.epoch < self._last_epoch):
-            there = f"the checkpoint has {wanted}" if wanted >= 0 else f"{self._last_epoch} came before"
+        goes_back = follows is not None and follows.epoch < h.epoch
+        if wanted >= 0:
+            is_newer = is_last and h.epoch > wanted and h.base >= self._flushed and not goes_back
+            is_wrong, there = h.epoch != wanted and not is_newer, f"the checkpoint has {wanted}"
+        elif h.epoch < self._last_epoch:
+            is_wrong, there = True, f"{self._last_epoch} came before"
+        else:
+            is_wrong, there = goes_back, "less comes after it"
+        if is_wrong:
             damage = Damage(kinds.EPOCH, position, h.base, h.base + h.last_delta, f"leader epoch {h.epoch}, {there}")
             self._note(damage, h.length, h.epoch)
             return False
@@ -257,7 +262,7 @@ class Scanner:
 
     def _structure(self, source: Source, at: int, next_base: int) -> int:
         """What begins at `at` is no batch: note it and find the next one. Returns where that is, or the end."""
-        base = self.expected
+        base = self.expected if self.expected >= 0 else self.last + 1
         found = self._next_whole(source, at)
         if found is None and next_base < 0 and self._is_cut(source, at):
             self._note(Damage(kinds.CUT, at, base, base, f"{source.size - at} bytes are no batch"), source.size - at)
