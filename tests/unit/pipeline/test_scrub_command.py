@@ -23,7 +23,7 @@ FINDING = {
     "detail": "CRC 1, stored 2",
     "bits": [{"byte": 200, "bit": 4}],
 }
-TOTALS = {"partitions": 1, "replicas": 3, "not_compared": 0, "bytes": 5_000_000, "seconds": 1.5}
+TOTALS = {"partitions": 1, "replicas": 3, "not_compared": 0, "bytes": 5_000_000, "seconds": 1.5, "cut_short": False}
 
 
 def kept(path: Path, *findings: object) -> Path:

@@ -112,5 +112,7 @@ def _print(report: dict[str, Any]) -> None:
     )
     verdict = f"[red]{len(found)} damaged places[/]" if found else "[green]no damage[/]"
     console.print(summary + verdict, highlight=False)
+    if totals["cut_short"]:
+        console.print("there is more than that: no report names more places")
     if totals["not_compared"]:
         console.print(f"{totals['not_compared']} partitions have one replica here: checked, compared with nothing")

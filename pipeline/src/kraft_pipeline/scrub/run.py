@@ -55,9 +55,12 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
     frame = frame.persist()
     try:
         read = frame.agg(F.sum("bytes")).first()
-        found = job.findings(frame).orderBy("topic", "partition", "base_offset", "broker").limit(FINDINGS_MAX).collect()
+        found = job.findings(frame).orderBy("topic", "partition", "base_offset", "broker").limit(FINDINGS_MAX + 1)
+        rows = found.collect()
     finally:
         frame.unpersist()
+    is_cut_short = len(rows) > FINDINGS_MAX
+    del rows[FINDINGS_MAX:]
     return {
         "name": spec.name,
         "totals": {
@@ -66,9 +69,10 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
             "not_compared": sum(1 for count in sizes.values() if count == 1),
             "bytes": int(read[0] or 0) if read is not None else 0,
             "seconds": round(time.monotonic() - began, 3),
+            "cut_short": is_cut_short,
         },
-        "kinds": dict(Counter(row["kind"] for row in found)),
-        "findings": [{**row.asDict(recursive=True), "meaning": kinds.KINDS[row["kind"]]} for row in found],
+        "kinds": dict(Counter(row["kind"] for row in rows)),
+        "findings": [{**row.asDict(recursive=True), "meaning": kinds.KINDS[row["kind"]]} for row in rows],
     }
 
 

@@ -33,7 +33,7 @@ TYPE_IDS: Final = {
 
 def _LATER(name: str, value: ConfigValue) -> None:  # noqa: N802
     """Stands for a check or default that has not been made yet; most keys are never asked for theirs."""
-    raise AssertionError(f"{name}={value}: a placeholder was called")
+    raise AssertionError(f"{name}={value}: the check of this key was never made")
 
 
 class ConfigKey:
