@@ -6,12 +6,14 @@ import argparse
 import json
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.engine import Engine
     from kraft_pipeline.tables.runner import Progress
+    from kraft_pipeline.tables.served import Told
     from kraft_pipeline.tables.spec import TableSpec
 
 
@@ -21,6 +23,7 @@ def add(groups: Any) -> None:
     commands = table.add_subparsers(dest="command", required=True)
     run = _command(commands, "run", _run, "write batches until stopped")
     run.add_argument("--once", action="store_true", help="until all that is there now has been written")
+    run.add_argument("--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz meanwhile")
     _command(commands, "status", _status, "where the table stands, and how far behind the topics")
     compact = _command(commands, "compact", _compact, "small files to large ones, and old ones away")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
@@ -64,20 +67,27 @@ def engine_of(given: TableSpec) -> Engine:
 
 def _run(options: argparse.Namespace, given: TableSpec) -> int:
     from kraft_pipeline.tables.runner import Runner
+    from kraft_pipeline.tables.served import Told, serve
 
+    told = None if options.http is None else Told(given)
     engine = engine_of(given)
     try:
-        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress))
+        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, told))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: runner.stop())
-        rows = runner.run(once=options.once)
+        with nullcontext() if told is None else serve(told, options.http):
+            if told is not None:
+                told.watch(runner)
+            rows = runner.run(once=options.once)
         print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
     finally:
         engine.close()
     return 0
 
 
-def _tell(options: argparse.Namespace, done: Progress) -> None:
+def _tell(options: argparse.Namespace, done: Progress, told: Told | None) -> None:
+    if told is not None:
+        told.tell(done)
     if options.json:
         names = ("batch", "rows", "dead", "files", "seconds", "lag")
         print(json.dumps({name: getattr(done, name) for name in names}), flush=True)

@@ -10,7 +10,9 @@ import yaml
 
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaScrub"
-_FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics", "schedule", "engine"}
+FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics"}
+OPERATORS: Final = {"driver", "paused", "schedule"}
+"""Fields that only the operator reads: when a scrub runs, and how as a pod."""
 
 
 class SpecError(ValueError):
@@ -57,9 +59,9 @@ def load(path: Path) -> ScrubSpec:
     spec = data.get("spec")
     if not isinstance(spec, dict):
         raise SpecError(f"{path}: spec is missing")
-    unknown = sorted(set(spec) - _FIELDS)
+    unknown = sorted(set(spec) - FIELDS - OPERATORS)
     if unknown:
-        raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(_FIELDS))}")
+        raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")
     if "clusterRef" in spec and "bootstrapServers" not in spec:
         raise SpecError(f"{path}: spec.clusterRef is what the operator resolves; give spec.bootstrapServers here")
     bootstrap = spec.get("bootstrapServers", "")

@@ -98,6 +98,8 @@ class Runner:
         self._table, self._dead = open_table(spec), open_table(spec, dead_letters=True)
         self._run = uuid.uuid4().hex[:8]
         self._stopping = False
+        self.behind: int | None = None
+        """Records that are not in the table, as of the last look at the topics; None before it."""
         self._first_fields = values.first_fields(spec)
 
     def stop(self) -> None:
@@ -151,6 +153,7 @@ class Runner:
         end = until or self._latest(cluster)
         start = self._start(cluster, state, end)
         todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())
+        self.behind = todo
         if not todo and (state.position is not None or self.spec.starting == "earliest"):
             return None
         some = planning.limited(start, end.offsets, self.spec.max_rows)
@@ -188,6 +191,7 @@ class Runner:
         self._table.commit(number, plan.end, files, after=number - 1)
         self._tell_group(cluster, plan.end)
         rows = sum(result.rows for result in results)
+        self.behind = plan.lag
         self._tell(Progress(number, rows, dead, len(files), time.monotonic() - begun, plan.lag))
         return rows
 

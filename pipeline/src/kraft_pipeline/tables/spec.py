@@ -15,6 +15,8 @@ KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "parquet")
 VALUE_FORMATS: Final = ("raw", "json")
 MODES: Final = ("append",)
+OPERATORS: Final = ("driver", "paused")
+"""Fields that only the operator reads: how the writer runs as a pod."""
 _SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -157,6 +159,8 @@ def parse(document: Any) -> TableSpec:
     name = meta.text("name")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
         raise SpecError(f"metadata.name: {name!r} is no name of a resource")
+    for field_of_operators in OPERATORS:
+        spec.get(field_of_operators)
     if spec.get("clusterRef") and not spec.get("bootstrapServers"):
         raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
     topics, value = spec.section("topics"), spec.section("value")

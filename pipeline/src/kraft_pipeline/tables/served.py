@@ -1,0 +1,109 @@
+"""What a running KafkaTable tells over HTTP: `/status` for the operator, `/metrics` for Prometheus, `/readyz`.
+
+Nothing is asked of the cluster or the table for an answer: the runner's last look is what is told.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from kraft_pipeline.tables.runner import Progress, Runner, open_table
+from kraft_pipeline.tables.spec import TableSpec
+
+REQUEST_S_MAX: Final = 5.0
+METRICS: Final = (
+    ("lag", "kraft_table_lag_records", "gauge", "records that are not in the table yet"),
+    ("batch", "kraft_table_batch", "gauge", "number of the last batch"),
+    ("rows", "kraft_table_rows_total", "counter", "rows written since the start"),
+    ("deadLetters", "kraft_table_dead_letters", "gauge", "rows of the table of dead letters"),
+    ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
+)
+"""Field of the status -> metric, its type and meaning; a field that is not known yet has no line."""
+
+
+class Told:
+    """The status of one run: `tell` is the runner's, `status` the readers'."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        """Raises OSError where the table of dead letters cannot be read."""
+        self._spec = spec
+        self._runner: Runner | None = None
+        self._last: Progress | None = None
+        self._at = ""
+        self._rows = 0
+        self._dead = sum(file.rows for file in open_table(spec, dead_letters=True).live())
+
+    def watch(self, runner: Runner) -> None:
+        """From now on it is this one's lag that is told."""
+        self._runner = runner
+
+    def tell(self, done: Progress) -> None:
+        """A batch has been committed."""
+        self._rows, self._dead = self._rows + done.rows, self._dead + done.dead
+        self._last, self._at = done, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def status(self) -> dict[str, Any]:
+        """name, rows, deadLetters; lag once the topics have been looked at; batch, lastBatchTime, … after a batch."""
+        found: dict[str, Any] = {"name": self._spec.name, "rows": self._rows, "deadLetters": self._dead}
+        if self._runner is not None and self._runner.behind is not None:
+            found["lag"] = self._runner.behind
+        if self._last is not None:
+            found |= {"batch": self._last.batch, "lastBatchRows": self._last.rows, "lastBatchTime": self._at}
+            found["lastBatchSeconds"] = round(self._last.seconds, 3)
+        return found
+
+    def metrics(self) -> str:
+        """The same in Prometheus' text format."""
+        status, lines = self.status(), []
+        for field, name, kind, text in METRICS:
+            if field in status:
+                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+                lines.append(f'{name}{{table="{self._spec.name}"}} {status[field]}')
+        return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def serve(told: Told, port: int) -> Iterator[int]:
+    """Answer on `port` (0: any) until the block ends; yields the port. Raises OSError where it is taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S_MAX
+
+        def do_GET(self) -> None:
+            status, kind, text = _answer(told, self.path.partition("?")[0])
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the class above
+            """A request every few seconds is no news."""
+
+    server = ThreadingHTTPServer(("", port), Handler)
+    thread = threading.Thread(target=server.serve_forever, name="status", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _answer(told: Told, path: str) -> tuple[int, str, str]:
+    if path == "/status":
+        return 200, "application/json", json.dumps(told.status())
+    if path == "/metrics":
+        return 200, "text/plain; version=0.0.4; charset=utf-8", told.metrics()
+    if path == "/readyz":
+        ready = "lag" in told.status()
+        return (200, "text/plain", "reads\n") if ready else (503, "text/plain", "the topics have not been seen yet\n")
+    return 404, "text/plain", "there are /status, /metrics, /readyz\n"

@@ -1,0 +1,61 @@
+"""What a running KafkaTable tells over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import spec
+from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.runner import Progress, Runner, open_table
+from kraft_pipeline.tables.served import METRICS, Told, serve
+from kraft_pipeline.tables.values import DEAD_SCHEMA
+from tests.unit.pipeline.test_tables import document
+
+
+def _spec(path: Path) -> spec.TableSpec:
+    return spec.parse(document(table={"format": "parquet", "path": str(path)}))
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
+    given = _spec(tmp_path / "t")
+    dead = open_table(given, dead_letters=True)
+    dead.create(DEAD_SCHEMA, [])
+    dead.commit(0, Position({}, "c", {}), [Added("old.parquet", 1, 4)], after=-1)
+    told, runner = Told(given), SimpleNamespace(behind=None)
+    with serve(told, 0) as port:
+        told.watch(cast(Runner, runner))
+        assert _get(port, "/readyz")[0] == 503
+        assert json.loads(_get(port, "/status")[1]) == {"name": "orders", "rows": 0, "deadLetters": 4}
+        runner.behind = 7
+        assert _get(port, "/readyz")[0] == 200
+        told.tell(Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7))
+        status: dict[str, Any] = json.loads(_get(port, "/status")[1])
+        assert status.pop("lastBatchTime").endswith("Z")
+        assert status == {
+            "name": "orders",
+            "rows": 10,
+            "deadLetters": 6,
+            "lag": 7,
+            "batch": 3,
+            "lastBatchRows": 10,
+            "lastBatchSeconds": 0.5,
+        }
+        lines = _get(port, "/metrics")[1].splitlines()
+        assert 'kraft_table_lag_records{table="orders"} 7' in lines
+        assert sum(not line.startswith("#") for line in lines) == len(METRICS)
+        assert _get(port, "/other")[0] == 404
