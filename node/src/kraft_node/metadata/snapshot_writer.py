@@ -23,10 +23,10 @@ SLICE_RECORDS: Final = 150
 """Encoded and written in a turn of the event loop: some 0.2 ms, of which a commit that comes meanwhile waits for two or
 three (its request, its fsync, its answer)."""
 
-SLICES_A_PAUSE: Final = 8
+SLICES_A_PAUSE: Final = 2
 PAUSE_MS: Final = 1
-"""So many slices, then a pause: on a busy machine whoever never rests waits long for the processor, and so do commits.
-A million partitions take some 3 s, a third of it pauses."""
+"""So many slices, then a pause: the thread that fsyncs a commit needs the interpreter for a moment, and on a busy machine
+whoever never rests waits long for the processor. A million partitions take some 6 s, two thirds of it pauses."""
 
 
 class SnapshotWriting:
