@@ -18,7 +18,9 @@ Key: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Key, int]
 
 IDS: Final = "@ids"
-"""No name of a topic."""
+BEGUN: Final = "@begun"
+UNTIL: Final = "@until"
+"""No names of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,18 @@ class Position:
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
     """Ids in hexadecimal digits, by name."""
+    begun: Offsets = field(default_factory=dict)
+    """Where reading began, where that is kept: of tables, for those who fill in what came before."""
+    until: Offsets = field(default_factory=dict)
+    """Where reading is to end, where that was settled when it began."""
 
     def to_json(self) -> dict[str, Any]:
         """{"orders": {"0": 5}} as Spark's `kafka` source has it, and the ids."""
-        found: dict[str, Any] = {}
-        for (topic, partition), offset in sorted(self.offsets.items()):
-            found.setdefault(topic, {})[str(partition)] = offset
+        found: dict[str, Any] = _by_topic(self.offsets)
+        if self.begun:
+            found[BEGUN] = _by_topic(self.begun)
+        if self.until:
+            found[UNTIL] = _by_topic(self.until)
         if self.cluster:
             found[IDS] = {"cluster": self.cluster, "topics": dict(sorted(self.topics.items()))}
         return found
@@ -45,10 +53,21 @@ class Position:
         try:
             parsed = dict(json.loads(found) if isinstance(found, str) else found)
             ids = parsed.pop(IDS, {"cluster": "", "topics": {}})
-            offsets = {(topic, int(p)): int(offset) for topic, ps in parsed.items() for p, offset in ps.items()}
-            return cls(offsets, ids["cluster"], dict(ids["topics"]))
+            begun, until = _by_key(parsed.pop(BEGUN, {})), _by_key(parsed.pop(UNTIL, {}))
+            return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until)
         except (ValueError, TypeError, AttributeError, KeyError) as e:
             raise ValueError(f"{found!r} are no offsets: {e}") from None
+
+
+def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def _by_key(found: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {(topic, int(p)): int(offset) for topic, ps in found.items() for p, offset in ps.items()}
 
 
 def position(cluster: Cluster, offsets: Offsets) -> Position:

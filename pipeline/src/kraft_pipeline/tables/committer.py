@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
+
+DELETED: Final = "_kraft_deleted"
+"""Of changes by key: whether the row goes; a column of no table."""
 
 
 class ConflictError(Exception):
@@ -37,9 +40,10 @@ class State:
 
 
 class Committer(Protocol):
-    """A table as the runner sees it.
+    """A table as the runner sees it. Several writers (a stream, and what fills in what came before) have states apart.
 
-    Raises OSError, ConflictError, and ValueError for a table that is not of this kind.
+    Raises OSError, ConflictError, and ValueError for a table that is not of this kind. A ConflictError leaves the table
+    as the others made it: whoever finds its own state unchanged may try again.
     """
 
     def schema(self) -> pa.Schema | None:
@@ -65,3 +69,15 @@ class Committer(Protocol):
 
     def vacuum(self, older_s: float) -> int:
         """Remove files that were replaced longer ago than that; how many."""
+
+
+@runtime_checkable
+class Keyed(Committer, Protocol):
+    """A table that also takes rows by key."""
+
+    def upsert(self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int) -> None:
+        """As `commit`, but rows take the place of those that have the same `keys`.
+
+        `changes` has the table's columns and `committer.DELETED`, which is true for rows that only take the old ones
+        away; no two of them have the same keys.
+        """

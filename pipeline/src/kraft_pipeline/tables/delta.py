@@ -19,7 +19,8 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
+from kraft_pipeline.tables.schemas import widened
 
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
@@ -59,18 +60,38 @@ class DeltaTableOf:
         there = self._table.metadata().partition_columns
         if list(partition_by) != there:
             raise ValueError(f"table {self._uri} is partitioned by {there}, not by {list(partition_by)}")
-        names = {field.name for field in self._table.schema().fields}
-        new: list[Field] = [f for f in Schema.from_arrow(schema).fields if f.name not in names]
+        known = {field.name: field for field in self._table.schema().fields}
+        wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
+        new: list[Field] = [f for f in wider.fields if f != known.get(f.name)]
         if new:
-            self._table.alter.add_columns(new)
+            try:
+                self._table.alter.add_columns(new)
+            except DeltaError as e:
+                raise ConflictError(f"table {self._uri}: {e}") from e
             self._load()
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
-        last = self.state().batch
-        if last != after:
-            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
-        info = {BATCH: str(batch), POSITION: json.dumps(position.to_json())}
-        self._write([_add(file, new=True) for file in files], info, [Transaction(self._app, batch)])
+        self._follows(batch, after)
+        self._write([_add(file, new=True) for file in files], self._properties(batch, position))
+        self._state = State(batch, position)
+
+    def upsert(self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int) -> None:
+        self._follows(batch, after)
+        assert self._table is not None, "a table is created before anything is committed"
+        columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
+        merge = self._table.merge(
+            changes,
+            " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
+            source_alias="source",
+            target_alias="target",
+            streamed_exec=False,  # the changes are at hand: files whose keys cannot be among theirs are not read
+            commit_properties=self._properties(batch, position),
+        )
+        merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
+        try:
+            merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
+        except DeltaError as e:
+            raise ConflictError(f"table {self._uri}: {e}") from e
         self._state = State(batch, position)
 
     def files(self) -> set[str]:
@@ -97,14 +118,13 @@ class DeltaTableOf:
         if gone:
             raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
         state, now = self.state(), int(time.time() * 1000)
-        info = (
-            {} if state.position is None else {BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
-        )
         removed = [
             RemoveAction(path, False, now, size=there[path].size, partition_values=dict(there[path].values))
             for path in old
         ]
-        self._write([*removed, *(_add(file, new=False) for file in new)], info, [])
+        info = {} if state.position is None else _info(state.batch, state.position)
+        properties = CommitProperties({APP: self._app, **info}, max_commit_retries=0)
+        self._write([*removed, *(_add(file, new=False) for file in new)], properties)
 
     def vacuum(self, older_s: float) -> int:
         self._load()
@@ -114,7 +134,20 @@ class DeltaTableOf:
             self._table.vacuum(retention_hours=int(older_s // 3600), dry_run=False, enforce_retention_duration=False)
         )
 
-    def _write(self, actions: list[Any], info: dict[str, str], transactions: list[Transaction]) -> None:
+    def _follows(self, batch: int, after: int) -> None:
+        last = self.state().batch
+        if last != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
+
+    def _properties(self, batch: int, position: Position) -> CommitProperties:
+        """Retried by nobody but the runner, who looks at the table before."""
+        return CommitProperties(
+            {APP: self._app, **_info(batch, position)},
+            max_commit_retries=0,
+            app_transactions=[Transaction(self._app, batch)],
+        )
+
+    def _write(self, actions: list[Any], properties: CommitProperties) -> None:
         assert self._table is not None, "a table is created before anything is committed"
         try:
             self._table.create_write_transaction(
@@ -122,9 +155,7 @@ class DeltaTableOf:
                 "append",
                 self._table.schema(),
                 self._table.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    custom_metadata={APP: self._app, **info}, max_commit_retries=0, app_transactions=transactions
-                ),
+                commit_properties=properties,
             )
         except DeltaError as e:
             raise ConflictError(f"table {self._uri}: {e}") from e
@@ -145,6 +176,14 @@ class DeltaTableOf:
             if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
                 return Position.from_json(commit[POSITION])
         raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
+
+
+def _info(batch: int, position: Position) -> dict[str, str]:
+    return {BATCH: str(batch), POSITION: json.dumps(position.to_json())}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _add(file: Added, *, new: bool) -> AddAction:

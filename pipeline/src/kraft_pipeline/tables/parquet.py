@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import Storage
 
 LOG: Final = "_kraft"
@@ -35,7 +36,8 @@ class ParquetTable:
     def __init__(self, storage: Storage, app_id: str) -> None:
         self._storage, self._app = storage, app_id
         self._next = 0
-        self._state = State()
+        self._states: dict[str, State] = {}
+        """By writer."""
         self._schema: pa.Schema | None = None
         self._partition_by: tuple[str, ...] = ()
         self._files: dict[str, Added] = {}
@@ -47,19 +49,20 @@ class ParquetTable:
 
     def state(self) -> State:
         self._refresh()
-        return self._state
+        return self._states.get(self._app, State())
 
     def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         self._refresh()
         if self._schema is not None and tuple(partition_by) != self._partition_by:
             raise ValueError(f"the table is partitioned by {self._partition_by}, not by {tuple(partition_by)}")
-        if self._schema is None or not self._schema.equals(schema):
-            self._append({"schema": _schema_text(schema), "partitionBy": list(partition_by)})
+        wider = schema if self._schema is None else widened(self._schema, schema)
+        if self._schema is None or not self._schema.equals(wider):
+            self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
-        self._refresh()
-        if self._state.batch != after:
-            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {self._state.batch}")
+        last = self.state().batch
+        if last != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {last}")
         self._append(
             {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files]},
         )
@@ -109,15 +112,18 @@ class ParquetTable:
         for file in what.get("added", ()):
             self._files[file["path"]] = Added(**file)
         if "batch" in what:
-            self._state = State(what["batch"], Position.from_json(what["position"]))
+            self._states[what["app"]] = State(what["batch"], Position.from_json(what["position"]))
+        for app, (batch, position) in what.get("states", {}).items():
+            self._states[app] = State(batch, Position.from_json(position))
 
     def _whole(self) -> dict[str, Any]:
         found: dict[str, Any] = {"app": self._app, "added": [asdict(file) for file in self._files.values()]}
         found["replaced"] = dict(self._removed)
         if self._schema is not None:
             found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
-        if self._state.position is not None:
-            found |= {"batch": self._state.batch, "position": self._state.position.to_json()}
+        found["states"] = {
+            app: (state.batch, state.position.to_json()) for app, state in self._states.items() if state.position
+        }
         return found
 
     def _refresh(self) -> None:
