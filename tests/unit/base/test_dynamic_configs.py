@@ -26,11 +26,11 @@ CONFIG = {
 ELSEWHERE = {
     "num.replica.fetchers": "tests/compat/test_administration.py",
     "cordoned.log.dirs": "tests/unit/broker/test_broker.py",
-    "log.cleaner.backoff.ms": "tests/unit/log/test_manager.py",
+    "log.cleaner.backoff.ms": "tests/unit/log/test_manager_timers.py",
     "max.connections": "tests/compat/test_rough_configs.py",
     "max.connections.per.ip": "tests/compat/test_rough_configs.py",
     "max.connections.per.ip.overrides": "tests/compat/test_rough_configs.py",
-    "producer.id.expiration.ms": "tests/unit/log/test_manager.py",
+    "producer.id.expiration.ms": "tests/unit/log/test_manager_timers.py",
 }
 """Keys that are no default of a topic key: the test that alters them and sees the effect."""
 TEXTS = {"log.cleanup.policy": "compact", "log.message.timestamp.type": "LogAppendTime", "compression.type": "zstd"}

@@ -13,7 +13,7 @@ from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.records.batch import build_batch, check_batch, iter_headers
 from kraft_node.records.control import build_marker
-from tests.unit.log.test_manager import ID, Node
+from tests.unit.log.node import ID, Node
 from tests.unit.log.world import DIR, NOW, LogWorld, all_records, read_bytes
 
 CONFIG = {

@@ -7,7 +7,7 @@ import pytest
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.log.manager import LogManager
-from tests.unit.log.test_manager import Node
+from tests.unit.log.node import Node
 from tests.unit.log.world import NOW, batch
 
 OLD, NEW = Uuid(bytes([1] * 16)), Uuid(bytes([2] * 16))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kraft_node.base.ids import Uuid
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.manager import LogManager
-from tests.unit.log.test_manager import Node
+from tests.unit.log.node import Node
 from tests.unit.log.world import NOW, batch
 
 EVERY_APPEND: Mapping[str, str] = {"flush.messages": "1"}

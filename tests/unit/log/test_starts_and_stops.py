@@ -1,0 +1,118 @@
+"""What a start and a stop cost with many logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_node.log import meta_properties
+from kraft_node.log.closing import SYNC_WHOLE_MIN
+from kraft_node.log.manager import LogManager
+from kraft_node.log.meta_properties import MetaProperties
+from kraft_node.testing.disk import SimDisk
+from tests.unit.log.node import CLUSTER, ID, Node
+from tests.unit.log.world import NOW, batch, values
+
+
+def _counted(calls: list[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        calls.append(name)
+        return function(*args, **options)
+
+    return call
+
+
+def test_a_clean_start_costs_nothing_a_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 partitions on the real file system: the disk is asked as often as with one, and no object for any."""
+    from kraft_node.runtime.env import RealEnv
+
+    real = RealEnv()
+    try:
+        path = str(tmp_path)
+        meta_properties.write(real.env.disk, path, MetaProperties(1, CLUSTER, 1, ID))
+        for number in range(10_000):
+            (tmp_path / f"topic-{number % 100}-{number // 100}").mkdir()
+        (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        manager = LogManager(real.env, [path], node_id=1)
+        calls: list[str] = []
+        for name in ("open", "exists", "is_dir", "size", "mtime_ms", "listdir"):
+            monkeypatch.setattr(real.env.disk, name, _counted(calls, name, getattr(real.env.disk, name)), raising=True)
+        manager.start()
+        assert len(manager) == 10_000
+        assert list(manager.open_logs()) == []
+        assert len(calls) < 20, calls
+        manager.release()
+    finally:
+        real.close()
+
+
+def many_logs(node: Node) -> None:
+    manager = node.start()
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.create("t", partition, ID)
+        log.append_as_leader(batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW)
+        log.high_watermark = 1
+
+
+def test_a_stop_makes_no_files_on_the_loop() -> None:
+    """Each costs a millisecond on a busy disk: with 10,000 logs a controller in the same process would be silent."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    log.append_as_leader(batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW)
+    before = node.disk.listdir(log.path)
+    manager.shutdown(lambda: None)
+    assert node.disk.listdir(log.path) == before
+    node.rest()
+    made = set(node.disk.listdir(log.path)) - set(before)
+    assert made == {f"{0:020d}.index", f"{0:020d}.timeindex", f"{1:020d}.snapshot", "leader-epoch-checkpoint"}
+    manager.release()
+    node.host.end_life()
+
+
+def test_a_stop_with_many_new_logs_syncs_the_file_system_once_and_loses_nothing() -> None:
+    """It made four fsyncs a log: 10,000 new partitions kept a stop busy for many seconds, a busy disk for minutes."""
+    node = Node()
+    many_logs(node)
+    node.rest(1000)
+    seen: list[str] = []
+    node.disk.fail = lambda operation, path: seen.append(f"{operation} {path}")
+    node.stop()
+    node.disk.fail = None
+    assert seen.count("syncfs /d1") == 1
+    assert len([one for one in seen if one.startswith("fsync")]) < 20
+    node.disk.lose_power()
+    manager = node.start()
+    assert not manager.directories[0].unrecovered
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.get("t", partition)
+        assert log is not None
+        assert values(log) == [b"x"]
+        assert log.producers.get(1) is not None
+
+
+def test_a_file_system_that_cannot_be_synced_leaves_no_mark() -> None:
+    node = Node()
+    many_logs(node)
+    node.disk.fail = lambda operation, path: OSError(5, "I/O error", path) if operation == "syncfs" else None
+    node.stop()
+    assert [path for path, _, _ in node.failures] == ["/d1"]
+    node.disk.fail = None
+    assert not node.disk.exists("/d1/.kafka_cleanshutdown")
+
+
+def test_where_there_is_no_such_sync_each_file_is_made_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimDisk, "file_system", lambda _disk, _path: None)
+    node = Node()
+    many_logs(node)
+    node.stop()
+    node.disk.lose_power()
+    manager = node.start()
+    assert not manager.directories[0].unrecovered
+    for partition in range(SYNC_WHOLE_MIN + 5):
+        log = manager.get("t", partition)
+        assert log is not None
+        assert values(log) == [b"x"]
