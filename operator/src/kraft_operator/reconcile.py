@@ -168,17 +168,21 @@ class Reconciler:
         plan_ = plan(record, wanted, observed, fresh_id)
         self._patience(memory, situation(record, wanted, observed), plan_)
         failure: Exception | None = None
+        understood = True
         try:
             record = await one.act(plan_, record, self._told(resource))
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             failure = error
+            understood = isinstance(error, NotYetError) or (isinstance(error, RefusedError) and error.lasting)
             if isinstance(error, NotYetError):
                 plan_.waits.append(str(error))
+            elif understood:
+                plan_.block("StepRefused", str(error))
             else:
                 await self._events.tell(resource, "Warning", "StepFailed", str(error))
         s = situation(record, wanted, observed)
         told = conditions(s, plan_)
-        if failure is None or isinstance(failure, NotYetError):
+        if understood:
             await self._tell_blocked(memory, resource, plan_)
             features = observed.metadata.value.features if observed.metadata.value is not None else {}
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

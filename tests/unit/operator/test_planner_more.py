@@ -8,7 +8,7 @@ import pytest
 
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.moves import RATES
-from kraft_operator.plan.wanted import Pool, Replacement
+from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
 from tests.unit.operator.world import World, made, wanted
 
 
@@ -21,6 +21,22 @@ def _blocked(world: World, passes: int = 30) -> dict[str, str]:
 
 def _restarts(world: World) -> list[int]:
     return [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
+
+
+# Dynamic values
+
+
+def test_dynamic_values_restart_nobody_but_who_cannot_start_begins_with_the_present_ones() -> None:
+    world = made()
+    pools = tuple(replace(pool, aspects={**pool.aspects, STARTS_WITH: "new"}) for pool in world.wanted.pools)
+    world.wanted = replace(world.wanted, pools=pools)
+    world.settle()
+    assert not _restarts(world)
+    world.pods[103].broken = True
+    world.settle()
+    assert world.actions(do.Recreate) == [do.Recreate((103,), f"they do not run, and lack {STARTS_WITH}")]
+    assert world.pods[103].aspects[STARTS_WITH] == "new"
+    assert not _restarts(world)
 
 
 # metadata.version

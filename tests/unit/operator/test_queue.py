@@ -201,6 +201,18 @@ def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
     run(main())
 
 
+def test_a_lease_that_nobody_has_held_is_taken() -> None:
+    """The chart makes it, so that it goes with the release."""
+
+    async def main() -> None:
+        api = FakeApi()
+        api.replace = _replace(api)  # type: ignore[attr-defined]
+        api.objects["Lease", "n", "l"] = {"kind": "Lease", "metadata": {"name": "l", "namespace": "n"}}
+        assert await Lease(api, "n", "l", "one", 15.0, Clock())._try()  # type: ignore[arg-type]
+
+    run(main())
+
+
 def test_of_two_that_take_it_at_once_one_gets_it() -> None:
     async def main() -> None:
         api, clock = FakeApi(), Clock()

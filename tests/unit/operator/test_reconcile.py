@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import random
 from collections import Counter
 from typing import Any
@@ -15,8 +16,10 @@ import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.events import Events
+from kraft_operator.kafka.client import RefusedError
 from kraft_operator.kube.client import ApiError
 from kraft_operator.metrics import Metrics
+from kraft_operator.plan import steps as do
 from kraft_operator.reconcile import Key, Reconciler
 from tests.unit.operator.fake_kubernetes import Crash, FakeApi
 from tests.unit.operator.sample import ROOT
@@ -103,6 +106,31 @@ def test_everything_that_is_owned_is_the_resources_and_volumes_are_nobodys() -> 
                 assert not owners, name
             else:
                 assert [owner["uid"] for owner in owners] == ["u"], name
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+
+        async def refuse(*_: Any, **__: Any) -> None:
+            raise RefusedError(40, "IncrementalAlterConfigs: log.retention.ms: not a number")
+
+        planned = do.Plan(steps=[do.SetConfig({"log.retention.ms": "x"}, ())])
+        monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: copy.deepcopy(planned))
+        monkeypatch.setattr("kraft_operator.apply.kafka.carry_out", refuse)
+        for _ in range(3):
+            with pytest.raises(RefusedError):
+                await operator.reconcile(KEY)
+        told = {one["type"]: one for one in api.objects["KRaftCluster", *KEY]["status"]["conditions"]}
+        assert (told["Degraded"]["status"], told["Degraded"]["reason"]) == ("True", "StepRefused")
+        assert "log.retention.ms" in told["Degraded"]["message"]
+        events = [one for (kind, *_), one in api.objects.items() if kind == "Event" and one["reason"] == "StepRefused"]
+        assert len(events) == 1, "told once"
         operator.close()
 
     asyncio.run(main())

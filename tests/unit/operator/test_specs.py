@@ -13,6 +13,7 @@ from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Node, Record, Replacement
+from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 from kraft_operator.specs.properties import aspects, properties, text
@@ -49,6 +50,22 @@ def test_every_pod_is_hardened() -> None:
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }
+
+
+def test_what_spreads_nodes_finds_the_jobs_that_decide_where_volumes_are() -> None:
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    for pool in document["nodePools"]:
+        pool["pod"] = {"labels": {"mine": "yes"}, "topologySpreadConstraints": [spread]}
+    for one in manifests(sample(nodePools=document["nodePools"])):
+        if one["kind"] in {"Pod", "Job"}:
+            pod = one if one["kind"] == "Pod" else one["spec"]["template"]
+            assert pod["spec"]["topologySpreadConstraints"] == [spread]
+            labels = pod["metadata"]["labels"]
+            assert labels["app.kubernetes.io/instance"] == "sample"
+            assert labels["kraftcluster.io/pool"] in {"controllers", "brokers"}
+            assert labels["mine"] == "yes"
+            assert ("kraftcluster.io/node" in labels) == (one["kind"] == "Pod"), "services select nodes by it"
 
 
 def test_every_volume_that_is_mounted_is_there() -> None:
@@ -93,7 +110,8 @@ def test_only_what_needs_a_restart_is_an_aspect() -> None:
     dynamic = sample(config={**config, "log.retention.ms": "5"})
     static = sample(config={**config, "num.partitions": "5"})
     image = sample(image="other:1")
-    assert aspects(dynamic, pool) == aspects(before, pool)
+    assert {k for k, v in aspects(dynamic, pool).items() if v != aspects(before, pool)[k]} == {STARTS_WITH}
+    assert wishes(dynamic, {}).revision == wishes(before, {}).revision, "nothing to approve"
     assert {k for k, v in aspects(static, pool).items() if v != aspects(before, pool)[k]} == {"config"}
     assert {k for k, v in aspects(image, pool).items() if v != aspects(before, pool)[k]} == {"image"}
 

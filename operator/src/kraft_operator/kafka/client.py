@@ -17,6 +17,8 @@ from kraft_operator.kafka.schemas import API_VERSIONS, Api
 CLIENT_ID: Final = "kraft-operator"
 ANSWER_S: Final = 3.0
 """An idle node answers in a millisecond. A pass that waits longer than its views may be old would be of no use."""
+LASTING: Final = frozenset({40, 44, 96})
+"""INVALID_CONFIG, POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
 _HEAD: Final = struct.Struct(">hhih")
 
 
@@ -40,6 +42,11 @@ class RefusedError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what is asked for is wrong, so that asking again helps nobody."""
+        return self.code in LASTING
 
 
 class _Connection:

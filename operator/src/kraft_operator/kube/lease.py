@@ -70,7 +70,7 @@ class Lease:
         self._renewed_at = float("-inf")
         try:
             lease = await self._api.get("Lease", self._namespace, self._name)
-            if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
+            if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._holder:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._api.replace(lease)
         except ApiError as error:
@@ -101,7 +101,7 @@ class Lease:
             body: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
             await self._api.create({**body, "spec": {**spec, "acquireTime": now, "leaseTransitions": 0}})
             return True
-        there = lease["spec"]
+        there = lease.get("spec", {})
         ours = there.get("holderIdentity") == self._holder
         if not ours and there.get("holderIdentity") and not self._expired(lease):
             return False
@@ -115,4 +115,6 @@ class Lease:
         version = lease["metadata"]["resourceVersion"]
         if version != self._seen[0]:
             self._seen = (version, self._clock())
-        return self._clock() - self._seen[1] > float(lease["spec"].get("leaseDurationSeconds", self._duration_s))
+        return self._clock() - self._seen[1] > float(
+            lease.get("spec", {}).get("leaseDurationSeconds", self._duration_s)
+        )

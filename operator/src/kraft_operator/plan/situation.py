@@ -8,7 +8,7 @@ from typing import Final
 from kraft_operator.plan.observed import Kube, Metadata, Observed, Pod, Quorum, Replica, Seen, T
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.steps import Plan
-from kraft_operator.plan.wanted import Wanted
+from kraft_operator.plan.wanted import STARTS_WITH, Wanted
 
 AGE_MAX_MS: Final = 15_000
 """Of a view: observing takes well under a second and is done before every pass; three failed tries in a row."""
@@ -150,6 +150,8 @@ class Situation:
         if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):
             return []
         target = self.aspects(node)
+        if pod.running:
+            target.pop(STARTS_WITH, None)
         if self._finds_quorum(pod):
             target.pop("bootstrap", None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+STARTS_WITH: Final = "dynamic"
+"""The aspect of values that a node takes over as it runs: it matters only to one that does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
         "resources": pool.resources.model_dump(),
         "securityContext": container_security(),
         "volumeMounts": mounts(pool),
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # why it does not start, for the status
         **_probes(cluster),
     }
     template = pool.pod
@@ -72,8 +73,6 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     }
     if aspects.get("rack") and cluster.spec.rack is not None:
         spec["affinity"] = _near(cluster.spec.rack.node_label, aspects["rack"], template.affinity)
-    if template.topology_spread_constraints:
-        spec["topologySpreadConstraints"] = template.topology_spread_constraints
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -111,6 +110,8 @@ def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
         spec["tolerations"] = template.tolerations
     if template.node_selector:
         spec["nodeSelector"] = template.node_selector
+    if template.topology_spread_constraints:
+        spec["topologySpreadConstraints"] = template.topology_spread_constraints
     if template.priority_class_name is not None:
         spec["priorityClassName"] = template.priority_class_name
     return spec

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kraft_operator.api.cluster import Listener
 from kraft_operator.api.pools import NodePool
+from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster, digest
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 
@@ -83,12 +84,14 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     """What a pod of this pool must have, by digest; roles and voters are the planner's own aspects."""
     spec = cluster.spec
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in DYNAMIC}
+    dynamic = {key: value for key, value in spec.config.items() if key in DYNAMIC}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
     static["listeners"] = [one.model_dump(exclude={"host", "first_node_port"}) for one in spec.listeners]
     static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
     static["http"] = spec.metrics.port
     return {
         "config": digest(static),
+        STARTS_WITH: digest(dynamic),
         "image": cluster.image,
         "resources": digest(pool.resources.model_dump()),
         "template": digest([pool.pod.model_dump(), spec.image_pull_secrets, spec.image_pull_policy]),

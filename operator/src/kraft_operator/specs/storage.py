@@ -84,10 +84,12 @@ def format_job(
             "backoffLimit": ATTEMPTS_MAX - 1,
             "activeDeadlineSeconds": FORMAT_S_MAX,
             "template": {
+                # It decides where its volumes are: what spreads the nodes has to find it among them.
                 "metadata": {
                     "labels": {
+                        **pool.pod.labels,
+                        **cluster.labels(pool=pool.name),
                         "app.kubernetes.io/name": "kraftcluster-format",
-                        "app.kubernetes.io/instance": cluster.name,
                         f"{GROUP}/job": "format",
                     }
                 },

@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.plan.levels import UNKNOWN, level_of
-from kraft_operator.plan.wanted import Pool, Replacement, Wanted
+from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 from kraft_operator.specs.properties import aspects
@@ -53,7 +53,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         supervised=spec.update_strategy.supervised,
         approved=annotations.get(APPROVE, ""),
         revision=digest(
-            [[pool.name, pool.replicas, dict(pool.aspects)] for pool in pools]
+            [[pool.name, pool.replicas, {k: v for k, v in pool.aspects.items() if k != STARTS_WITH}] for pool in pools]
             + [sorted(rolls.items()), spec.quorum.mode]
             + [[one.name, one.node, one.by, sorted(one.accept)] for one in spec.replacements]
         ),
