@@ -22,6 +22,8 @@ REQUESTS: Final = "kafka_network_requestmetrics_"
 OPERATOR: Final = "kraft_operator_"
 EACH: Final = 'topic!=""'
 """Of topics; the series without a topic is their sum."""
+FAILED: Final = 'error!="NONE"'
+"""What went well is counted as an error of that name."""
 OF: Final = 'namespace="$namespace",cluster="$cluster"'
 
 
@@ -93,6 +95,12 @@ BROKERS: Final = (
     Panel("Bytes out", "Bps", {"{{node}}": f"sum by (node) ({rate(TOPICS + 'bytesout_total', EACH)})"}),
     Panel("Records in", "cps", {"{{node}}": f"sum by (node) ({rate(TOPICS + 'messagesin_total', EACH)})"}),
     Panel("Requests", "reqps", {"{{request}}": f"sum by (request) ({rate(REQUESTS + 'requests_total')})"}),
+    Panel(
+        "Errors",
+        "cps",
+        {"{{request}} {{error}}": f"sum by (request, error) ({rate(REQUESTS + 'errors_total', FAILED)})"},
+        description="a request may have several, one a partition; some belong to a rebalance or a new leader",
+    ),
     Panel(
         "Slowest requests in a hundred",
         "ms",

@@ -28,6 +28,7 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
 import org.apache.kafka.common.protocol.types.Type;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
 
 /**
  * Does to messages, with Kafka's classes, what the first argument says:
@@ -36,6 +37,7 @@ import org.apache.kafka.common.requests.AbstractRequest;
  *   json    builds them of JSON and encodes them
  *   random  makes random ones, from the schemas in Kafka's classes, and encodes them; the second argument is the seed
  *   error   encodes the response with which Kafka says INVALID_REQUEST, "wrong", to a request
+ *   count   tells the errors that Kafka counts in a response, as {CODE=times, ...}
  *
  * Asked on stdin: class name (UTF), short version, int length, as many bytes. Answered on stdout: int length and bytes, or
  * length -1 and the error (UTF).
@@ -97,6 +99,13 @@ public class WireOracle {
                 AbstractRequest request = AbstractRequest.parseRequest(
                     ApiKeys.forId(key), version, new ByteBufferAccessor(ByteBuffer.wrap(raw))).request;
                 return written(request.getErrorResponse(0, Errors.INVALID_REQUEST.exception("wrong")).data(), version);
+            case "count":
+                short api = ((org.apache.kafka.common.protocol.ApiMessage) type.getConstructor().newInstance()).apiKey();
+                AbstractResponse response = AbstractResponse.parseResponse(
+                    ApiKeys.forId(api), new ByteBufferAccessor(ByteBuffer.wrap(raw)), version);
+                Map<Short, Integer> counts = new TreeMap<>();
+                response.errorCounts().forEach((error, times) -> counts.merge(error.code(), times, Integer::sum));
+                return counts.toString().getBytes(java.nio.charset.StandardCharsets.UTF_8);
             default:
                 Message fresh = (Message) type.getConstructor().newInstance();
                 return written(raw == null ? fresh : decoded(type, version, raw), version);

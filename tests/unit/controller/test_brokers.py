@@ -153,6 +153,20 @@ def test_a_broker_must_support_every_finalized_feature() -> None:
     assert "version 1 of group.version" in str(answer.error)
 
 
+def test_a_broker_must_support_the_kraft_version_in_force() -> None:
+    quorum = Quorum()
+    old = {METADATA_VERSION: (7, 30)}
+    assert quorum.register(1, features=old).response.error_code == 0
+    quorum.controller.features.kraft_version = lambda: 1
+    answer = quorum.register(2, features=old)
+    assert code_of(answer) == ErrorCode.UNSUPPORTED_VERSION
+    assert str(answer.error).endswith(
+        "Unable to register because the broker does not support finalized version 1 of kraft.version. "
+        "The broker wants a version between 0 and 0, inclusive."
+    )
+    assert quorum.register(2).response.error_code == 0
+
+
 @pytest.mark.parametrize(
     "directories",
     [[], [uuid(5)], [directory(1), directory(1)], [directory(2)]],

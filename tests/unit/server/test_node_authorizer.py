@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.base.config import NodeConfig
+from kraft_node.broker.lifecycle import BrokerState
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.wire import messages as m
 from tests.kip.cluster import Cluster
@@ -14,11 +15,20 @@ STANDARD = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.Stand
 OPEN = {**STANDARD, "allow.everyone.if.no.acl.found": "true"}
 
 
-def test_a_node_that_judges_does_not_judge_itself() -> None:
-    """Nobody has any right, and still the broker registers with its own controller."""
-    cluster = Cluster(combined=1, overrides=STANDARD)
+def test_a_node_that_judges_judges_itself() -> None:
+    """Nobody has any right: the broker cannot register with its own controller, as with Apache Kafka."""
+    cluster = Cluster(combined=1, overrides=STANDARD, start=False)
+    cluster["k1"].start()
+    cluster.rest(5_000)
+    assert cluster.node("k1").authorizer.denied > 0
+    assert cluster.node("k1").broker.lifecycle.broker_epoch == -1
+    assert cluster.image.brokers.get(1) is None
+
+
+def test_a_node_whose_principal_is_a_super_user_registers_with_itself() -> None:
+    cluster = Cluster(combined=1, overrides={**STANDARD, "super.users": "User:ANONYMOUS"})
     assert not cluster.image.brokers.get(1).fenced
-    assert cluster.ask("k1", m.DescribeQuorumRequest()).error_code == 31
+    assert cluster.ask("k1", m.DescribeQuorumRequest()).error_code == 0
 
 
 @pytest.mark.parametrize("early", ["CONTROLLER", "PLAINTEXT"])
@@ -27,6 +37,21 @@ def test_a_listener_that_does_not_start_early_opens_once_the_acls_are_known(earl
     assert len(cluster.node("k1")._late_listeners) == (early == "PLAINTEXT")
     answer = cluster.ask("k1", m.DescribeClusterRequest(endpoint_type=2), controller=True)
     assert answer.error_code == 0
+
+
+@pytest.mark.parametrize("early", ["", "PLAINTEXT"])
+def test_a_broker_listener_waits_for_the_acls_unless_it_starts_early(early: str) -> None:
+    overrides = {**STANDARD, "super.users": "User:ANONYMOUS", "early.start.listeners": early}
+    cluster = Cluster(combined=1, overrides=overrides if early else {k: v for k, v in overrides.items() if v})
+    node = cluster.node("k1")
+    (listener,) = node._broker_listeners
+    assert not listener.held
+    # The same again, were the ACLs slower than everything else.
+    node.serving, node.authorizer.is_ready, listener.held = False, False, True
+    node._broker_state(BrokerState.RUNNING)
+    assert listener.held is (not early)
+    node._authorizer_moved(node.raft, node.raft.high_watermark)
+    assert not listener.held
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from kraft_node.metadata.features import (
     CONTROLLER_REGISTRATION_SUPPORTED,
     CORDONED_LOG_DIRS_SUPPORTED,
     DIRECTORY_ASSIGNMENT_SUPPORTED,
+    KRAFT_VERSION,
     METADATA_VERSION,
 )
 from kraft_node.metadata.snapshot_state import told_snapshot
@@ -63,8 +64,13 @@ class Brokers:
 
     # Registration
 
-    def register(self, request: BrokerRegistrationRequest, api_version: int, next_offset: int) -> Plan:
-        """Take a broker in. Its epoch is the offset that the first of the records will have at least."""
+    def register(
+        self, request: BrokerRegistrationRequest, api_version: int, next_offset: int, kraft_version: int
+    ) -> Plan:
+        """Take a broker in. Its epoch is the offset that the first of the records will have at least.
+
+        `kraft_version` is the level in force, which the raft layer knows.
+        """
         cluster = self._cluster
         if request.cluster_id != cluster.cluster_id:
             message = f"Expected cluster ID {cluster.cluster_id}, but got cluster ID {request.cluster_id}"
@@ -91,7 +97,7 @@ class Brokers:
                 )
                 for listener in request.listeners
             ],
-            features=self._check_features(request),
+            features=self._check_features(request, kraft_version),
             log_dirs=list(request.log_dirs) if with_directories else [],
         )
         records: list[Any] = []
@@ -133,11 +139,15 @@ class Brokers:
                 message = f"Broker {broker.id} is already registered with directory {uuid_text(min(taken))}"
                 raise KafkaError(ErrorCode.INVALID_REGISTRATION, message)
 
-    def _check_features(self, request: BrokerRegistrationRequest) -> list[Any]:
+    def _check_features(self, request: BrokerRegistrationRequest, kraft_version: int) -> list[Any]:
         """The features field of the record. Raises unless the broker can live with every finalized level."""
         view = self._cluster.view
         supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-        finalized = {**dict(view.features.items()), METADATA_VERSION: self._cluster.level}
+        finalized = {
+            **dict(view.features.items()),
+            METADATA_VERSION: self._cluster.level,
+            KRAFT_VERSION: kraft_version,
+        }
         for name, (lowest, highest) in supported.items():
             _check_range(name, finalized.get(name, 0), lowest, highest)
         if METADATA_VERSION not in supported:

@@ -266,7 +266,8 @@ class Controller:
         return handle
 
     def _register_broker(self, ctx: RequestContext, request: Any) -> Plan:
-        return self.brokers.register(request, ctx.api_version, self._log.next_offset)
+        level = self.features.kraft_version()
+        return self.brokers.register(request, ctx.api_version, self._log.next_offset, level)
 
     def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
         return describe_controllers(request, ctx.api_version, self.cluster, ctx.listener, self.leader_id)

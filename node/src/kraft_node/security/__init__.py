@@ -22,5 +22,5 @@ It must not do I/O, know connections, or keep anything that grows other than the
 
 Principals come with the request's context. Without TLS and SASL all of them are `User:ANONYMOUS`; a request that a
 broker forwards is judged by the principal in its envelope, and the envelope by the broker's. What a node asks of its
-own controller within the process has not come from anybody else and is not judged.
+own controller within the process is judged as if it had come by a connection of its own.
 """

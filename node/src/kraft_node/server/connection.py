@@ -349,6 +349,7 @@ class Connection:
 
     def _send(self, ctx: RequestContext, message: Any) -> None:
         """Encode a response and cork it."""
+        self.server.apis[ctx.api_key].metrics.answered(message)
         try:
             parts = encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, message)
         except WireError:

@@ -26,6 +26,9 @@ UNANSWERED_MAX: Final = 20_000
 """Requests under way at a time: twice what the broker forwards at most, so that its own are never refused first."""
 
 
+LOOPBACK: Final = "127.0.0.1"
+
+
 class _Call:
     """One request under way; it stands where a connection would."""
 
@@ -62,8 +65,8 @@ class _Call:
 class LocalChannel:
     """Sends to `handlers` of this process under the name of `listener`.
 
-    What is asked on behalf of clients goes to `guarded` handlers, which judge them; what the node wants of itself need
-    not be judged: nobody else can have asked it.
+    An authorizer judges what the node asks of itself as if it came over the wire: by the principal of a connection that
+    comes from `host`.
     """
 
     def __init__(
@@ -72,14 +75,14 @@ class LocalChannel:
         listener: str,
         client_id: str,
         handlers: Mapping[ApiKey, Handler],
-        guarded: Mapping[ApiKey, Handler] | None = None,
+        host: str = LOOPBACK,
     ) -> None:
         self.clock = env.clock
         self.scheduler = env.scheduler
         self.listener = listener
         self.client_id = client_id
         self.handlers = handlers
-        self.guarded = handlers if guarded is None else guarded
+        self.host = host
         self.unanswered = 0
         self._keys: dict[type[Message], ApiKey] = {}
         self._correlation_id = 0
@@ -105,7 +108,7 @@ class LocalChannel:
 
     def _deliver(self, call: _Call, request: Any, version: int | None, client: RequestContext | None) -> None:
         key = self._key(type(request))
-        handler = (self.handlers if client is None else self.guarded).get(key)
+        handler = self.handlers.get(key)
         spec = API[key]
         if handler is None:
             call.finish(KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve {key.name}"))
@@ -116,7 +119,7 @@ class LocalChannel:
             spec.max_version if version is None else version,
             self._correlation_id,
             self.client_id if client is None else client.client_id,
-            "127.0.0.1" if client is None else client.client_host,
+            self.host if client is None else client.client_host,
             self.listener,
             ANONYMOUS if client is None else client.principal,
             call,

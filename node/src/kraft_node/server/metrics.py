@@ -9,8 +9,16 @@ The hot path pays an addition or two a request; everything else is computed when
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.server.error_counts import codes_of
+
+if TYPE_CHECKING:
+    from kraft_node.server.error_counts import Codes
+    from kraft_node.wire.classes import Message
 
 QUANTILES: Final = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 """Those that Kafka's histograms print."""
@@ -93,15 +101,30 @@ class Histogram:
 class ApiMetrics:
     """Of one API: `burst` counts the requests of the burst being handled, folded in at its end."""
 
-    __slots__ = ("burst", "bytes_in", "errors", "latency_ms", "name", "versions")
+    __slots__ = ("_codes", "burst", "bytes_in", "errors", "latency_ms", "name", "successes", "versions")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.burst = 0
         self.bytes_in = 0
-        self.errors: dict[str, int] = {}
+        self._codes: Codes | None = None
+        self.errors: Counter[int] = Counter()
+        """By code."""
+        self.successes = 0
+        """What Kafka counts as the error NONE."""
         self.latency_ms = Histogram()
         self.versions: dict[int, int] = {}
+
+    def answered(self, response: Message) -> None:
+        """Count the errors that a response tells."""
+        if self._codes is None:
+            self._codes = codes_of(type(response))
+        codes = self._codes(response)
+        if any(codes):
+            self.errors.update(filter(None, codes))
+            self.successes += codes.count(0)
+        else:
+            self.successes += len(codes)
 
 
 class RequestMetrics:
@@ -142,11 +165,20 @@ class RequestMetrics:
         )
         yield "kraft_network_request_bytes_total", "counter", [((("request", a.name),), a.bytes_in) for a in apis]
         errors = [
-            ((("request", a.name), ("error", error)), float(count))
+            ((("request", a.name), ("error", _error_name(code))), float(count))
             for a in apis
-            for error, count in sorted(a.errors.items())
+            for code, count in sorted([(0, a.successes), *a.errors.items()])
+            if count
         ]
         yield prefix + "errors_total", "counter", errors
+
+
+_KNOWN: Final = frozenset(ErrorCode)
+
+
+def _error_name(code: int) -> str:
+    known = code in _KNOWN
+    return (ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR).name
 
 
 class Registry:

@@ -29,7 +29,7 @@ from kraft_node.server.channels import Channels
 from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.http import HttpServer
 from kraft_node.server.listener import Gate, ServerListener
-from kraft_node.server.local_channel import LocalChannel
+from kraft_node.server.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.metrics import Registry, RequestMetrics
 from kraft_node.server.node_metrics import NodeMetrics
 from kraft_node.server.node_settings import limits_of, raft_config, snapshot_policy
@@ -112,9 +112,7 @@ class Node:
         self._controller_channels: Channels | None = None
         self._broker_listeners: list[ServerListener] = []
         self._late_listeners: list[ServerListener] = []
-        """Those of the controller that open when the authorizer knows the ACLs (`early.start.listeners`)."""
-        self._own_handlers: dict[ApiKey, Handler] = {}
-        """What the controller serves this node itself, unjudged."""
+        """Those that open when the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool()
         self._gate = Gate(limits_of(config))
         self._started_ms = env.clock.monotonic_ms()
@@ -243,7 +241,6 @@ class Node:
         raft.on_lost_leadership.append(lambda _epoch: controller.on_lost_leadership(raft.leader_id))
         raft.on_commit.append(controller.on_commit)
         raft.on_leader_changed.append(controller.on_leader_changed)
-        self._own_handlers = dict(controller.handlers)
         if self.authorizer is not None:
             from kraft_node.controller.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
 
@@ -264,7 +261,11 @@ class Node:
         own = None
         if self.controller is not None:
             name = config.controller_listener_names[0]
-            own = LocalChannel(self.env, name, client_id, self._own_handlers, guarded=self.controller.handlers)
+            host = self._controller_addresses()[name][0]
+            is_address = ":" in host or host.replace(".", "").isdigit()
+            own = LocalChannel(
+                self.env, name, client_id, self.controller.handlers, host=host if is_address else LOOPBACK
+            )
         self._controller_channels = channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False)
         link = ActiveControllerLink(
             self.env,
@@ -353,7 +354,10 @@ class Node:
         if state == BrokerState.RUNNING and not self.serving and self._stopping is None:
             self.serving = True
             for listener in self._broker_listeners:
-                listener.open_gates()
+                if self._is_early(listener.name, unless_told=False):
+                    listener.open_gates()
+                else:
+                    self._late_listeners.append(listener)
             log.info(
                 "broker serves id=%d listeners=%s after_ms=%d",
                 self.config.node_id,
@@ -364,12 +368,17 @@ class Node:
     # Listeners
 
     def _open_controller_listeners(self, controller: Controller) -> None:
-        early = self.config.value(EARLY_KEY) if self.authorizer is not None else None
         for endpoint in self.config.controller_listeners:
-            is_late = isinstance(early, list) and endpoint.name not in early
+            is_late = not self._is_early(endpoint.name, unless_told=True)
             listener = self._listen(endpoint, controller.handlers, is_broker=False, held=is_late)
             if is_late:
                 self._late_listeners.append(listener)
+
+    def _is_early(self, listener: str, *, unless_told: bool) -> bool:
+        """Whether a listener serves before the ACLs are known: then it serves super users."""
+        early = self.config.value(EARLY_KEY)
+        told = listener in early if isinstance(early, list) else unless_told
+        return told or self.authorizer is None or self.authorizer.is_ready
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
