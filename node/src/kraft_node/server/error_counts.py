@@ -51,7 +51,7 @@ def codes_of(response: type[Message]) -> Codes:
 def _places(struct: Struct, holder: str, depth: int) -> list[tuple[tuple[str, ...], str]]:
     """The codes in the struct that the variable `holder` has: the field at the top or the lists to it, expression."""
     own = [field.name for field in struct.fields if field.name in FIELDS]
-    found = [((name,) if not depth else (), f"[{holder}.{name}]") for name in own]
+    found: list[tuple[tuple[str, ...], str]] = [((name,) if not depth else (), f"[{holder}.{name}]") for name in own]
     for field in struct.fields:
         if field.struct is not None and field.array:
             loop = f" for i{depth} in {holder}.{field.name} or ()"
