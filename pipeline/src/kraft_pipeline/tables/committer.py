@@ -70,6 +70,12 @@ class Committer(Protocol):
     def vacuum(self, older_s: float) -> int:
         """Remove files that were replaced longer ago than that; how many."""
 
+    def sweep(self) -> int:
+        """Remove what commits that were cut off have left of themselves (not the data files); how many files."""
+
+    def forget(self) -> None:
+        """Take the table out of its catalog; called before its files are removed."""
+
 
 @runtime_checkable
 class Keyed(Committer, Protocol):

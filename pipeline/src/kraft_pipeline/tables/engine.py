@@ -19,6 +19,11 @@ from kraft_pipeline.tables.tasks import Job, Result, run_task
 class TaskError(Exception):
     """A task failed on an executor; the message is that of its exception."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is about what was away or full, and not about what the task was to do."""
+        return bool(re.match(r"(\S+\.)?(ClientError|ConnectionError|TimeoutError|OSError):", str(self)))
+
 
 class Engine(Protocol):
     """Runs the tasks of a batch; `parallelism` says how many at once."""

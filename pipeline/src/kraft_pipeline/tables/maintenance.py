@@ -14,7 +14,7 @@ from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import partitions
 from kraft_pipeline.tables.committer import Added
-from kraft_pipeline.tables.runner import open_table, options_of
+from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import encoded, prefix
@@ -101,9 +101,11 @@ def reset(spec: TableSpec) -> int:
     for path, dead in ((spec.path, False), (spec.dead_letter_path, True)):
         storage = open_storage(path, spec.storage)
         files = [file.path for file in storage.list()]
-        if files and open_table(spec, dead_letters=dead).schema() is None:
+        table = open_table(spec, dead_letters=dead)
+        if files and table.schema() is None:
             raise ValueError(f"{path} has files and is no {spec.format} table: nothing is removed")
-        logs = ("_kraft/", "_delta_log/")
+        table.forget()
+        logs = ("_kraft/", "_delta_log/", "metadata/")
         for file in sorted(files, key=lambda f: not f.startswith(logs)):  # first what makes it a table
             storage.delete(file)
             count += 1

@@ -28,6 +28,8 @@ LOG: Final = "_kraft"
 _NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
 CHECKPOINT_EVERY: Final = 100
 """Transactions that a start reads one by one, at most."""
+DRAFT_S: Final = 3600.0
+"""Age from which a draft is of a transaction that was cut off: it takes milliseconds."""
 
 
 class ParquetTable:
@@ -88,6 +90,18 @@ class ParquetTable:
                 self._append({"forgotten": [path]})
                 count += 1
         return count
+
+    def sweep(self) -> int:
+        """Drafts of transactions in folders."""
+        limit, count = time.time() - DRAFT_S, 0
+        for file in list(self._storage.list(LOG)):
+            if file.path.startswith(f"{LOG}/.") and file.modified < limit:
+                self._storage.delete(file.path)
+                count += 1
+        return count
+
+    def forget(self) -> None:
+        """Nothing is kept outside the table's own files."""
 
     def _append(self, what: dict[str, Any]) -> None:
         number = self._next

@@ -60,8 +60,10 @@ def with_columns(schema: pa.Schema, levels: Sequence[By]) -> pa.Schema:
     return pa.schema([*schema, *(pa.field(by.name, pa.string()) for by in levels if by.transform)])
 
 
-def split(rows: pa.Table, levels: Sequence[By]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each combination of values, without the columns that these say."""
+def split(
+    rows: pa.Table, levels: Sequence[By], *, whole: bool = False
+) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """The rows of each combination of values, without the columns that these say unless they are wanted `whole`."""
     if not levels:
         yield {}, rows
         return
@@ -72,7 +74,7 @@ def split(rows: pa.Table, levels: Sequence[By]) -> Iterator[tuple[dict[str, str 
         codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
     _, begins = np.unique(codes[order], return_index=True)
-    kept = [name for name in rows.column_names if name not in {by.name for by in levels}]
+    kept = [name for name in rows.column_names if whole or name not in {by.name for by in levels}]
     for places in np.split(order, begins[1:]):
         if len(places):
             values = {name: texts[int(places[0])].as_py() for name, texts in columns.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ import yaml
 
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
-FORMATS: Final = ("delta", "parquet")
-VALUE_FORMATS: Final = ("raw", "json")
-MODES: Final = ("append",)
+FORMATS: Final = ("delta", "iceberg", "parquet")
+VALUE_FORMATS: Final = ("raw", "json", "avro")
+MODES: Final = ("append", "upsert")
+DEAD_LETTERS: Final = "_dead_letters"
+"""What the table of dead letters is called after that of the rows."""
 OPERATORS: Final = ("driver", "paused")
 """Fields that only the operator reads: how the writer runs as a pod."""
 _SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
@@ -33,7 +36,13 @@ class ValueSpec:
     evolve: str = "none"
     """`additive`: fields that are new become columns; `none`: they are dead letters."""
     schema: Mapping[str, str] = field(default_factory=dict)
-    """Types by field, as Spark's DDL names them; empty: inferred from the first batch."""
+    """Types by field, as Spark's DDL names them; empty: inferred from the first batch. Of JSON values."""
+    avro: str = ""
+    """Avro's schema as JSON: what values are read as; empty: each as it was written."""
+    registry: str = ""
+    """URLs of one schema registry, separated by commas; empty: values are of `avro`, without an id in front."""
+    registry_auth: str = ""
+    """user:password for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +58,43 @@ class TableSpec:
     path: str
     partition_by: tuple[str, ...]
     mode: str
+    keys: tuple[str, ...]
+    """Of `upsert`: the columns that say which row a record is about."""
     max_delay_s: float
     max_rows: int
+    max_bytes: int
+    """Of keys, values and headers, uncompressed; told from the batch before."""
     dead_letters: bool
     """Whether what cannot be decoded goes into a table; otherwise it stops the run."""
     group: str | None
     compact_to: int
     vacuum_after_s: float
+    care_every_s: float
+    """How often a running table is looked after; 0: never."""
     engine: str
     starting: str
     fail_on_data_loss: bool
     committed: bool
     storage: Mapping[str, str]
     """Options of the object store, named as object stores' libraries do: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …"""
+    catalog: Mapping[str, str]
+    """PyIceberg's options of a catalog, and `name`: the table's in it; empty for a table at a path."""
     kafka: Mapping[str, str]
     """Further options of the client."""
 
     @property
     def dead_letter_path(self) -> str:
-        return self.path.rstrip("/") + "_dead_letters"
+        return self.path.rstrip("/") + DEAD_LETTERS
 
     @property
     def app_id(self) -> str:
         """What names this writer in the table's transactions and files."""
         return f"kafkatable-{self.name}"
+
+    @property
+    def backfill_id(self) -> str:
+        """The same of what fills in what came before; no name of a table's files begins with another's."""
+        return f"kafkatablebackfill-{self.name}"
 
 
 class _Section:
@@ -144,13 +166,13 @@ class _Section:
 def load(path: Path) -> TableSpec:
     """The spec in a file. Raises SpecError, and OSError where it cannot be read."""
     try:
-        return parse(yaml.safe_load(path.read_text()))
+        return parse(yaml.safe_load(path.read_text()), path.parent)
     except yaml.YAMLError as e:
         raise SpecError(f"{path}: {e}") from None
 
 
-def parse(document: Any) -> TableSpec:
-    """The spec that a document is. Raises SpecError."""
+def parse(document: Any, folder: Path | None = None) -> TableSpec:
+    """The spec that a document is; files that it names are in `folder`. Raises SpecError."""
     top = _Section("KafkaTable", document)
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
@@ -174,30 +196,73 @@ def parse(document: Any) -> TableSpec:
         bootstrap=spec.text("bootstrapServers"),
         topics=names,
         pattern=pattern,
-        value=ValueSpec(
-            format=value.one_of("format", VALUE_FORMATS, "raw"),
-            evolve=value.one_of("evolve", ("none", "additive"), "none"),
-            schema=value.mapping("schema"),
-        ),
+        value=_value(value, folder or Path()),
         format=table.one_of("format", FORMATS, "delta"),
         path=table.text("path"),
         partition_by=table.texts("partitionBy"),
         mode=table.one_of("mode", MODES, "append"),
+        keys=table.texts("key"),
         max_delay_s=commit.quantity("maxDelay", "60s", _TIMES),
         max_rows=commit.count("maxRows", 5_000_000),
+        max_bytes=int(commit.quantity("maxBytes", "1Gi", _SIZES)),
         dead_letters=letters.flag("table", default=True),
         group=spec.get("groupId"),
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
+        care_every_s=care.quantity("every", "1h", _TIMES),
         engine=engine.one_of("mode", ("local", "inline"), "local"),
         starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
         fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
         committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
         == "read_committed",
         storage=table.mapping("storageOptions"),
+        catalog=table.mapping("catalog"),
         kafka=spec.mapping("kafka"),
     )
+    _check_keys(found)
     for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
         if section is not meta:
             section.done()
     return found
+
+
+def _value(given: _Section, folder: Path) -> ValueSpec:
+    kind = given.one_of("format", VALUE_FORMATS, "raw")
+    evolve = given.one_of("evolve", ("none", "additive"), "none")
+    if kind != "avro":
+        return ValueSpec(kind, evolve, given.mapping("schema"))
+    registry = given.section("registry")
+    url, user, password = (registry.get(name, "") for name in ("url", "user", "password"))
+    registry.done()
+    if any(not re.match(r"https?://[^/]", one) for one in str(url).split(",") if url):
+        raise SpecError(f"{registry.path}.url: {url!r} is no URL of http or https")
+    schema = _avro_schema(given, folder)
+    if not schema and not url:
+        raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
+    return ValueSpec(kind, evolve, avro=schema, registry=url, registry_auth=f"{user}:{password}" if user else "")
+
+
+def _avro_schema(given: _Section, folder: Path) -> str:
+    inline, file = given.get("schema"), given.get("schemaFile")
+    if inline and file:
+        raise SpecError(f"{given.path}: either schema or schemaFile is wanted")
+    if file:
+        try:
+            inline = (folder / str(file)).read_text()
+        except OSError as e:
+            raise SpecError(f"{given.path}.schemaFile: {e}") from None
+    try:
+        return json.dumps(json.loads(inline) if isinstance(inline, str) else inline) if inline else ""
+    except ValueError as e:
+        raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is no JSON: {e}") from None
+
+
+def _check_keys(found: TableSpec) -> None:
+    if found.mode == "append" and found.keys:
+        raise SpecError("spec.table.key: only mode upsert has keys")
+    if found.mode == "upsert" and not found.keys:
+        raise SpecError("spec.table.key: mode upsert wants the columns that say which row a record is about")
+    if found.mode == "upsert" and found.format == "parquet":
+        raise SpecError(
+            "spec.table.mode: upsert is not for parquet, whose files have no transactions by row; delta has"
+        )

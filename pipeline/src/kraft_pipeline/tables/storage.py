@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlparse
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from kraft_pipeline.tables.spec import SpecError
 
@@ -20,16 +20,21 @@ class File(NamedTuple):
 
     path: str
     size: int
+    modified: float
+    """Seconds since 1970, by the clock of where it lies."""
 
 
 class Storage(Protocol):
-    """What tables need of where they lie. Paths are relative to the table's URI."""
+    """What tables need of where they lie. Paths are relative to `uri`."""
+
+    uri: str
+    """A folder's path from the root on, or s3://…, without a slash at the end."""
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         """Put a whole file, durably where that is up to us. Raises OSError."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file unless there is one; whether it was put."""
+        """Put a whole file unless there is one; whether it was put. Of two that do so at once one is told no."""
 
     def read(self, path: str) -> bytes:
         """A whole file. Raises FileNotFoundError."""
@@ -50,7 +55,7 @@ def open_storage(uri: str, options: Mapping[str, str]) -> Storage:
     if parsed.scheme in {"", "file"}:
         return Folder(Path(parsed.path if parsed.scheme else uri))
     if parsed.scheme in {"s3", "s3a"}:
-        return _ObjectStore(f"{parsed.netloc}{parsed.path}".rstrip("/"), _s3(options))
+        return ObjectStore(f"s3://{parsed.netloc}{parsed.path}".rstrip("/"), options)
     raise SpecError(f"spec.table.path: {uri!r} is neither a folder nor s3://…")
 
 
@@ -59,6 +64,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.uri = str(self.root)
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         where = self.root / path
@@ -95,65 +101,86 @@ class Folder:
         for folder, _, names in os.walk(self.root / path):
             for name in names:
                 where = Path(folder) / name
-                yield File(where.relative_to(self.root).as_posix(), where.stat().st_size)
+                try:
+                    found = where.stat()
+                except FileNotFoundError:  # gone since
+                    continue
+                yield File(where.relative_to(self.root).as_posix(), found.st_size, found.st_mtime)
 
     def delete(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
 
 
-S3_OPTIONS: Final = {
-    "AWS_ACCESS_KEY_ID": "access_key",
-    "AWS_SECRET_ACCESS_KEY": "secret_key",
-    "AWS_SESSION_TOKEN": "session_token",
-    "AWS_REGION": "region",
-    "AWS_ENDPOINT_URL": "endpoint_override",
-}
+def s3_options(options: Mapping[str, str]) -> dict[str, str]:
+    """As delta-rs wants them; an endpoint without TLS is one that was meant."""
+    plain = options.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    return {"AWS_ALLOW_HTTP": "true", **options} if plain else dict(options)
 
 
-def _s3(options: Mapping[str, str]) -> pafs.FileSystem:
-    named: dict[str, Any] = {S3_OPTIONS[name]: value for name, value in options.items() if name in S3_OPTIONS}
-    endpoint = urlparse(named.get("endpoint_override", ""))
-    if endpoint.scheme:
-        named |= {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc}
-    return pafs.S3FileSystem(**named)
+class ObjectStore:
+    """A prefix of an S3-compatible store, with conditional puts.
 
-
-class _ObjectStore:
-    """A prefix of a store that Arrow's file systems know.
-
-    `create` asks before it puts, as Arrow has no conditional put: two runners at once on one Parquet table are only
-    told apart in folders. (Delta commits by itself, with conditional puts.)
+    Options are those of delta-rs (both are the same library beneath): AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, …; what is
+    not given is looked for in the environment and where Amazon's machines have it.
     """
 
-    def __init__(self, root: str, system: pafs.FileSystem) -> None:
-        self._root, self._system = root, system
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        from obstore.store import S3Store  # noqa: PLC0415 - only those who keep tables in a store need it
+
+        self.uri = uri
+        named = s3_options(options)
+        allow = named.pop("AWS_ALLOW_HTTP", "false") == "true"
+        config: Any = named
+        self._store = S3Store.from_url(uri, config=config, client_options={"allow_http": allow})
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
-        with self._system.open_output_stream(f"{self._root}/{path}") as out:
-            out.write(data)
+        with _as_os_errors(path):
+            self._store.put(path, memoryview(data))
 
     def create(self, path: str, data: bytes) -> bool:
-        if self.exists(path):
-            return False
-        self.write(path, data)
+        from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
+
+        try:
+            with _as_os_errors(path):
+                self._store.put(path, data, mode="create")
+        except AlreadyExistsError:
+            # An answer that was lost, and the put done again: then what is there is what was to be put.
+            return self.read(path) == data
         return True
 
     def read(self, path: str) -> bytes:
-        with self._system.open_input_stream(f"{self._root}/{path}") as stream:
-            found: bytes = stream.read()
-            return found
+        with _as_os_errors(path):
+            return bytes(self._store.get(path).bytes())
 
     def exists(self, path: str) -> bool:
-        return bool(self._system.get_file_info(f"{self._root}/{path}").type != pafs.FileType.NotFound)
+        try:
+            with _as_os_errors(path):
+                self._store.head(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def list(self, path: str = "") -> Iterator[File]:
-        where = f"{self._root}/{path}".rstrip("/")
-        for info in self._system.get_file_info(pafs.FileSelector(where, allow_not_found=True, recursive=True)):
-            if info.type == pafs.FileType.File:
-                yield File(info.path.removeprefix(self._root).lstrip("/"), info.size)
+        with _as_os_errors(path):
+            for some in self._store.list(path or None):
+                for found in some:
+                    yield File(found["path"], found["size"], found["last_modified"].timestamp())
 
     def delete(self, path: str) -> None:
         try:
-            self._system.delete_file(f"{self._root}/{path}")
+            with _as_os_errors(path):
+                self._store.delete(path)
         except FileNotFoundError:
             return
+
+
+@contextmanager
+def _as_os_errors(path: str) -> Iterator[None]:
+    from obstore.exceptions import AlreadyExistsError, BaseError  # noqa: PLC0415
+
+    try:
+        yield
+    except AlreadyExistsError:
+        raise
+    except BaseError as e:
+        raise OSError(f"{path}: {str(e).partition('Debug source')[0].strip()}") from e

@@ -30,6 +30,8 @@ class Job:
     """What the tasks of one batch have in common."""
 
     spec: TableSpec
+    app: str
+    """How the names of its files begin: who writes."""
     settings: Settings
     fields: pa.Schema
     batch: int
@@ -121,13 +123,14 @@ class _Writer:
     def _write(self) -> None:
         whole = pa.concat_tables(self._held, promote_options="default")
         self._held, self._bytes = [], 0
-        for texts, rows in partitions.split(whole, partitions.parse(self._partition_by, whole.schema)):
+        levels = partitions.parse(self._partition_by, whole.schema)
+        for texts, rows in partitions.split(whole, levels, whole=self._job.spec.format == "iceberg"):
             self.files.append(self._file(texts, rows))
 
     def _file(self, texts: Mapping[str, str | None], rows: pa.Table) -> Added:
         job, wanted = self._job, self._wanted
         folder = partitions.folder(dict(texts))
-        name = f"{prefix(job.spec.app_id)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
+        name = f"{prefix(job.app)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
         path = f"{folder}/{name}" if folder else name
         data, minima, maxima = encoded(rows)
         self._storage.write(path, data)

@@ -1,0 +1,38 @@
+"""From a spec to what it names: the table, the one of its dead letters, and how to read the topics."""
+
+from __future__ import annotations
+
+from kraft_pipeline.sources.options import Options, parse
+from kraft_pipeline.tables.committer import Committer
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.spec import DEAD_LETTERS, TableSpec
+from kraft_pipeline.tables.storage import open_storage
+
+
+def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False) -> Committer:
+    """The table of a spec, or the one of its dead letters, as its stream or its backfill writes it."""
+    path = spec.dead_letter_path if dead_letters else spec.path
+    app_id = spec.backfill_id if backfill else spec.app_id
+    if spec.format == "parquet":
+        return ParquetTable(open_storage(path, spec.storage), app_id)
+    if spec.format == "iceberg":
+        from kraft_pipeline.tables.iceberg import IcebergTable  # noqa: PLC0415 - the same
+
+        catalog = dict(spec.catalog)
+        if dead_letters and catalog:
+            catalog["name"] = catalog.get("name", "") + DEAD_LETTERS
+        partition_by = () if dead_letters else spec.partition_by
+        return IcebergTable(open_storage(path, spec.storage), app_id, partition_by, catalog)
+    from kraft_pipeline.tables.delta import DeltaTableOf  # noqa: PLC0415 - an extra that the others do without
+
+    return DeltaTableOf(path, app_id, spec.storage)
+
+
+def options_of(spec: TableSpec) -> Options:
+    """As the data source would have them."""
+    given = {"kafka.bootstrap.servers": spec.bootstrap, "kafka.client.id": spec.app_id, **spec.kafka}
+    given |= {"subscribePattern": spec.pattern} if spec.pattern else {"subscribe": ",".join(spec.topics)}
+    given["startingOffsets"] = spec.starting
+    given["failOnDataLoss"] = str(spec.fail_on_data_loss).lower()
+    given["kafka.isolation.level"] = "read_committed" if spec.committed else "read_uncommitted"
+    return parse(given, streaming=True)

@@ -1,0 +1,189 @@
+"""Which records the next batch is made of: of the live stream, or of what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kraft_pipeline.client import Cluster, DataLossError
+from kraft_pipeline.client.fetch import Range, fetch_range
+from kraft_pipeline.client.messages import EARLIEST
+from kraft_pipeline.codec import Decoder
+from kraft_pipeline.sources import offsets, planning
+from kraft_pipeline.sources.options import Options
+from kraft_pipeline.sources.positions import Offsets, Position, continued, position
+from kraft_pipeline.tables.committer import State
+from kraft_pipeline.tables.spec import SpecError, TableSpec
+from kraft_pipeline.tables.values import RAW
+
+SAMPLE_BYTES: Final = 256 * 1024
+"""Fetched before the first batch, to learn how large records are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch to be: after which states of the table and of the dead letters, and from where to where."""
+
+    state: State
+    dead: State
+    start: Offsets
+    end: Position
+    lag: int
+    again: bool
+    """Whether its dead letters have been committed already, by somebody who came no further."""
+    full: bool
+    """Whether it has as many rows or bytes as a batch may have."""
+
+    @property
+    def records(self) -> int:
+        return sum(last - self.start[key] for key, last in self.end.offsets.items())
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Of all partitions, empty ones too."""
+        return [
+            Range(topic, bytes.fromhex(self.end.topics[topic]), partition, self.start[topic, partition], last)
+            for (topic, partition), last in sorted(self.end.offsets.items())
+        ]
+
+
+class Planner(Protocol):
+    """What comes next after given states of the table and its dead letters."""
+
+    def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
+        """The next batch, None where there is none now. Raises ClientError, DataLossError."""
+
+
+class Sizes:
+    """How many records a batch may have: `maxRows`, or as many as `maxBytes` are told from those before."""
+
+    def __init__(self, spec: TableSpec, options: Options) -> None:
+        self._spec, self._options = spec, options
+        self._record_bytes = 0.0
+
+    def learn(self, records: int, size: int) -> None:
+        """What the records of a batch were like, uncompressed."""
+        if records:
+            self._record_bytes = size / records
+
+    def most(self, cluster: Cluster, start: Offsets, end: Position) -> int:
+        """Of the records from `start` to `end`, at most so many."""
+        key = max(end.offsets, key=lambda k: end.offsets[k] - start[k], default=None)
+        if not self._record_bytes and key is not None and end.offsets[key] > start[key]:
+            self._sample(
+                cluster, Range(key[0], bytes.fromhex(end.topics[key[0]]), key[1], start[key], end.offsets[key])
+            )
+        by_bytes = int(self._spec.max_bytes / self._record_bytes) if self._record_bytes else self._spec.max_rows
+        return max(1, min(self._spec.max_rows, by_bytes))
+
+    def _sample(self, cluster: Cluster, wanted: Range) -> None:
+        decoder, strict = Decoder(wanted.topic, wanted.partition, RAW), self._options.fail_on_data_loss
+        for chunk in fetch_range(cluster, wanted, max_bytes=SAMPLE_BYTES, fail_on_data_loss=strict):
+            found = list(decoder.decode(chunk.records, chunk.offset, wanted.end))
+            self.learn(sum(part.num_rows for part in found), sum(part.nbytes for part in found))
+            return
+
+
+class Live:
+    """From where the table stands to the ends of the topics, or to where they ended when it was asked `once`."""
+
+    def __init__(self, spec: TableSpec, options: Options, sizes: Sizes, *, once: bool) -> None:
+        self._spec, self._options, self._sizes, self._once = spec, options, sizes, once
+        self._until: Position | None = None
+
+    def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
+        if dead.batch > state.batch and dead.position is not None:
+            start = self._start(cluster, state, dead.position)
+            return Plan(state, dead, start, dead.position, 0, again=True, full=True)
+        end = self._until or position(cluster, offsets.latest(cluster, self._options))
+        self._until = end if self._once else None
+        start = self._start(cluster, state, end)
+        todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())
+        if not todo and (state.position is not None or self._spec.starting == "earliest"):
+            return None
+        most = self._sizes.most(cluster, start, end)
+        some = planning.limited(start, end.offsets, most)
+        some = {key: max(last, start[key]) for key, last in some.items()}
+        taken = sum(last - start[key] for key, last in some.items())
+        begun = _begun(state.position, start)
+        reached = Position(some, end.cluster, end.topics, begun)
+        return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
+
+    def _start(self, cluster: Cluster, state: State, end: Position) -> Offsets:
+        if state.position is None:
+            found = offsets.starting(cluster, self._options)
+            return {key: min(found.get(key, 0), last) for key, last in end.offsets.items()}
+        good, new = continued(state.position, end, fail_on_data_loss=self._spec.fail_on_data_loss)
+        for (topic, partition), offset in good.items():
+            if offset > end.offsets[topic, partition] and self._spec.fail_on_data_loss:
+                raise DataLossError(
+                    f"{topic}-{partition} ends at offset {end.offsets[topic, partition]} now, {offset} was to be read "
+                    "next: records were lost"
+                )
+        return {**good, **offsets.earliest(cluster, new)}
+
+
+def _begun(then: Position | None, start: Offsets) -> Offsets:
+    """Where reading began; a partition that is not read from where it was left begins anew."""
+    found: Offsets = {}
+    for key, offset in start.items():
+        if then is None or then.offsets.get(key) != offset:
+            found[key] = offset
+        elif key in then.begun:
+            found[key] = then.begun[key]
+    return found
+
+
+class Backfill:
+    """What the topics have from `since` on, before the live stream (or an earlier backfill) began.
+
+    The range is settled when it begins and kept in the table with each batch; one that was not finished goes on.
+    """
+
+    def __init__(self, spec: TableSpec, sizes: Sizes, live: Callable[[], State], since_ms: int | None = None) -> None:
+        if spec.mode != "append":
+            raise SpecError("spec.table.mode: older rows would take the place of newer ones: no backfill by key")
+        self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
+        self._range: Position | None = None
+
+    def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
+        if dead.batch > state.batch and dead.position is not None:
+            end = dead.position
+            start = state.position.offsets if _same(state.position, end) and state.position else end.begun
+            return Plan(state, dead, start, end, 0, again=True, full=True)
+        if self._range is None:
+            self._range = self._settled(cluster, state.position)
+        whole = self._range
+        start = state.position.offsets if _same(state.position, whole) and state.position else whole.begun
+        todo = sum(whole.until[key] - offset for key, offset in start.items())
+        if not todo:
+            return None
+        most = self._sizes.most(cluster, start, Position(whole.until, whole.cluster, whole.topics))
+        some = planning.limited(start, whole.until, most)
+        taken = sum(last - start[key] for key, last in some.items())
+        reached = Position(some, whole.cluster, whole.topics, whole.begun, whole.until)
+        return Plan(state, dead, start, reached, todo - taken, again=False, full=True)
+
+    def _settled(self, cluster: Cluster, then: Position | None) -> Position:
+        """The range: the one that was left unfinished, or what lies before all that has been read."""
+        live = self._live().position
+        if live is None:
+            raise SpecError("the table has no batch yet: its first one settles what came before it")
+        for topic, partition in sorted(set(live.offsets) - set(live.begun)):
+            raise SpecError(f"the table does not say where {topic}-{partition} began: an earlier version made it")
+        continued(live, position(cluster, live.offsets), fail_on_data_loss=True)
+        if then is not None and then.offsets != then.until:
+            return then
+        until = {**live.begun, **({} if then is None else then.begun)}
+        found = cluster.offsets(dict.fromkeys(until, EARLIEST))
+        if self._since_ms is not None:
+            since = cluster.offsets(dict.fromkeys(until, self._since_ms))  # -1: there is nothing as late
+            found = {key: max(offset, since[key]) if since[key] >= 0 else until[key] for key, offset in found.items()}
+        begun = {key: min(found[key], last) for key, last in until.items()}
+        return Position(begun, live.cluster, live.topics, begun, until)
+
+
+def _same(then: Position | None, whole: Position) -> bool:
+    """Whether a position is within a range, and of no earlier one."""
+    return then is not None and (then.begun, then.until) == (whole.begun, whole.until)
