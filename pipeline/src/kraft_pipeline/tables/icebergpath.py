@@ -1,0 +1,190 @@
+"""Iceberg tables at a path, without a service: `metadata/v7.metadata.json` and so on, as Hadoop's tables have it.
+
+A version is put down whole or not at all and never twice under one number (`Storage.create`), which is all that a
+catalog has to promise. `version-hint.text` says where to begin looking; the versions after it are asked for one by one,
+so a writer that dies before it changes the hint has committed all the same. Spark reads such a table by its path,
+PyIceberg by `StaticTable.from_metadata(path)`.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import Identifier, Properties
+
+from kraft_pipeline.tables.storage import Storage
+
+FOLDER: Final = "metadata"
+HINT: Final = f"{FOLDER}/version-hint.text"
+
+
+class PathCatalog(NoopCatalog):
+    """A catalog of the one table that lies in a storage, whatever name it is asked for."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__("path")
+        self._location, self._storage = storage.uri, storage
+        self._io = StorageIO(storage)
+        self._known: tuple[int, TableMetadata] | None = None
+
+    def load_table(self, identifier: str | Identifier) -> Table:  # noqa: ARG002 - there is but one
+        """The newest version. Raises NoSuchTableError."""
+        version = self._newest()
+        if version is None:
+            raise NoSuchTableError(f"there is no Iceberg table at {self._location}")
+        if self._known is None or self._known[0] != version:
+            self._known = version, TableMetadataUtil.parse_raw(self._storage.read(_name(version)).decode())
+        return self._table(*self._known)
+
+    def create_table(
+        self,
+        identifier: str | Identifier,  # noqa: ARG002
+        schema: Any,
+        location: str | None = None,  # noqa: ARG002
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties | None = None,
+    ) -> Table:
+        """Raises CommitFailedException where there is a table already."""
+        assert isinstance(schema, Schema), "with ids, to which the partitions refer"
+        metadata = new_table_metadata(schema, partition_spec, sort_order, self._location, dict(properties or {}))
+        self._put(1, metadata)
+        return self._table(1, metadata)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """The next version. Raises CommitFailedException where the table is not as required, or another was first."""
+        present = self.load_table(table.name())
+        for requirement in requirements:
+            requirement.validate(present.metadata)
+        metadata = update_table_metadata(present.metadata, updates, metadata_location=present.metadata_location)
+        version = _number(present.metadata_location) + 1
+        self._put(version, metadata)
+        told: dict[str, Any] = {"metadata": metadata, "metadata-location": f"{self._location}/{_name(version)}"}
+        return CommitTableResponse(**told)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Nothing is kept outside the table's own files."""
+
+    def _put(self, version: int, metadata: TableMetadata) -> None:
+        if not self._storage.create(_name(version), metadata.model_dump_json(exclude_none=True).encode()):
+            raise CommitFailedException(f"version {version} of {self._location} is another writer's")
+        self._storage.write(HINT, str(version).encode())
+        self._known = version, metadata
+
+    def _newest(self) -> int | None:
+        version = self._known[0] if self._known else self._hinted() or self._listed()
+        if version is None:
+            return None
+        while self._storage.exists(_name(version + 1)):
+            version += 1
+        return version
+
+    def _hinted(self) -> int | None:
+        """None as well where a writer died while it changed the hint, or the hint is of a version long gone."""
+        try:
+            version = int(self._storage.read(HINT))
+        except (FileNotFoundError, ValueError):
+            return None
+        return version if self._storage.exists(_name(version)) else None
+
+    def _listed(self) -> int | None:
+        names = {file.path for file in self._storage.list(FOLDER)}
+        return max((_number(name) for name in names if name == _name(_number(name))), default=None)
+
+    def _table(self, version: int, metadata: TableMetadata) -> Table:
+        return Table(("path", self._location), metadata, f"{self._location}/{_name(version)}", self._io, self)
+
+
+class StorageIO(FileIO):
+    """PyIceberg's files in a `Storage`: those of metadata, which are read and written whole."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._location, self._storage = storage.uri, storage
+
+    def new_input(self, location: str) -> InputFile:
+        return _Input(location, self._storage, self.path(location))
+
+    def new_output(self, location: str) -> OutputFile:
+        return _Output(location, self._storage, self.path(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._storage.delete(self.path(location if isinstance(location, str) else location.location))
+
+    def path(self, location: str) -> str:
+        """Relative to the table's. Raises ValueError for what lies elsewhere."""
+        if not location.startswith(f"{self._location}/"):
+            raise ValueError(f"{location} is not below {self._location}")
+        return location.removeprefix(f"{self._location}/")
+
+
+class _Input(InputFile):
+    def __init__(self, location: str, storage: Storage, path: str) -> None:
+        super().__init__(location)
+        self._storage, self._path = storage, path
+
+    def __len__(self) -> int:
+        return len(self._storage.read(self._path))
+
+    def exists(self) -> bool:
+        return self._storage.exists(self._path)
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002 - as in the class above
+        return io.BytesIO(self._storage.read(self._path))
+
+
+class _Output(OutputFile):
+    def __init__(self, location: str, storage: Storage, path: str) -> None:
+        super().__init__(location)
+        self._storage, self._path, self._size = storage, path, 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def exists(self) -> bool:
+        return self._storage.exists(self._path)
+
+    def to_input_file(self) -> InputFile:
+        return _Input(self.location, self._storage, self._path)
+
+    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002 - all names have a number of their own
+        return _Stream(self)
+
+    def put(self, data: bytes) -> None:
+        self._storage.write(self._path, data)
+        self._size = len(data)
+
+
+class _Stream(io.BytesIO):
+    """Held until it is closed, then put whole."""
+
+    def __init__(self, file: _Output) -> None:
+        super().__init__()
+        self._file = file
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.put(self.getvalue())
+        super().close()
+
+
+def _name(version: int) -> str:
+    return f"{FOLDER}/v{version}.metadata.json"
+
+
+def _number(name: str) -> int:
+    """Of the version; 0 for another file's name."""
+    digits = name.rpartition("/v")[2].removesuffix(".metadata.json")
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,235 @@
+"""Iceberg tables without a cluster: commits, conflicts, new columns, partitions, expiry; PyIceberg reads them."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable, Table
+
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import partitions
+from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.spec import SpecError
+from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.tasks import encoded
+
+UTC_US = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema([("n", pa.int64()), ("c", pa.string()), ("_timestamp", UTC_US), ("_headers", pa.list_(pa.string()))])
+
+
+def opened(path: Path, app: str = "a", by: tuple[str, ...] = (), **catalog: str) -> IcebergTable:
+    return IcebergTable(Folder(path), app, by, catalog)
+
+
+def position(offset: int) -> Position:
+    return Position({("t", 0): offset}, "c", {"t": "00"})
+
+
+def put(path: Path, rows: pa.Table, by: tuple[str, ...] = ()) -> list[Added]:
+    """Files as tasks write them."""
+    files = []
+    for values, part in partitions.split(rows, partitions.parse(by, rows.schema), whole=True):
+        data, minima, maxima = encoded(part)
+        name = f"{partitions.folder(values)}/f{len(list(path.rglob('*.parquet')))}.parquet".lstrip("/")
+        Folder(path).write(name, data)
+        files.append(Added(name, data.size, part.num_rows, values, minima, maxima))
+    return files
+
+
+def table(*ns: int, **columns: Any) -> pa.Table:
+    when = [datetime.datetime(2024, 1, 31, 23, tzinfo=datetime.UTC) + datetime.timedelta(hours=n) for n in ns]
+    given = {"n": ns, "c": [f"c{n % 2}" for n in ns], "_timestamp": when, "_headers": [["h"]] * len(ns)}
+    rows = pa.table(given, schema=SCHEMA)
+    for name, values in columns.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def read(path: Path) -> Table:
+    return StaticTable.from_metadata(str(path))
+
+
+def test_batches_are_snapshots(tmp_path: Path) -> None:
+    one, other = opened(tmp_path), opened(tmp_path)
+    assert one.schema() is None
+    assert one.state() == State()
+    assert one.files() == set()
+    one.create(SCHEMA, [])
+    assert one.state() == State()
+    one.commit(0, position(5), put(tmp_path, table(0, 1, 2)), after=-1)
+    one.commit(1, position(7), [], after=0)
+    assert other.state() == State(1, position(7))
+    with pytest.raises(ConflictError, match=r"batch 1 follows 0, but the last one of .* is 1"):
+        other.commit(1, position(9), put(tmp_path, table(9)), after=0)
+    # Another application's batches are its own.
+    opened(tmp_path, "b").commit(0, position(1), put(tmp_path, table(3)), after=-1)
+    assert (one.state().batch, opened(tmp_path, "b").state().batch) == (1, 0)
+    one.commit(2, position(8), put(tmp_path, table(4)), after=1)
+    found = read(tmp_path)
+    assert sorted(found.scan().to_arrow().column("n").to_pylist()) == [0, 1, 2, 3, 4]
+    assert found.scan(row_filter="n > 3").to_arrow().to_pylist() == table(4).to_pylist()
+    last = found.current_snapshot()
+    assert last is not None
+    assert last.summary is not None
+    assert {k: v for k, v in last.summary.additional_properties.items() if k.startswith("kraft")} == {
+        "kraft.app": "a",
+        "kraft.batch": "2",
+        "kraft.position": '{"t": {"0": 8}, "@ids": {"cluster": "c", "topics": {"t": "00"}}}',
+    }
+    schema = one.schema()
+    assert schema is not None
+    assert schema.equals(SCHEMA)
+
+
+def test_new_columns(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    one.commit(0, position(1), put(tmp_path, table(0)), after=-1)
+    deep = pa.array([{"x": 1, "y": "z"}])
+    wider = table(1, deep=deep)
+    one.create(wider.schema, [])
+    one.commit(1, position(2), put(tmp_path, wider), after=0)
+    one.create(SCHEMA, [])  # of a writer that knows less
+    rows = sorted(read(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+    assert [row["deep"] for row in rows] == [None, {"x": 1, "y": "z"}]
+    deeper = table(2, deep=pa.array([{"x": 1, "y": "z", "w": [1.5]}]))
+    opened(tmp_path).create(deeper.schema, [])
+    opened(tmp_path).commit(2, position(3), put(tmp_path, deeper), after=1)
+    rows = sorted(read(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+    assert [row["deep"] and row["deep"]["w"] for row in rows] == [None, None, [1.5]]
+
+
+BY = ("date", "hour(_timestamp)", "month", "year", "c", "n")
+
+
+def test_partitions_are_transforms(tmp_path: Path) -> None:
+    one = opened(tmp_path, by=BY)
+    levels = partitions.parse(BY, SCHEMA)
+    one.create(partitions.with_columns(SCHEMA, levels), [by.name for by in levels])
+    schema = one.schema()
+    assert schema is not None
+    assert schema.names == SCHEMA.names
+    files = put(tmp_path, table(0, 1, 2), BY)
+    one.commit(0, position(3), files, after=-1)
+    assert {f.path: (f.values, f.rows, f.size) for f in one.live()} == {
+        f.path: (f.values, f.rows, f.size) for f in files
+    }
+    found = read(tmp_path)
+    assert found.spec().fields[0].name == "_date"
+    planned = list(found.scan(row_filter="_timestamp >= '2024-02-01T00:00:00+00:00'").plan_files())
+    assert len(planned) == 2
+    assert [task.file.partition[0] for task in planned] == [datetime.date(2024, 2, 1).toordinal() - 719163] * 2
+    assert [task.file.partition[3] for task in planned] == [54] * 2
+    assert len(list(found.scan(row_filter="c = 'c1'").plan_files())) == 1
+    assert sorted(found.scan().to_arrow().to_pylist(), key=str) == sorted(table(0, 1, 2).to_pylist(), key=str)
+    with pytest.raises(ValueError, match=r"is partitioned by .*, not by"):
+        opened(tmp_path).create(SCHEMA, [])
+    assert opened(tmp_path / "none").live() == []
+
+
+def test_a_commit_that_lost_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another application gets in between: begun anew; one of the same: refused, and nothing is there twice."""
+    one, files = opened(tmp_path), put(tmp_path, table(0))
+    one.create(SCHEMA, [])
+    inner, others = Folder.create, [("b", 0, -1), ("a", 0, -1)]
+
+    def overtaken(self: Folder, path: str, data: bytes) -> bool:
+        if len(others) == 2 and self is not theirs:
+            app, batch, after = others.pop(0)
+            IcebergTable(theirs, app, (), {}).commit(batch, position(1), put(tmp_path, table(5)), after=after)
+        return inner(self, path, data)
+
+    theirs = Folder(tmp_path)
+    monkeypatch.setattr(Folder, "create", overtaken)
+    one.commit(0, position(1), files, after=-1)
+    assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 5]
+    others[:] = [("a", 1, 0), ("", 0, 0)]
+    with pytest.raises(ConflictError, match=r"batch 1 follows 0, but the last one of .* is 1"):
+        one.commit(1, position(2), put(tmp_path, table(1)), after=0)
+    assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 5, 5]
+
+
+def test_files_are_replaced_and_snapshots_expire(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    for batch in range(4):
+        one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+    old = sorted(file.path for file in one.live())
+    one.replace(old, put(tmp_path, table(0, 1, 2, 3)))
+    with pytest.raises(ConflictError, match=r"f0.parquet is no file of"):
+        one.replace(old[:1], [])
+    assert len(one.live()) == 1
+    assert len(one.files()) == 5
+    assert one.state() == State(3, position(3))
+    assert one.vacuum(3600) == 0
+    assert one.vacuum(0) == 4
+    assert len(one.files()) == 1
+    assert len(read(tmp_path).metadata.snapshots) == 1
+    assert read(tmp_path).scan().to_arrow().num_rows == 4
+    assert opened(tmp_path).state() == State(3, position(3))
+    assert opened(tmp_path, "other").state() == State()
+    there = {path.name for path in (tmp_path / "metadata").glob("*.avro")}
+    assert len(there) == 3  # the list, the manifest with the file, and the one that says which are gone
+    # What commits that died have left is told by its name, and goes once it is old.
+    tag = str(one._tag())
+    for name in (f"{tag}-m0.avro", f"snap-1-0-{tag}.avro", ".v9.metadata.json.00", "stranger-m0.avro"):
+        (tmp_path / "metadata" / name).touch()
+    assert one.sweep() == 0
+    assert one.sweep(-60) == 3
+    assert {path.name for path in (tmp_path / "metadata").glob("*.avro")} == there | {"stranger-m0.avro"}
+    assert read(tmp_path).scan().to_arrow().num_rows == 4
+
+
+def test_a_table_that_was_rolled_back_goes_on_from_there(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    for batch in range(3):
+        one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+    table_of = one._table
+    assert table_of is not None
+    first = table_of.metadata.snapshots[0].snapshot_id
+    table_of.manage_snapshots().set_current_snapshot(first).commit()
+    assert opened(tmp_path).state() == State(0, position(0))
+
+
+def test_the_newest_version_is_found_whatever_the_hint_says(tmp_path: Path) -> None:
+    one, hint = opened(tmp_path), tmp_path / "metadata" / "version-hint.text"
+    one.create(SCHEMA, [])
+    one.commit(0, position(1), put(tmp_path, table(0)), after=-1)
+    one.commit(1, position(2), put(tmp_path, table(1)), after=0)
+    for text in ("1", "", "99", "no number"):
+        hint.write_text(text)
+        assert opened(tmp_path).state().batch == 1
+    hint.unlink()
+    assert opened(tmp_path).state().batch == 1
+
+
+def test_in_a_catalog(tmp_path: Path) -> None:
+    given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "name": "lake.orders"}
+    one = opened(tmp_path / "t", **given)
+    one.create(SCHEMA, [])
+    one.commit(0, position(1), put(tmp_path / "t", table(0, 1)), after=-1)
+    catalog = SqlCatalog("kraft", uri=given["uri"])
+    found = catalog.load_table("lake.orders")
+    assert found.scan().to_arrow().num_rows == 2
+    assert opened(tmp_path / "t", **given).state() == State(0, position(1))
+    with pytest.raises(ValueError, match=r"lake.orders lies at .*/t by its catalog, not at .*/u"):
+        opened(tmp_path / "u", **given)
+    one.replace([file.path for file in one.live()], put(tmp_path / "t", table(0, 1)))
+    assert one.vacuum(0) == 1
+    one.forget()
+    assert not catalog.table_exists("lake.orders")
+    catalog.close()
+
+
+def test_a_catalog_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"spec.table.catalog.name: 'orders' is no namespace.table"):
+        opened(tmp_path, name="orders")
+    with pytest.raises(SpecError, match=r"spec.table.catalog: "):
+        opened(tmp_path, name="a.b", type="kiosk")
