@@ -16,11 +16,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.metadata.client_quotas import quota_of
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock
     from kraft_node.base.request import RequestContext
-    from kraft_node.metadata.delta import Entity
+    from kraft_node.metadata.client_quotas import Share
     from kraft_node.metadata.image import MetadataView
 
 KEY: Final = "controller_mutation_rate"
@@ -30,9 +31,6 @@ BUCKETS_MAX: Final = 10_000
 FORGOTTEN_MS: Final = 3_600_000
 """A bucket that nobody has asked for an hour is full again, however slowly it fills: so are Kafka's."""
 THROTTLE_MS_MAX: Final = 2**31 - 1
-
-Share: TypeAlias = tuple[str, str]
-"""User and client id of those who use a bucket together; "" for whoever it is."""
 
 
 class Bucket:
@@ -124,7 +122,7 @@ class MutationQuotas:
         """What the client of `ctx` may do; requests of version `strict_since` and later are refused beyond it."""
         if not len(self._image.quotas):
             return UNBOUNDED
-        found = self._find(ctx.principal.partition(":")[2], ctx.client_id or "")
+        found = quota_of(self._image.quotas, KEY, ctx.principal.partition(":")[2], ctx.client_id or "")
         if found is None:
             return UNBOUNDED
         share, rate = found
@@ -141,24 +139,3 @@ class MutationQuotas:
                 buckets.popitem(last=False)
         buckets[share] = bucket
         return bucket
-
-    def _find(self, user: str, client: str) -> tuple[Share, float] | None:
-        """Who shares the client's bucket, and the rate; the most particular quota wins, None when there is none."""
-        candidates: list[tuple[Entity, Share]] = []
-        if client:
-            candidates += [(_entity(user, client), (user, client)), (_entity(user, None), (user, client))]
-        candidates.append(((("user", user),), (user, "")))
-        if client:
-            candidates += [(_entity(None, client), (user, client)), (_entity(None, None), (user, client))]
-        candidates.append(((("user", None),), (user, "")))
-        if client:
-            candidates += [((("client-id", client),), ("", client)), ((("client-id", None),), ("", client))]
-        for entity, share in candidates:
-            rate = (self._image.quotas.get(entity) or {}).get(KEY)
-            if rate is not None:
-                return share, rate
-        return None
-
-
-def _entity(user: str | None, client: str | None) -> Entity:
-    return (("client-id", client), ("user", user))

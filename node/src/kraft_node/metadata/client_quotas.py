@@ -1,0 +1,41 @@
+"""Which quota applies to a client, and which clients share it: Kafka's ClientQuotaManager (KIP-13, KIP-55).
+
+Called by the controller (controller_mutation_rate) and by brokers (bytes and requests), for a client that has no quota
+remembered yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.delta import Entity
+    from kraft_node.metadata.sections import SectionView
+
+Share: TypeAlias = tuple[str, str]
+"""User and client id of those who use a quota together; "" for whoever it is."""
+
+
+def quota_of(
+    quotas: SectionView[Entity, Mapping[str, float]], key: str, user: str, client: str
+) -> tuple[Share, float] | None:
+    """Who shares the client's quota `key`, and its value; the most particular one wins, None when there is none."""
+    candidates: list[tuple[Entity, Share]] = []
+    if client:
+        candidates += [(_entity(user, client), (user, client)), (_entity(user, None), (user, client))]
+    candidates.append(((("user", user),), (user, "")))
+    if client:
+        candidates += [(_entity(None, client), (user, client)), (_entity(None, None), (user, client))]
+    candidates.append(((("user", None),), (user, "")))
+    if client:
+        candidates += [((("client-id", client),), ("", client)), ((("client-id", None),), ("", client))]
+    for entity, share in candidates:
+        value = (quotas.get(entity) or {}).get(key)
+        if value is not None:
+            return share, value
+    return None
+
+
+def _entity(user: str | None, client: str | None) -> Entity:
+    return (("client-id", client), ("user", user))
