@@ -29,16 +29,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the operator may do where it has clusters. No wildcard; the API server is asked for nothing else. */}}
 {{- define "operator.rules" -}}
 - apiGroups: [kraftcluster.io]
-  resources: [kraftclusters, krafttopics]
+  resources: [kraftclusters, krafttopics, kafkatables, kafkametadataarchives, kafkascrubs]
   verbs: [get, list, watch]
 - apiGroups: [kraftcluster.io]
-  resources: [kraftclusters/status, krafttopics/status]
+  resources:
+    - kraftclusters/status
+    - krafttopics/status
+    - kafkatables/status
+    - kafkametadataarchives/status
+    - kafkascrubs/status
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [configmaps, persistentvolumeclaims, pods, services]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
-  resources: [jobs]
+  resources: [jobs, cronjobs]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]

@@ -12,6 +12,9 @@ import kopf
 
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.config import ACCOUNT
+from kraft_operator.pipelines.kinds import KINDS
+from kraft_operator.pipelines.manifests import APP, KIND
+from kraft_operator.pipelines.reconcile import key_of
 from kraft_operator.reconcile import Key
 from kraft_operator.specs.cluster import MANAGER
 
@@ -21,7 +24,11 @@ SELECTOR: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/n
 OBJECTS: Final = (("", "v1", "pods"), ("", "v1", "persistentvolumeclaims"), ("batch", "v1", "jobs"))
 
 
-def registry(wake: Callable[[Key], None]) -> kopf.OperatorRegistry:
+PIPELINES: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": APP}
+PIPELINE_OBJECTS: Final = (("", "v1", "pods"), ("batch", "v1", "jobs"), ("apps", "v1", "deployments"))
+
+
+def registry(wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None]) -> kopf.OperatorRegistry:
     """Handlers that wake."""
     made = kopf.OperatorRegistry()
 
@@ -54,10 +61,28 @@ def registry(wake: Callable[[Key], None]) -> kopf.OperatorRegistry:
         if spec.get("cluster"):
             wake(Key(namespace or "", spec["cluster"]))
 
+    def of_pipeline(namespace: str | None, name: str | None, body: Any, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+        key = key_of(namespace or "", body["kind"], name or "")
+        if type == "DELETED":
+            seen.pop(key, None)
+        elif seen.get(key) == meta.get("generation"):
+            return
+        else:
+            seen[key] = meta.get("generation")
+        wake_pipeline(key)
+
+    def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:
+        if labels.get(KIND) in KINDS:
+            wake_pipeline(key_of(namespace or "", labels[KIND], labels.get(INSTANCE, "")))
+
     kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
     kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
     for group, version, plural in OBJECTS:
         kopf.on.event(group, version, plural, labels=SELECTOR, registry=made)(of_object)
+    for kind in KINDS.values():
+        kopf.on.event(GROUP, VERSION, kind.plural, registry=made)(of_pipeline)
+    for group, version, plural in PIPELINE_OBJECTS:
+        kopf.on.event(group, version, plural, labels=PIPELINES, registry=made)(of_pipelines_object)
     kopf.on.login(registry=made)(_login)
     return made
 
@@ -81,10 +106,10 @@ def settings() -> kopf.OperatorSettings:
     return made
 
 
-async def watch(wake: Callable[[Key], None], namespaces: Sequence[str]) -> None:
+async def watch(wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None], namespaces: Sequence[str]) -> None:
     """Until cancelled. All namespaces if none is named."""
     await kopf.operator(
-        registry=registry(wake),
+        registry=registry(wake, wake_pipeline),
         settings=settings(),
         standalone=True,
         clusterwide=not namespaces,

@@ -5,6 +5,7 @@
     KRAFT_LEASE_SECONDS    after which another replica takes over
     KRAFT_RESYNC_SECONDS   between two looks at a cluster of which no event has told anything
     KRAFT_NODE_IMAGE       of clusters that name no image
+    KRAFT_PIPELINE_IMAGE   of pipelines whose driver names no image
     KRAFT_READS_MACHINES   whether Node objects may be read (racks)
     KRAFT_HTTP_PORT        of /metrics, /livez and /readyz
     KRAFT_LOG_LEVEL, KRAFT_LOG_JSON
@@ -36,6 +37,7 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.kube.config import access
 from kraft_operator.kube.lease import Lease
 from kraft_operator.metrics import CONTENT_TYPE, Metrics
+from kraft_operator.pipelines.reconcile import Pipelines, every
 from kraft_operator.queue import Queue
 from kraft_operator.reconcile import Key, Reconciler
 
@@ -55,6 +57,7 @@ class Settings:
     resync_s: float
     machines: bool
     node_image: str
+    pipeline_image: str
     http_port: int
     level: str
     as_json: bool
@@ -71,6 +74,7 @@ class Settings:
             resync_s=_number(env, "KRAFT_RESYNC_SECONDS", 30.0),
             machines=env.get("KRAFT_READS_MACHINES", "false").lower() == "true",
             node_image=env.get("KRAFT_NODE_IMAGE", ""),
+            pipeline_image=env.get("KRAFT_PIPELINE_IMAGE", ""),
             http_port=int(_number(env, "KRAFT_HTTP_PORT", 8080)),
             level=env.get("KRAFT_LOG_LEVEL", "INFO").upper(),
             as_json=env.get("KRAFT_LOG_JSON", "false").lower() == "true",
@@ -142,19 +146,23 @@ class Operator:
                     await lease.release()
 
     async def _lead(self, api: Api, lease: Lease | None) -> int:
+        events = Events(api, self._settings.me)
         reconciler = Reconciler(
             api,
-            Events(api, self._settings.me),
+            events,
             self.metrics,
             resync_s=self._settings.resync_s,
             machines=self._settings.machines,
             node_image=self._settings.node_image,
         )
+        pipelines = Pipelines(api, events, self.metrics, image=self._settings.pipeline_image)
         queue = Queue(reconciler.reconcile, time.monotonic, self.metrics.queued.set)
+        others = Queue(pipelines.reconcile, time.monotonic)
         tasks = [
             asyncio.create_task(queue.run()),
-            asyncio.create_task(watch(queue.put, self._settings.namespaces)),
-            asyncio.create_task(self._resync(api, queue)),
+            asyncio.create_task(others.run()),
+            asyncio.create_task(watch(queue.put, others.put, self._settings.namespaces)),
+            asyncio.create_task(self._resync(api, queue, others)),
         ]
         if lease is not None:
             tasks.append(asyncio.create_task(lease.keep()))
@@ -170,15 +178,17 @@ class Operator:
             await asyncio.gather(*tasks, return_exceptions=True)
             reconciler.close()
 
-    async def _resync(self, api: Api, queue: Queue) -> None:
-        """Clusters of which no event came, ever: a watch that failed must not hide them."""
+    async def _resync(self, api: Api, queue: Queue, others: Queue) -> None:
+        """Clusters and pipelines of which no event came, ever: a watch that failed must not hide them."""
         while True:
             for namespace in self._settings.namespaces or (None,):
                 try:
                     for one in await api.list("KRaftCluster", namespace):
                         queue.put(Key(one["metadata"]["namespace"], one["metadata"]["name"]), self._settings.resync_s)
+                    for key in await every(api, namespace):
+                        others.put(key, self._settings.resync_s)
                 except ApiError as error:
-                    log.warning("clusters were not listed: %s", error)
+                    log.warning("clusters and pipelines were not listed: %s", error)
             await asyncio.sleep(self._settings.resync_s)
 
     # What is told over HTTP

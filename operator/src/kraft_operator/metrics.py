@@ -6,7 +6,8 @@ of a cluster that is gone go with it (`forget`), so that what is printed stays b
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -15,6 +16,7 @@ from kraft_operator.plan.steps import Plan
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 CLUSTER: Final = ("namespace", "cluster")
+PIPELINE: Final = ("namespace", "kind", "name")
 VALUES: Final = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
 """Of a condition's status."""
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -58,6 +60,15 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self.pipeline_condition = Gauge(
+            "kraft_operator_pipeline_condition", "1 true, 0 false", [*PIPELINE, "type"], registry=self.registry
+        )
+        self.pipeline_lag = Gauge(
+            "kraft_operator_pipeline_lag_records", "not in the table yet", PIPELINE, registry=self.registry
+        )
+        self.pipeline_dead = Gauge(
+            "kraft_operator_pipeline_dead_letters", "records that are no rows", PIPELINE, registry=self.registry
+        )
         self._reasons: dict[tuple[str, str], set[str]] = {}
 
     def passed(
@@ -91,6 +102,19 @@ class Metrics:
         for metric in (self.reconciles, self.last_success, self.condition, self.blocked, self.waiting, self.steps):
             metric.remove_by_labels({"namespace": namespace, "cluster": cluster})
         self._reasons.pop((namespace, cluster), None)
+
+    def pipeline(self, namespace: str, kind: str, name: str, status: Mapping[str, Any]) -> None:
+        """A pass over a pipeline, by the status that it wrote."""
+        for one in status["conditions"]:
+            self.pipeline_condition.labels(namespace, kind, name, one["type"]).set(VALUES[one["status"]])
+        for metric, key in ((self.pipeline_lag, "lag"), (self.pipeline_dead, "deadLetters")):
+            if key in status:
+                metric.labels(namespace, kind, name).set(status[key])
+
+    def forget_pipeline(self, namespace: str, kind: str, name: str) -> None:
+        """It is gone."""
+        for metric in (self.pipeline_condition, self.pipeline_lag, self.pipeline_dead):
+            metric.remove_by_labels({"namespace": namespace, "kind": kind, "name": name})
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

@@ -38,8 +38,8 @@ def test_versions_are_those_of_the_project() -> None:
         chart = yaml.safe_load((folder / "Chart.yaml").read_text())
         assert chart["version"] == chart["appVersion"] == version
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert values["image"].endswith(f":{version}")
-    assert values["nodeImage"].endswith(f":{version}")
+    for image in ("image", "nodeImage", "pipelineImage"):
+        assert values[image].endswith(f":{version}")
 
 
 def test_the_schema_of_a_clusters_values_is_the_models() -> None:

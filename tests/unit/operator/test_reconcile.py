@@ -111,14 +111,15 @@ def test_everything_that_is_owned_is_the_resources_and_volumes_are_nobodys() -> 
     asyncio.run(main())
 
 
-def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [40, 42], ids=["InvalidConfig", "InvalidRequest"])
+def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     async def main() -> None:
         api = _api()
         operator = _operator(api)
         await _settle(api, operator)
 
         async def refuse(*_: Any, **__: Any) -> None:
-            raise RefusedError(40, "IncrementalAlterConfigs: log.retention.ms: not a number")
+            raise RefusedError(code, "IncrementalAlterConfigs: log.retention.ms: not a number")
 
         planned = do.Plan(steps=[do.SetConfig({"log.retention.ms": "x"}, ())])
         monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: copy.deepcopy(planned))
@@ -172,6 +173,21 @@ def test_a_service_edited_by_hand_is_put_right_by_the_next_operator() -> None:
         await again.reconcile(KEY)
         assert api.objects["Service", "demo", "sample-nodes"]["spec"]["publishNotReadyAddresses"] is True
         again.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_pipeline_of_the_same_name_has_is_left_alone() -> None:
+    async def main() -> None:
+        api = _api()
+        labels = {"app.kubernetes.io/instance": "sample", "app.kubernetes.io/managed-by": "kraft-operator"}
+        labels["app.kubernetes.io/name"] = "kraft-pipeline"
+        metadata = {"name": "sample-table", "namespace": "demo", "uid": "other", "labels": labels}
+        theirs = api.objects["ConfigMap", "demo", "sample-table"] = {"metadata": metadata, "data": {}}
+        operator = _operator(api)
+        await _settle(api, operator)
+        assert api.objects["ConfigMap", "demo", "sample-table"] is theirs
+        operator.close()
 
     asyncio.run(main())
 

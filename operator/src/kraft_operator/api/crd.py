@@ -8,6 +8,13 @@ from pydantic import BaseModel
 
 from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.pipelines import (
+    PIPELINE_NAME_CHARS_MAX,
+    KafkaRunStatus,
+    KafkaScrubSpec,
+    KafkaTableSpec,
+    KafkaTableStatus,
+)
 from kraft_operator.api.schema import structural
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.topic import KRaftTopicSpec, KRaftTopicStatus
@@ -76,6 +83,13 @@ def _crd(
     }
 
 
+def _name_rule(chars: int, what: str) -> dict[str, Any]:
+    return {
+        "rule": f"self.metadata.name.size() <= {chars}",
+        "message": f"names of pods begin with the {what}'s: choose one of at most {chars} characters",
+    }
+
+
 def cluster_crd() -> dict[str, Any]:
     """`kraftclusters.kraftcluster.io`."""
     columns = [
@@ -93,10 +107,7 @@ def cluster_crd() -> dict[str, Any]:
         "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector",
     }
-    rule = {
-        "rule": f"self.metadata.name.size() <= {CLUSTER_NAME_CHARS_MAX}",
-        "message": f"names of pods begin with the cluster's: choose one of at most {CLUSTER_NAME_CHARS_MAX} characters",
-    }
+    rule = _name_rule(CLUSTER_NAME_CHARS_MAX, "cluster")
     return _crd(
         "KRaftCluster",
         "kraftclusters",
@@ -119,3 +130,47 @@ def topic_crd() -> dict[str, Any]:
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
     return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, None)
+
+
+def table_crd() -> dict[str, Any]:
+    """`kafkatables.kraftcluster.io`."""
+    columns = [
+        _column("Topics", ".status.topics"),
+        _column("Format", ".spec.table.format"),
+        _column("Ready", _condition("Ready")),
+        _column("Lag", ".status.lag", "integer"),
+        _column("Dead", ".status.deadLetters", "integer"),
+        _column("Age", ".metadata.creationTimestamp", "date"),
+        _column("Batch", ".status.lastBatch.number", "integer", wide=True),
+        _column("Path", ".spec.table.path", wide=True),
+        _REASON,
+    ]
+    return _pipeline("KafkaTable", "ktab", KafkaTableSpec, KafkaTableStatus, columns)
+
+
+def scrub_crd() -> dict[str, Any]:
+    """`kafkascrubs.kraftcluster.io`."""
+    return _pipeline("KafkaScrub", "kscrub", KafkaScrubSpec, KafkaRunStatus, _RUNS)
+
+
+_REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
+_RUNS: Final = [
+    _column("Schedule", ".spec.schedule"),
+    _column("Result", ".status.lastRun.result"),
+    _column("Finished", ".status.lastRun.finished", "date"),
+    _column("Ready", _condition("Ready")),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _REASON,
+]
+
+
+def _pipeline(
+    kind: str, short: str, spec: type[BaseModel], status: type[BaseModel], columns: list[dict[str, Any]]
+) -> dict[str, Any]:
+    rule = _name_rule(PIPELINE_NAME_CHARS_MAX, "resource")
+    return _crd(kind, f"{kind.lower()}s", short, spec, status, columns, {}, rule)
+
+
+def crds() -> tuple[dict[str, Any], ...]:
+    """All of them."""
+    return cluster_crd(), topic_crd(), table_crd(), scrub_crd()

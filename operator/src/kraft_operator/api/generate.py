@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, NAME, NAME_CHARS_MAX
-from kraft_operator.api.crd import cluster_crd, topic_crd
+from kraft_operator.api.crd import cluster_crd, crds, topic_crd
 
 FOLDERS: Final = ("deploy/crds", "charts/kraftcluster-operator/crds")
 VALUES: Final = "charts/kraftcluster/values.schema.json"
@@ -25,10 +25,9 @@ HEADER: Final = "# Written by `python -m kraft_operator.api.generate`; do not ed
 
 def files() -> dict[str, str]:
     """Name and text of each file."""
-    crds = (cluster_crd(), topic_crd())
     return {
         f"{crd['spec']['names']['plural']}.yaml": HEADER + yaml.safe_dump(crd, sort_keys=False, width=118)
-        for crd in crds
+        for crd in crds()
     }
 
 

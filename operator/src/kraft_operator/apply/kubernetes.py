@@ -181,7 +181,7 @@ class Hands:
     async def share(self) -> None:
         """Services, budgets, policies; and away with what was some node's that has left."""
         cluster = self._cluster
-        selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/managed-by=kraft-operator"
+        selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/name=kraftcluster"
         wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.spec.listeners if one.type != "Internal"]
         wanted += [*network.disruption_budgets(cluster), *network.network_policies(cluster)]

@@ -37,11 +37,15 @@ PLURALS: Final = {
     "Event": ("api/v1", "events"),
     "Node": ("api/v1", "nodes"),
     "Job": ("apis/batch/v1", "jobs"),
+    "CronJob": ("apis/batch/v1", "cronjobs"),
+    "Deployment": ("apis/apps/v1", "deployments"),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "KRaftCluster": ("apis/kraftcluster.io/v1alpha1", "kraftclusters"),
     "KRaftTopic": ("apis/kraftcluster.io/v1alpha1", "krafttopics"),
+    "KafkaTable": ("apis/kraftcluster.io/v1alpha1", "kafkatables"),
+    "KafkaScrub": ("apis/kraftcluster.io/v1alpha1", "kafkascrubs"),
 }
 
 

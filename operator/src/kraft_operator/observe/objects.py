@@ -49,7 +49,8 @@ def _disk(one: Object) -> int:
     return int(one["metadata"].get("labels", {}).get(DISK, "0"))
 
 
-def _condition(one: Object, kind: str) -> Object:
+def condition_of(one: Object, kind: str) -> Object:
+    """A condition of any object, empty when it has none of that type."""
     return next((c for c in one.get("status", {}).get("conditions", ()) if c["type"] == kind), {})
 
 
@@ -62,11 +63,11 @@ def pod(one: Object, rack: str = "") -> Pod:
     annotations = one["metadata"].get("annotations", {})
     return Pod(
         running=_runs(status),
-        ready=_condition(one, "Ready").get("status") == "True",
+        ready=condition_of(one, "Ready").get("status") == "True",
         aspects={key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
         terminating="deletionTimestamp" in one["metadata"],
         rack=rack,
-        message=_why_not(one)[:MESSAGE_CHARS_MAX],
+        message=why_not(one)[:MESSAGE_CHARS_MAX],
         over=status.get("phase") in ENDED,
     )
 
@@ -87,7 +88,8 @@ def _starts(container: Object) -> bool:
     return waiting.get("reason") in {"ContainerCreating", "PodInitializing"}
 
 
-def _why_not(one: Object) -> str:
+def why_not(one: Object) -> str:
+    """Why a pod is not ready, in the words of Kubernetes or of its container."""
     status = one.get("status", {})
     if status.get("phase") in ENDED:
         return f"{status.get('reason', status['phase'])}: {status.get('message', '')}".rstrip(": ")
@@ -97,7 +99,7 @@ def _why_not(one: Object) -> str:
             last = container.get("lastState", {}).get("terminated", {}).get("message", "")
             text = last.strip().rpartition("\n")[2] or waiting.get("message", "")
             return f"{waiting.get('reason', 'waits')}: {text}".rstrip(": ")
-    placed = _condition(one, "PodScheduled")
+    placed = condition_of(one, "PodScheduled")
     if placed.get("status") == "False":
         return f"{placed.get('reason', 'not placed')}: {placed.get('message', '')}"
     return "is not ready" if status.get("containerStatuses") else "is being started"
@@ -108,7 +110,7 @@ def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:
     return frozenset(
         (
             one["metadata"]["uid"],
-            _condition(one, "Ready").get("status") == "True",
+            condition_of(one, "Ready").get("status") == "True",
             sum(c.get("restartCount", 0) for c in one.get("status", {}).get("containerStatuses", ())),
         )
         for one in pods
@@ -132,7 +134,7 @@ def brokers(cluster: Cluster, pods: Iterable[Object]) -> dict[int, Address]:
         for number, one in by_node(pods)
         if one.get("status", {}).get("podIP")
         and one["metadata"].get("labels", {}).get(f"{GROUP}/broker") == "true"
-        and _condition(one, "Ready").get("status") == "True"
+        and condition_of(one, "Ready").get("status") == "True"
     }
 
 
@@ -161,8 +163,8 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str]) -> Volume:
 
 def job(one: Object) -> Job:
     """`failed` when Kubernetes has given up."""
-    failed = _condition(one, "Failed")
+    failed = condition_of(one, "Failed")
     if failed.get("status") == "True":
         return Job("failed", f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": "))
-    done = _condition(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
+    done = condition_of(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
     return Job("done" if done else "running", volumes=int(one["metadata"].get("labels", {}).get(VOLUMES, "0")))

@@ -1,0 +1,304 @@
+"""`KafkaTable`, `KafkaMetadataArchive` and `KafkaScrub`: pipelines that the operator runs.
+
+Their specifications are the YAML files of `kraft-pipeline`, field by field (a test holds them together), and three
+fields that only the operator reads: `clusterRef`, `driver` (how it runs as a pod), `paused`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from kraft_operator.api.base import Free, Model, Name, Quantity, Rule, marked
+from kraft_operator.api.pools import CONSTRAINTS_MAX, ENV_MAX
+
+PIPELINE_NAME_CHARS_MAX: Final = 40
+"""Of the resource: a CronJob is named `NAME-archive`, its pods get 11 and 6 more, of 63 characters."""
+VOLUMES_MAX: Final = 8
+TOPICS_MAX: Final = 1000
+COLUMNS_MAX: Final = 2000
+OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})
+"""Fields that `kraft-pipeline` is not given."""
+
+Duration = Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m|h|d)$", max_length=16)]
+Size = Annotated[str, Field(pattern=r"^[0-9]+([kKmMgG]i?)?$", max_length=16)]
+Words = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=128)]
+Text = Annotated[str, Field(min_length=1, max_length=1024)]
+ClusterRef = Annotated[str, Field(min_length=1, max_length=63, description="a KRaftCluster in the same namespace")]
+Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port, several with commas")]
+Schedule = Annotated[
+    str, Field(min_length=1, max_length=100, description="as of cron, in UTC; without it, one run for each change")
+]
+
+
+class DriverVolume(Model):
+    """A volume of the driver: a claim that is there, or one that the operator makes and never deletes."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.claimName) != has(self.size)",
+            "a volume is either a claim that is there or one to be made: give claimName or size",
+        ),
+    )
+    name: Name
+    mount_path: Annotated[str, Field(pattern=r"^/[^:]*$", max_length=512)]
+    claim_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    size: Quantity | None = None
+    storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
+
+
+class DriverResources(Model):
+    """Of the driver's container, as Kubernetes has them."""
+
+    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = {"cpu": "500m", "memory": "1Gi"}
+    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = {"memory": "2Gi"}
+
+
+class Driver(Model):
+    """How a pipeline runs as a pod."""
+
+    image: Annotated[str, Field(min_length=1, max_length=512, description="else the operator's")] | None = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
+    resources: DriverResources = DriverResources()
+    env: Annotated[
+        list[Free],
+        Field(max_length=ENV_MAX, description="as of a container: keys of an object store come from a secret by it"),
+    ] = []
+    volumes: Annotated[list[DriverVolume], Field(max_length=VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))] = []
+    scratch: Annotated[Quantity, Field(description="of temporary files, at most")] = "4Gi"
+    labels: Annotated[dict[str, str], Field(max_length=32)] = {}
+    annotations: Annotated[dict[str, str], Field(max_length=32)] = {}
+    node_selector: Annotated[dict[str, str], Field(max_length=32)] = {}
+    tolerations: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
+    affinity: Free | None = None
+    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
+
+
+# KafkaTable
+
+
+class Topics(Model):
+    """Which topics."""
+
+    RULES: ClassVar = (
+        Rule("has(self.names) != has(self.pattern)", "topics are named or matched: give either names or pattern"),
+    )
+    names: (
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=249)]], Field(min_length=1, max_length=TOPICS_MAX)]
+        | None
+    ) = None
+    pattern: Annotated[str, Field(min_length=1, max_length=1024, description="a regular expression")] | None = None
+
+
+class Registry(Model):
+    """A schema registry that speaks as Confluent's does."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several with commas")]
+    user: Annotated[str, Field(max_length=253)] | None = None
+    password: Annotated[str, Field(max_length=1024)] | None = None
+
+
+class Value(Model):
+    """How a record's value becomes columns."""
+
+    RULES: ClassVar = (
+        Rule(
+            "self.format == 'avro' || !(has(self.registry) || has(self.schemaFile))",
+            "only avro values have a registry or a schemaFile: set format to avro",
+        ),
+    )
+    format: Literal["raw", "json", "avro"] = "raw"
+    evolve: Annotated[
+        Literal["none", "additive"],
+        Field(description="additive: new fields become columns; none: they make a dead letter"),
+    ] = "none"
+    fields: Annotated[
+        Free,
+        Field(alias="schema", description="json: types by field, else what the first batch has. avro: its schema"),
+    ] = {}
+    schema_file: Annotated[Text, Field(description="avro: the schema, on one of the driver's volumes")] | None = None
+    registry: Registry | None = None
+
+
+class Table(Model):
+    """Where rows go."""
+
+    RULES: ClassVar = (
+        Rule(
+            "self.path != oldSelf.path || self.format == oldSelf.format",
+            "a table keeps its format: give another path together with another format",
+        ),
+        Rule(
+            "(self.mode == 'upsert') == (size(self.key) > 0)",
+            "mode upsert wants the columns that say which row a record is about, and no other does: set key",
+        ),
+    )
+    format: Literal["delta", "iceberg", "parquet"] = "delta"
+    path: Annotated[Text, Field(description="a folder on one of the driver's volumes, or s3://…")]
+    partition_by: Annotated[
+        list[Text], Field(max_length=16, description="columns; year, month, date or hour of time or of a column")
+    ] = []
+    mode: Literal["append", "upsert"] = "append"
+    key: Annotated[list[Text], Field(max_length=16, description="upsert: columns that say which row it is")] = []
+    catalog: Annotated[Words, Field(description="PyIceberg's options of a catalog; else the table is at its path")] = {}
+    storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
+
+
+class Commit(Model):
+    """When a batch is committed: whichever is first."""
+
+    max_delay: Annotated[Duration, Field(description="after the first record that waits")] = "60s"
+    max_rows: Annotated[int, Field(ge=1)] = 5_000_000
+    max_bytes: Annotated[Size, Field(description="of keys, values and headers, uncompressed")] = "1Gi"
+
+
+class DeadLetter(Model):
+    """What becomes of records that are no rows."""
+
+    table: Annotated[bool, Field(description="they go to PATH_dead_letters; otherwise they stop the run")] = True
+
+
+class Maintenance(Model):
+    """Looking after the table's files."""
+
+    every: Annotated[Duration, Field(description="of a running table; 0s: never")] = "1h"
+    compact_to: Size = "128Mi"
+    vacuum_after: Duration = "7d"
+
+
+class Engine(Model):
+    """Where tasks run."""
+
+    mode: Annotated[
+        Literal["local", "inline"],
+        Field(description="local: Spark in the driver's pod. inline: one process without Spark, for little data"),
+    ] = "local"
+
+
+class PipelineSpec(Model):
+    """What all pipelines have."""
+
+    cluster_ref: ClusterRef | None = None
+    bootstrap_servers: Servers | None = None
+    driver: Driver = Driver()
+    paused: Annotated[bool, Field(description="nothing runs; a batch that is under way is finished")] = False
+
+
+class RunSpec(PipelineSpec):
+    """What runs and ends."""
+
+    schedule: Schedule | None = None
+
+
+_ONE_SOURCE: Final = Rule(
+    "has(self.clusterRef) != has(self.bootstrapServers)",
+    "the cluster is named or addressed: give either clusterRef or bootstrapServers",
+)
+
+
+class KafkaTableSpec(PipelineSpec):
+    """Topics to a table, each record once."""
+
+    RULES: ClassVar = (
+        _ONE_SOURCE,
+        Rule(
+            "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath))",
+            "this path is gone with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
+            " object store",
+        ),
+    )
+    topics: Topics
+    value: Value = Value()
+    table: Table
+    commit: Commit = Commit()
+    dead_letter: DeadLetter = DeadLetter()
+    group_id: Annotated[str, Field(min_length=1, max_length=249, description="shows how far the table is")] | None = (
+        None
+    )
+    maintenance: Maintenance = Maintenance()
+    engine: Engine = Engine()
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    fail_on_data_loss: bool = True
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    kafka: Annotated[Words, Field(description="further options of the client")] = {}
+
+
+# KafkaScrub
+
+
+class KafkaScrubSpec(RunSpec):
+    """Are all replicas as they were written?"""
+
+    RULES: ClassVar = (
+        Rule(
+            "[has(self.clusterRef), has(self.bootstrapServers), size(self.directories) > 0].filter(x, x).size() == 1",
+            "a scrub reads a cluster or directories: give one of clusterRef, bootstrapServers and directories",
+        ),
+    )
+    directories: Annotated[list[Text], Field(max_length=100, description="log directories, on driver.volumes")] = []
+    topics: Annotated[list[Text], Field(max_length=TOPICS_MAX, description="names, with * and ?")] = ["*"]
+
+
+# Status
+
+
+class PipelineCondition(Model):
+    """As Kubernetes' own."""
+
+    type: Literal["Ready", "Progressing", "Degraded"]
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[str, Field(max_length=128)]
+    message: Annotated[str, Field(max_length=4096)] = ""
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    observed_generation: int = 0
+
+
+class PipelineStatus(Model):
+    """What all pipelines report."""
+
+    observed_generation: int = 0
+    conditions: Annotated[list[PipelineCondition], Field(json_schema_extra=marked(keys=("type",)))] = []
+    bootstrap_servers: Annotated[str, Field(description="that it reads from")] = ""
+
+
+class Batch(Model):
+    """A committed batch."""
+
+    number: int
+    rows: int
+    seconds: float
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class KafkaTableStatus(PipelineStatus):
+    """How the table is, as its driver tells."""
+
+    topics: Annotated[str, Field(description="names, or the pattern")] = ""
+    lag: Annotated[int, Field(description="records that are not in the table yet")] | None = None
+    dead_letters: int | None = None
+    last_batch: Batch | None = None
+
+
+class Run(Model):
+    """One run of a job."""
+
+    name: str
+    result: Annotated[str, Field(description="Running, Succeeded or Failed")]
+    started: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    finished: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    message: Annotated[str, Field(max_length=4096, description="the last that it said")] = ""
+
+
+class KafkaRunStatus(PipelineStatus):
+    """How the runs went."""
+
+    last_run: Run | None = None
+    last_success: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+
+
+def given(spec: PipelineSpec) -> dict[str, Any]:
+    """What `kraft-pipeline` gets of it."""
+    document = spec.model_dump(by_alias=True, exclude_none=True)
+    return {key: value for key, value in document.items() if key not in OPERATORS_OWN}

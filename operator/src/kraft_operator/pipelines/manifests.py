@@ -1,0 +1,242 @@
+"""The objects of one pipeline, as plain dictionaries. Pure functions.
+
+Pods are hardened as nodes' are: nobody's root, nothing but volumes can be written, the API server is unknown to them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.api.pipelines import DriverVolume, PipelineSpec, RunSpec, given
+from kraft_operator.pipelines.kinds import Kind
+from kraft_operator.specs.cluster import MANAGER, digest
+from kraft_operator.specs.network import MANAGER_APP
+from kraft_operator.specs.pods import USER, container_security
+
+APP: Final = "kraft-pipeline"
+"""The label `app.kubernetes.io/name`."""
+KIND: Final = f"{GROUP}/kind"
+CLUSTER: Final = f"{GROUP}/cluster"
+"""Whose nodes let it in."""
+GENERATED: Final = f"{GROUP}/specification"
+"""On a pod: the digest of the file that it was started with."""
+HTTP_PORT: Final = 9404
+CONFIG: Final = "/etc/kraft"
+FILE: Final = "pipeline.yaml"
+ATTEMPTS_MAX: Final = 3
+"""Of a run that could not be done; what it found is no such failure."""
+FOUND_EXIT: Final = 1
+"""Of `kraft-pipeline scrub run`: done, and something is damaged. Doing it again finds it again."""
+GRACE_S: Final = 120
+"""For the batch that is under way."""
+HISTORY: Final = 3
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One resource, and what it needs to become objects."""
+
+    kind: Kind
+    name: str
+    namespace: str
+    uid: str
+    spec: PipelineSpec
+    image: str
+    servers: Mapping[str, str]
+    """What `clusterRef` comes to, as fields of the specification."""
+
+    @property
+    def object_name(self) -> str:
+        return f"{self.name}-{self.kind.suffix}"
+
+    @property
+    def selector(self) -> dict[str, str]:
+        return {"app.kubernetes.io/name": APP, "app.kubernetes.io/instance": self.name, KIND: self.kind.name}
+
+    def metadata(self, name: str, *, owned: bool = True) -> Object:
+        labels = {**self.selector, "app.kubernetes.io/managed-by": MANAGER}
+        if self.spec.cluster_ref is not None:
+            labels[CLUSTER] = self.spec.cluster_ref
+        found: Object = {"name": name, "namespace": self.namespace, "labels": labels}
+        if owned:
+            owner = {"apiVersion": f"{GROUP}/{VERSION}", "kind": self.kind.name, "name": self.name, "uid": self.uid}
+            found["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": False}]
+        return found
+
+    def document(self) -> Object:
+        """The YAML that `kraft-pipeline` reads."""
+        return {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": self.kind.name,
+            "metadata": {"name": self.name},
+            "spec": {**given(self.spec), **self.servers},
+        }
+
+
+def objects(one: Pipeline) -> list[Object]:
+    """All that it is made of, in the order in which it is made."""
+    text = yaml.safe_dump(one.document(), sort_keys=False)
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": one.metadata(one.object_name),
+        "data": {FILE: text},
+    }
+    return [config, *claims(one), network_policy(one), workload(one, digest(text))]
+
+
+def claims(one: Pipeline) -> list[Object]:
+    """Those that are to be made. They are nobody's, so that tables outlive their resource."""
+    found = []
+    for volume in one.spec.driver.volumes:
+        if volume.size is None:
+            continue
+        spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": volume.size}}}
+        if volume.storage_class is not None:
+            spec["storageClassName"] = volume.storage_class
+        metadata = one.metadata(_claim(one, volume), owned=False)
+        found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    return found
+
+
+def _claim(one: Pipeline, volume: DriverVolume) -> str:
+    return volume.claim_name or f"{one.object_name}-{volume.name}"
+
+
+def network_policy(one: Pipeline) -> Object:
+    """Its own pods and the operator come in, and whoever reads metrics."""
+    operator = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER_APP}}, "namespaceSelector": {}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": one.metadata(one.object_name),
+        "spec": {
+            "podSelector": {"matchLabels": one.selector},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {"matchLabels": one.selector}}, operator]},
+                {"ports": [{"port": HTTP_PORT}]},
+            ],
+        },
+    }
+
+
+# What runs
+
+
+def workload(one: Pipeline, config: str) -> Object:
+    """A Deployment of one for what runs for ever; a CronJob for a schedule; else a Job for each specification."""
+    if not isinstance(one.spec, RunSpec):
+        return _deployment(one, config)
+    job = _job(one, config)
+    if one.spec.schedule is None:
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": one.metadata(f"{one.object_name}-{digest(job)}"),
+            "spec": {**job, "suspend": one.spec.paused},
+        }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": one.metadata(one.object_name),
+        "spec": {
+            "schedule": one.spec.schedule,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "suspend": one.spec.paused,
+            "successfulJobsHistoryLimit": HISTORY,
+            "failedJobsHistoryLimit": HISTORY,
+            "jobTemplate": {"metadata": {"labels": one.metadata("")["labels"]}, "spec": job},
+        },
+    }
+
+
+def _deployment(one: Pipeline, config: str) -> Object:
+    pod = _pod(one, config)
+    (container,) = pod["spec"]["containers"]
+    container["command"] += ["--json", "--http", str(HTTP_PORT)]
+    container["ports"] = [{"name": "http", "containerPort": HTTP_PORT}]
+    container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": HTTP_PORT}, "periodSeconds": 2}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": one.metadata(one.object_name),
+        "spec": {
+            "replicas": 0 if one.spec.paused else 1,
+            # Two writers do each other no harm, and no good.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": one.selector},
+            "template": pod,
+        },
+    }
+
+
+def _job(one: Pipeline, config: str) -> Object:
+    pod = _pod(one, config)
+    pod["spec"]["restartPolicy"] = "Never"
+    found = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [FOUND_EXIT]}}
+    return {"backoffLimit": ATTEMPTS_MAX - 1, "podFailurePolicy": {"rules": [found]}, "template": pod}
+
+
+def _pod(one: Pipeline, config: str) -> Object:
+    driver = one.spec.driver
+    metadata = one.metadata("")
+    container = {
+        "name": "driver",
+        "image": one.image,
+        "imagePullPolicy": driver.image_pull_policy,
+        "command": ["kraft-pipeline", *one.kind.command, f"{CONFIG}/{FILE}"],
+        "env": copy.deepcopy(driver.env),
+        "resources": driver.resources.model_dump(),
+        "securityContext": container_security(),
+        # The last lines of its log are the reason that the status gives.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
+            *({"name": f"volume-{volume.name}", "mountPath": volume.mount_path} for volume in driver.volumes),
+        ],
+    }
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "config", "configMap": {"name": one.object_name}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": driver.scratch}},
+            *(
+                {"name": f"volume-{volume.name}", "persistentVolumeClaim": {"claimName": _claim(one, volume)}}
+                for volume in driver.volumes
+            ),
+        ],
+    }
+    if driver.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in driver.image_pull_secrets]
+    if driver.affinity is not None:
+        spec["affinity"] = driver.affinity
+    if driver.tolerations:
+        spec["tolerations"] = driver.tolerations
+    if driver.node_selector:
+        spec["nodeSelector"] = driver.node_selector
+    if driver.priority_class_name is not None:
+        spec["priorityClassName"] = driver.priority_class_name
+    labels = {**driver.labels, **metadata["labels"]}
+    return {"metadata": {"labels": labels, "annotations": {**driver.annotations, GENERATED: config}}, "spec": spec}

@@ -1,0 +1,192 @@
+"""One pass over one pipeline: read the resource, make what it asks for, look, tell.
+
+Who calls it: the operator's queue of pipelines. A pass that fails is tried again, ever later; each begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+from pydantic import ValidationError
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.apply.objects import difference, marked, same
+from kraft_operator.events import Events
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.metrics import Metrics
+from kraft_operator.observe.objects import condition_of
+from kraft_operator.pipelines import told
+from kraft_operator.pipelines.kinds import KINDS, Kind
+from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, objects
+from kraft_operator.reconcile import Key
+
+log = logging.getLogger("kraft_operator.pipelines")
+
+LOOK_S: Final = 10.0
+"""Between two looks at what runs: how old its lag may be."""
+MOVING_S: Final = 1.0
+"""While something starts or stops."""
+ANSWER_S_MAX: Final = 3.0
+ANSWER_BYTES_MAX: Final = 64 * 1024
+OWNED: Final = ("ConfigMap", "NetworkPolicy", "Deployment", "CronJob", "Job")
+"""Kinds of objects that go when the specification asks for others."""
+
+Ask = Callable[[str], Any]
+
+
+def key_of(namespace: str, kind: str, name: str) -> Key:
+    """As the queue has it: `KafkaTable/orders`."""
+    return Key(namespace, f"{kind}/{name}")
+
+
+async def ask_driver(host: str) -> Mapping[str, Any] | None:
+    """What a driver tells, None when it does not answer as it should."""
+    try:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"http://{host}:{HTTP_PORT}/status") as answer,
+        ):
+            found = json.loads(await answer.content.read(ANSWER_BYTES_MAX))
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        log.info("the driver at %s: %s", host, error)
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class _RefusedError(Exception):
+    """What is asked for cannot be made."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.verdict = told.Verdict("Degraded", reason, message)
+
+
+class Pipelines:
+    """All pipelines of this operator."""
+
+    def __init__(self, api: Api, events: Events, metrics: Metrics, *, image: str = "", ask: Ask = ask_driver) -> None:
+        """`image` is that of drivers which name none."""
+        self._api = api
+        self._events = events
+        self._metrics = metrics
+        self._image = image
+        self._ask = ask
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; seconds until the next one, None when the resource is gone."""
+        kind_name, _, name = key.name.partition("/")
+        kind = KINDS[kind_name]
+        resource = await self._api.get(kind.name, key.namespace, name)
+        if resource is None or "deletionTimestamp" in resource["metadata"]:
+            self._metrics.forget_pipeline(key.namespace, kind.name, name)
+            return None
+        resource.setdefault("kind", kind.name)
+        try:
+            one = await self._pipeline(kind, resource)
+        except _RefusedError as refused:
+            verdict = refused.verdict
+            return await self._tell(kind, resource, lambda now: told.refused(verdict, resource, now))
+        seen = await self._make(one)
+        return await self._tell(kind, resource, lambda now: told.status(one, seen, resource, now))
+
+    async def _pipeline(self, kind: Kind, resource: Object) -> Pipeline:
+        """Raises _RefusedError, for which nothing is made and nothing taken away."""
+        metadata = resource["metadata"]
+        try:
+            spec = kind.spec.model_validate(resource["spec"], extra="ignore")
+        except ValidationError as error:
+            raise _RefusedError("NotUnderstood", str(error)[:900]) from None
+        image = spec.driver.image or self._image
+        if not image:
+            raise _RefusedError("NoImage", "neither driver.image nor the operator names an image")
+        servers = await self._servers(metadata["namespace"], spec.cluster_ref)
+        return Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
+
+    async def _servers(self, namespace: str, cluster_name: str | None) -> dict[str, str]:
+        """What `clusterRef` comes to. Raises _RefusedError."""
+        if cluster_name is None:
+            return {}
+        cluster = await self._api.get("KRaftCluster", namespace, cluster_name)
+        if cluster is None:
+            raise _RefusedError("ClusterNotFound", f"there is no KRaftCluster {cluster_name} in {namespace}")
+        listeners = KRaftClusterSpec.model_validate(cluster["spec"], extra="ignore").listeners
+        port = next(one.port for one in listeners if one.type == "Internal")
+        return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}
+
+    async def _make(self, one: Pipeline) -> told.Seen:
+        """Write what differs, take away what is no longer asked for, look at what runs."""
+        selector = ",".join(f"{key}={value}" for key, value in one.selector.items())
+        kinds = (*OWNED, "Pod")
+        lists = await asyncio.gather(*(self._api.list(kind, one.namespace, selector) for kind in kinds))
+        there = dict(zip(kinds, lists, strict=True))
+        wanted = [marked(each) for each in objects(one)]
+        made = {each["kind"]: await self._ensure(each, there) for each in wanted}
+        workload = wanted[-1]
+        names = {(each["kind"], each["metadata"]["name"]) for each in wanted}
+        for kind in OWNED:
+            for each in there[kind]:
+                mine = [owner["uid"] for owner in each["metadata"].get("ownerReferences", ())] == [one.uid]
+                if mine and (kind, each["metadata"]["name"]) not in names:
+                    await self._api.delete(kind, one.namespace, each["metadata"]["name"], each["metadata"]["uid"])
+        pods = there["Pod"]
+        driver = None
+        if workload["kind"] == "Deployment":
+            host = next((pod["status"]["podIP"] for pod in pods if _serves(pod)), None)
+            driver = await self._ask(host) if host is not None else None
+        return told.Seen(made[workload["kind"]], pods, there["Job"], driver)
+
+    async def _ensure(self, wanted: Object, there: Mapping[str, Sequence[Object]]) -> Object:
+        kind, metadata = wanted["kind"], wanted["metadata"]
+        found = next((each for each in there.get(kind, ()) if each["metadata"]["name"] == metadata["name"]), None)
+        if kind == "PersistentVolumeClaim":
+            found = await self._api.get(kind, metadata["namespace"], metadata["name"])
+            if found is not None:
+                return found  # a claim's specification cannot change
+        elif same(wanted, found):
+            assert found is not None
+            return found
+        return await self._api.apply(wanted)
+
+    async def _tell(self, kind: Kind, resource: Object, status: Callable[[str], Object]) -> float:
+        """Write the status where it differs; an event for what has become wrong."""
+        namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
+        after = status(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        degraded, was = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
+        if degraded["status"] == "True" and (was.get("status"), was.get("reason")) != ("True", degraded["reason"]):
+            log.info("%s/%s/%s: %s: %s", namespace, kind.name, name, degraded["reason"], degraded["message"])
+            await self._events.tell(resource, "Warning", degraded["reason"], degraded["message"])
+        change = difference(resource.get("status", {}), after)
+        if change:
+            await self._api.patch(kind.name, namespace, name, {"status": change}, "status")
+        self._metrics.pipeline(namespace, kind.name, name, after)
+        moving = condition_of({"status": after}, "Progressing")["status"] == "True"
+        return MOVING_S if moving else LOOK_S
+
+
+def _serves(pod: Object) -> bool:
+    return (
+        "deletionTimestamp" not in pod["metadata"]
+        and bool(pod.get("status", {}).get("podIP"))
+        and condition_of(pod, "Ready").get("status") == "True"
+    )
+
+
+async def every(api: Api, namespace: str | None) -> list[Key]:
+    """All pipelines of a namespace, or of all; none of a kind that the API server does not know."""
+    found = []
+    for kind in KINDS:
+        try:
+            listed = await api.list(kind, namespace)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            continue
+        found += [key_of(one["metadata"]["namespace"], kind, one["metadata"]["name"]) for one in listed]
+    return found

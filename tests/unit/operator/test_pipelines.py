@@ -1,0 +1,322 @@
+"""Pipelines on Kubernetes: the specification is `kraft-pipeline`'s, what is made of it, and what the status says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from kraft_operator.api.pipelines import KafkaScrubSpec, KafkaTableSpec, given
+from kraft_operator.events import Events
+from kraft_operator.metrics import Metrics
+from kraft_operator.pipelines.kinds import KINDS
+from kraft_operator.pipelines.manifests import FILE
+from kraft_operator.pipelines.reconcile import Pipelines, every, key_of
+from kraft_operator.reconcile import Key
+from kraft_pipeline.scrub import spec as scrub_spec
+from kraft_pipeline.tables import spec as table_spec
+from tests.unit.operator.fake_kubernetes import FakeApi
+from tests.unit.operator.sample import ROOT
+
+TABLE = {
+    "clusterRef": "sample",
+    "topics": {"names": ["orders"]},
+    "table": {"path": "/lake/orders"},
+    "driver": {"volumes": [{"name": "lake", "mountPath": "/lake", "size": "1Gi"}]},
+}
+SCRUB = {"clusterRef": "sample", "topics": ["orders*"]}
+SPECS = {"KafkaTable": TABLE, "KafkaScrub": SCRUB}
+OPERATORS = {"clusterRef", "driver", "paused", "schedule"}
+
+
+# The specification
+
+
+def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """Of all fields, as in YAML."""
+    for name, field in model.model_fields.items():
+        path = f"{above}.{field.alias or name}".lstrip(".")
+        inner = [a for a in (field.annotation, *getattr(field.annotation, "__args__", ())) if isinstance(a, type)]
+        models = [a for a in inner if issubclass(a, BaseModel)]
+        yield from (p for one in models for p in _paths(one, path)) if models else (path,)
+
+
+def test_a_tables_fields_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    get = table_spec._Section.get
+
+    def note(self: Any, name: str, default: Any = None) -> Any:
+        asked.add(f"{self.path}.{name}")
+        return get(self, name, default)
+
+    monkeypatch.setattr(table_spec._Section, "get", note)
+    for value in ({}, {"format": "avro", "registry": {"url": "http://r"}}):
+        table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
+    sections = {path.rpartition(".")[0] for path in asked}
+    commands = {p.removeprefix("KafkaTable.spec.") for p in asked - sections if p.startswith("KafkaTable.spec.")}
+    ours = {path for path in _paths(KafkaTableSpec) if path.partition(".")[0] not in OPERATORS}
+    assert ours == commands - OPERATORS
+
+
+def test_a_scrubs_fields_are_those_of_the_command() -> None:
+    assert {path.partition(".")[0] for path in _paths(KafkaScrubSpec)} == scrub_spec.FIELDS | scrub_spec.OPERATORS
+
+
+def test_a_tables_defaults_are_those_of_the_command() -> None:
+    bare = {**TABLE, "bootstrapServers": "a:1"}
+    full = given(KafkaTableSpec.model_validate(bare))
+    assert table_spec.parse(_document("KafkaTable", full)) == table_spec.parse(_document("KafkaTable", bare))
+
+
+def _document(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kraftcluster.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": dict(spec)}
+
+
+# Passes
+
+
+class World:
+    """An API server in memory with a cluster and a pipeline; `answer` is what its driver tells."""
+
+    def __init__(self, kind: str, **changes: Any) -> None:
+        self.kind, self.api = kind, FakeApi()
+        self.answer: dict[str, Any] | None = None
+        self.pipelines = Pipelines(self.api, Events(self.api, "test"), Metrics(), image="i:1", ask=self._ask)  # type: ignore[arg-type]
+        sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
+        self.put("KRaftCluster", "sample", spec=sample["spec"])
+        self.put(kind, "one", spec={**SPECS[kind], **changes})
+
+    async def _ask(self, host: str) -> dict[str, Any] | None:
+        assert host == "10.0.0.1"
+        return self.answer
+
+    def put(self, kind: str, name: str, *, labels: Mapping[str, str] | None = None, **parts: Any) -> None:
+        metadata = {"name": name, "namespace": "demo", "uid": f"{kind}-{name}", "generation": 1, "resourceVersion": "1"}
+        self.api.objects[kind, "demo", name] = {"metadata": {**metadata, "labels": dict(labels or {})}, **parts}
+
+    def run(self, passes: int = 1) -> float | None:
+        """Seconds until the next pass."""
+        after = None
+        for _ in range(passes):
+            after = asyncio.run(self.pipelines.reconcile(key_of("demo", self.kind, "one")))
+        return after
+
+    def pod(self, *, ready: bool = False, job: str = "", **status: Any) -> None:
+        labels = {**self.selector, **({"batch.kubernetes.io/job-name": job} if job else {})}
+        conditions = [{"type": "Ready", "status": "True"}] if ready else []
+        self.put("Pod", "pod", labels=labels, status={"podIP": "10.0.0.1", "conditions": conditions, **status})
+
+    @property
+    def selector(self) -> dict[str, str]:
+        marks = {"app.kubernetes.io/name": "kraft-pipeline", "app.kubernetes.io/instance": "one"}
+        return {**marks, "kraftcluster.io/kind": self.kind}
+
+    @property
+    def resource(self) -> dict[str, Any]:
+        return self.api.objects[self.kind, "demo", "one"]
+
+    def conditions(self) -> dict[str, tuple[str, str, str]]:
+        found = self.resource["status"]["conditions"]
+        return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
+
+    def made(self, kind: str) -> list[dict[str, Any]]:
+        return [one for (other, _, _), one in sorted(self.api.objects.items()) if other == kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_takes_the_file_that_is_made(kind: str, tmp_path: Any) -> None:
+    world = World(kind)
+    world.run()
+    (config,) = world.made("ConfigMap")
+    text = config["data"][FILE]
+    document = yaml.safe_load(text)
+    assert document["spec"]["bootstrapServers"] == "sample-bootstrap.demo.svc:9092"
+    assert not OPERATORS & set(document["spec"])
+    if kind == "KafkaTable":
+        found = table_spec.parse(document)
+        assert (found.name, found.bootstrap) == ("one", "sample-bootstrap.demo.svc:9092")
+    elif kind == "KafkaScrub":
+        (tmp_path / FILE).write_text(text)
+        assert scrub_spec.load(tmp_path / FILE).topics == ("orders*",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_settled_is_not_written_to(kind: str) -> None:
+    world = World(kind)
+    world.run(3)
+    world.api.writes.clear()
+    assert world.run(3) is not None
+    assert world.api.writes == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("schedule", [None, "0 3 * * *"])
+def test_pods_pass_the_restricted_standard_and_know_no_token(kind: str, schedule: str | None) -> None:
+    world = World(kind, **({"schedule": schedule} if kind != "KafkaTable" else {}))
+    world.run()
+    (made,) = [one for one in ("Deployment", "Job", "CronJob") for one in world.made(one)]
+    spec = made["spec"]["jobTemplate"]["spec"] if made["kind"] == "CronJob" else made["spec"]
+    pod = spec["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    security = container["securityContext"]
+    assert (security["readOnlyRootFilesystem"], security["allowPrivilegeEscalation"]) == (True, False)
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert container["resources"]["limits"]["memory"]
+
+
+def test_all_is_the_resources_but_the_claim_which_outlives_it() -> None:
+    world = World("KafkaTable")
+    world.run()
+    owners = {
+        one["kind"]: [o["uid"] for o in one["metadata"].get("ownerReferences", ())]
+        for one in world.api.objects.values()
+        if "kind" in one
+    }
+    assert owners.pop("PersistentVolumeClaim") == []
+    assert owners == {kind: ["KafkaTable-one"] for kind in ("ConfigMap", "NetworkPolicy", "Deployment")}
+    mounted = world.made("Deployment")[0]["spec"]["template"]["spec"]["volumes"]
+    claims = [v["persistentVolumeClaim"]["claimName"] for v in mounted if "persistentVolumeClaim" in v]
+    assert claims == [one["metadata"]["name"] for one in world.made("PersistentVolumeClaim")]
+
+
+def test_a_new_specification_restarts_the_driver() -> None:
+    world = World("KafkaTable")
+    world.run()
+    before = world.made("Deployment")[0]["spec"]["template"]["metadata"]["annotations"]
+    world.resource["spec"]["commit"] = {"maxRows": 7}
+    world.run()
+    (deployment,) = world.made("Deployment")
+    assert deployment["spec"]["template"]["metadata"]["annotations"] != before
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_a_scrub_without_a_schedule_is_one_job_for_each_specification() -> None:
+    world = World("KafkaScrub")
+    world.run()
+    (first,) = world.made("Job")
+    world.resource["spec"]["topics"] = ["*"]
+    world.run()
+    (second,) = world.made("Job")
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    world.resource["spec"]["schedule"] = "@daily"
+    world.run()
+    assert not world.made("Job")
+    assert len(world.made("CronJob")) == 1
+
+
+def test_a_drivers_answer_is_the_status() -> None:
+    world = World("KafkaTable")
+    assert world.run() == 1.0
+    assert world.conditions()["Progressing"] == ("True", "Starting", "the driver's pod is to be made")
+    world.pod(ready=True)
+    world.answer = {"name": "one", "rows": 5, "deadLetters": 1, "lag": 3}
+    world.run()
+    status = world.resource["status"]
+    assert (status["lag"], status["deadLetters"], status["topics"]) == (3, 1, "orders")
+    world.answer |= {"batch": 2, "lastBatchRows": 5, "lastBatchTime": "2026-01-01T00:00:00Z", "lastBatchSeconds": 0.5}
+    world.run()
+    assert world.conditions()["Ready"] == ("True", "Running", "batch 2, 3 records behind")
+    batch = {"number": 2, "rows": 5, "seconds": 0.5, "time": "2026-01-01T00:00:00Z"}
+    assert world.resource["status"]["lastBatch"] == batch
+    world.answer = None
+    world.run()
+    assert world.resource["status"]["lastBatch"] == batch, "what was known stays"
+    assert world.conditions()["Ready"][2] == "the driver has not answered the operator"
+
+
+CRASHED = {"terminated": {"exitCode": 1, "message": "one line\nkraft-pipeline: no broker\n"}}
+LOOPS = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "lastState": CRASHED}
+PULL = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({"containerStatuses": [LOOPS]}, ("True", "CrashLoopBackOff", "kraft-pipeline: no broker")),
+        ({"containerStatuses": [PULL]}, ("True", "ErrImagePull", "ErrImagePull: no such image")),
+        ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, ("True", "Evicted", "Evicted: disk")),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, None),
+    ],
+    ids=["crashes", "no image", "evicted", "being made"],
+)
+def test_what_is_wrong_with_a_driver_is_told_once(status: dict[str, Any], told: tuple[str, str, str] | None) -> None:
+    world = World("KafkaTable")
+    world.run()
+    world.pod(**status)
+    world.run(2)
+    conditions = world.conditions()
+    if told is None:
+        assert conditions["Degraded"][0] == "False"
+        assert conditions["Progressing"][0] == "True"
+        return
+    assert conditions["Degraded"] == told
+    assert conditions["Ready"][0] == conditions["Progressing"][0] == "False"
+    assert len(world.made("Event")) == 1
+
+
+def test_paused_is_no_pod() -> None:
+    world = World("KafkaTable", paused=True)
+    world.run()
+    assert world.made("Deployment")[0]["spec"]["replicas"] == 0
+    assert {value[:2] for value in world.conditions().values()} == {("False", "Paused")}
+    world.resource["spec"]["paused"] = False
+    world.run()
+    assert world.made("Deployment")[0]["spec"]["replicas"] == 1
+
+
+def _job(world: World, *conditions: dict[str, Any], **status: Any) -> str:
+    (job,) = world.made("Job")
+    job["status"] = {"startTime": "2026-01-01T00:00:00Z", "conditions": list(conditions), **status}
+    return str(job["metadata"]["name"])
+
+
+def test_damage_that_a_scrub_found_is_in_the_status() -> None:
+    world = World("KafkaScrub")
+    world.run()
+    name = _job(world)
+    world.run()
+    assert world.conditions()["Progressing"] == ("True", "Running", name)
+    _job(world, {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z", "message": "policy"})
+    ended = {"terminated": {"exitCode": 1, "message": "orders-0 …\n3 replicas: 1 damaged places\n"}}
+    world.pod(job=name, containerStatuses=[{"state": ended}])
+    world.run()
+    assert world.conditions()["Degraded"] == ("True", "Failed", "3 replicas: 1 damaged places")
+    assert world.resource["status"]["lastRun"]["finished"] == "2026-01-01T00:01:00Z"
+
+
+def test_a_scrub_that_found_nothing_is_ready() -> None:
+    world = World("KafkaScrub")
+    world.run()
+    _job(world, {"type": "Complete", "status": "True"}, completionTime="2026-01-01T00:02:00Z")
+    world.run()
+    assert world.conditions()["Ready"][:2] == ("True", "Succeeded")
+    assert world.resource["status"]["lastSuccess"] == "2026-01-01T00:02:00Z"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cluster_that_is_not_there_is_named_and_nothing_is_made(kind: str) -> None:
+    world = World(kind, clusterRef="other")
+    world.run()
+    assert world.conditions()["Degraded"] == ("True", "ClusterNotFound", "there is no KRaftCluster other in demo")
+    assert {one for one, *_ in world.api.objects} == {"KRaftCluster", kind, "Event"}
+
+
+def test_what_is_not_understood_is_said() -> None:
+    world = World("KafkaTable", topics=None)
+    world.run()
+    assert world.conditions()["Degraded"][1] == "NotUnderstood"
+
+
+def test_what_is_gone_is_forgotten_and_what_is_there_is_found() -> None:
+    world = World("KafkaTable")
+    world.run()
+    assert asyncio.run(every(world.api, None)) == [Key("demo", "KafkaTable/one")]  # type: ignore[arg-type]
+    del world.api.objects["KafkaTable", "demo", "one"]
+    assert world.run() is None
