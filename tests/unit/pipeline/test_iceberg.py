@@ -23,8 +23,8 @@ UTC_US = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([("n", pa.int64()), ("c", pa.string()), ("_timestamp", UTC_US), ("_headers", pa.list_(pa.string()))])
 
 
-def opened(path: Path, app: str = "a", by: tuple[str, ...] = (), **catalog: str) -> IcebergTable:
-    return IcebergTable(Folder(path), app, by, catalog)
+def opened(path: Path, app: str = "a", **catalog: str) -> IcebergTable:
+    return IcebergTable(Folder(path), app, catalog)
 
 
 def position(offset: int) -> Position:
@@ -109,9 +109,9 @@ BY = ("date", "hour(_timestamp)", "month", "year", "c", "n")
 
 
 def test_partitions_are_transforms(tmp_path: Path) -> None:
-    one = opened(tmp_path, by=BY)
+    one = opened(tmp_path)
     levels = partitions.parse(BY, SCHEMA)
-    one.create(partitions.with_columns(SCHEMA, levels), [by.name for by in levels])
+    one.create(SCHEMA, levels)
     schema = one.schema()
     assert schema is not None
     assert schema.names == SCHEMA.names
@@ -142,7 +142,7 @@ def test_a_commit_that_lost_is_looked_at_again(tmp_path: Path, monkeypatch: pyte
     def overtaken(self: Folder, path: str, data: bytes) -> bool:
         if len(others) == 2 and self is not theirs:
             app, batch, after = others.pop(0)
-            IcebergTable(theirs, app, (), {}).commit(batch, position(1), put(tmp_path, table(5)), after=after)
+            IcebergTable(theirs, app, {}).commit(batch, position(1), put(tmp_path, table(5)), after=after)
         return inner(self, path, data)
 
     theirs = Folder(tmp_path)

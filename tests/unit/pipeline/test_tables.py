@@ -138,7 +138,7 @@ def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.Mon
     table, other = ParquetTable(Folder(tmp_path), "a"), ParquetTable(Folder(tmp_path), "a")
     assert table.schema() is None
     assert table.state().batch == -1
-    table.create(SCHEMA, ["d"])
+    table.create(SCHEMA, [partitions.By("d", "d", None)])
     for batch in range(7):
         table.commit(batch, position(batch), [Added(f"d=1/{batch}.parquet", 10, 1, {"d": "1"})], after=batch - 1)
         if batch == 3:

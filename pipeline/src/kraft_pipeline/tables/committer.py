@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.partitions import By
 
 DELETED: Final = "_kraft_deleted"
 """Of changes by key: whether the row goes; a column of no table."""
@@ -52,8 +53,8 @@ class Committer(Protocol):
     def state(self) -> State:
         """Where the table stands, read anew."""
 
-    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Make the table, or give one that exists the columns that it lacks."""
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        """Make the table, its rows filed by `levels`, or give one that exists the columns that it lacks."""
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
         """Add the files as batch number `batch`. Raises ConflictError unless `after` is the last one."""

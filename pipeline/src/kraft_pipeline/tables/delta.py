@@ -20,6 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
+from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import s3_options
 
@@ -51,16 +52,17 @@ class DeltaTableOf:
             self._state = State(batch, self._position(batch))
         return self._state
 
-    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
+        schema, partition_by = with_columns(schema, levels), [by.name for by in levels]
         if self._table is None:
             self._table = DeltaTable.create(
-                self._uri, schema, mode="ignore", partition_by=list(partition_by), storage_options=self._storage or None
+                self._uri, schema, mode="ignore", partition_by=partition_by, storage_options=self._storage or None
             )
             self._load()
         assert self._table is not None
         there = self._table.metadata().partition_columns
-        if list(partition_by) != there:
-            raise ValueError(f"table {self._uri} is partitioned by {there}, not by {list(partition_by)}")
+        if partition_by != there:
+            raise ValueError(f"table {self._uri} is partitioned by {there}, not by {partition_by}")
         known = {field.name: field for field in self._table.schema().fields}
         wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
         new: list[Field] = [f for f in wider.fields if f != known.get(f.name)]

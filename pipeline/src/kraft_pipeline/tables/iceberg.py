@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 import uuid
 import weakref
@@ -51,7 +52,7 @@ from pyiceberg.types import PrimitiveType
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
-from kraft_pipeline.tables.partitions import FORMATS, By, parse
+from kraft_pipeline.tables.partitions import FORMATS, By
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
 
@@ -62,6 +63,7 @@ TRIES: Final = 5
 """Times that a commit is begun anew because another one, which is not in its way, was first."""
 LEFT_S: Final = 3600.0
 """Age from which a manifest that no snapshot refers to is of a commit that was cut off: commits take seconds."""
+_LOG: Final = logging.getLogger(__name__)
 TRANSFORMS: Final[Mapping[str, Transform[Any, Any]]] = {
     "year": YearTransform(),
     "month": MonthTransform(),
@@ -91,8 +93,8 @@ def open_catalog(storage: Storage, options: Mapping[str, str]) -> tuple[Catalog,
 class IcebergTable:
     """A `Committer` over one Iceberg table, whose files are all in `storage`, in whatever catalog it is."""
 
-    def __init__(self, storage: Storage, app_id: str, partition_by: Sequence[str], catalog: Mapping[str, str]) -> None:
-        self._uri, self._app, self._storage, self._partition_by = storage.uri, app_id, storage, partition_by
+    def __init__(self, storage: Storage, app_id: str, catalog: Mapping[str, str]) -> None:
+        self._uri, self._app, self._storage = storage.uri, app_id, storage
         self._catalog, self._name = open_catalog(storage, catalog)
         weakref.finalize(self, self._catalog.close)
         self._table: Table | None = None
@@ -126,10 +128,7 @@ class IcebergTable:
             return State()
         return State(int(last), Position.from_json(self._table.properties[f"{self._app}.position"]))
 
-    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:  # noqa: ARG002 - transforms say more
-        """Columns that rows are only filed by are none of the table's: its partitions are transforms."""
-        levels = parse(self._partition_by, schema)
-        schema = pa.schema([f for f in schema if f.name not in {by.name for by in levels if by.transform}])
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         if self._table is None:
             fields = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
             self._create(fields, _spec(fields, levels))
@@ -239,8 +238,8 @@ class IcebergTable:
             if not isinstance(self._catalog, PathCatalog):
                 self._make_namespace()
             self._catalog.create_table(self._name, fields, self._uri, spec, properties=PROPERTIES)
-        except (CommitFailedException, TableAlreadyExistsError) as e:
-            raise ConflictError(f"table {self._uri}: {e}") from e
+        except (CommitFailedException, TableAlreadyExistsError):
+            _LOG.info("table %s: another writer has just made it", self._uri)
         self._load()
 
     def _make_namespace(self) -> None:

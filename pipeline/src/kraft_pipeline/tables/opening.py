@@ -21,8 +21,7 @@ def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = 
         catalog = dict(spec.catalog)
         if dead_letters and catalog:
             catalog["name"] = catalog.get("name", "") + DEAD_LETTERS
-        partition_by = () if dead_letters else spec.partition_by
-        return IcebergTable(open_storage(path, spec.storage), app_id, partition_by, catalog)
+        return IcebergTable(open_storage(path, spec.storage), app_id, catalog)
     from kraft_pipeline.tables.delta import DeltaTableOf  # noqa: PLC0415 - an extra that the others do without
 
     return DeltaTableOf(path, app_id, spec.storage)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import Storage
 
@@ -53,10 +54,11 @@ class ParquetTable:
         self._refresh()
         return self._states.get(self._app, State())
 
-    def create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         self._refresh()
-        if self._schema is not None and tuple(partition_by) != self._partition_by:
-            raise ValueError(f"the table is partitioned by {self._partition_by}, not by {tuple(partition_by)}")
+        schema, partition_by = with_columns(schema, levels), tuple(by.name for by in levels)
+        if self._schema is not None and partition_by != self._partition_by:
+            raise ValueError(f"the table is partitioned by {self._partition_by}, not by {partition_by}")
         wider = schema if self._schema is None else widened(self._schema, schema)
         if self._schema is None or not self._schema.equals(wider):
             self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})

@@ -157,6 +157,7 @@ class Runner:
         count = 0
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage, known = open_storage(path, self.spec.storage), None
+            count += table.sweep()
             for file in storage.list():
                 if file.path.rpartition("/")[2].startswith(prefix(self._app)):
                     known = table.files() if known is None else known
@@ -215,7 +216,7 @@ class Runner:
     def _create(self, fields: pa.Schema) -> None:
         schema = values.schema_of(self.spec, fields)
         levels = partitions.parse(self.spec.partition_by, schema)
-        self._table.create(partitions.with_columns(schema, levels), [by.name for by in levels])
+        self._table.create(schema, levels)
 
     def _discard(self, results: Sequence[Result]) -> None:
         rows = open_storage(self.spec.path, self.spec.storage)
@@ -230,7 +231,7 @@ class Runner:
         """Before the rows: who starts in between finds where this batch ended, and repeats it."""
         files = [file for result in results for file in result.dead_files]
         if files and not plan.again:
-            self._dead.create(values.DEAD_SCHEMA, [])
+            self._dead.create(values.DEAD_SCHEMA, ())
             self._committed(
                 self._dead,
                 lambda: self._dead.commit(number, plan.end, files, after=plan.dead.batch),
