@@ -17,8 +17,8 @@ from kraft_operator.kafka.schemas import API_VERSIONS, Api
 CLIENT_ID: Final = "kraft-operator"
 ANSWER_S: Final = 3.0
 """An idle node answers in a millisecond. A pass that waits longer than its views may be old would be of no use."""
-LASTING: Final = frozenset({40, 44, 96})
-"""INVALID_CONFIG, POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
+LASTING: Final = frozenset({40, 42, 44, 96})
+"""INVALID_CONFIG, INVALID_REQUEST, which wrong values of brokers are, POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
 _HEAD: Final = struct.Struct(">hhih")
 
 
