@@ -95,6 +95,8 @@ class DeltaTableOf:
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
         except DeltaError as e:
             raise ConflictError(f"table {self._uri}: {e}") from e
+        if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
+            self._write([], self._properties(batch, position))
         self._state = State(batch, position)
 
     def files(self) -> set[str]:

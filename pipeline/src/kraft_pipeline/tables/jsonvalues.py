@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
+from kraft_pipeline.tables.schemas import aligned
+
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 REASON_CHARACTERS: Final = 200
 TYPES: Final = {
@@ -63,7 +65,7 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
         some = pending.pop()
         try:
             found = _read(values.take(pa.array(some)), schema, additive=additive)
-            _check_names(found.schema, reserved)
+            check_names(found.schema, reserved)
         except pa.ArrowInvalid as e:
             if len(some) == 1:
                 bad[int(some[0])] = _reason(e)
@@ -79,14 +81,8 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
     return Parsed(pa.concat_tables([aligned(t, schema) for t in tables]), np.concatenate(good), bad)
 
 
-def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns of `schema`, null where it has none."""
-    names = table.column_names
-    columns = [table.column(f.name) if f.name in names else pa.nulls(table.num_rows, f.type) for f in schema]
-    return pa.Table.from_arrays(columns, schema=schema) if columns else table
-
-
-def _check_names(schema: pa.Schema, reserved: frozenset[str]) -> None:
+def check_names(schema: pa.Schema, reserved: frozenset[str]) -> None:
+    """Raises ArrowInvalid for a field whose name is another's, or of a column of ours."""
     seen = set(reserved)
     for name in schema.names:
         if name.lower() in seen or not name:

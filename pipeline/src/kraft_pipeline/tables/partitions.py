@@ -81,6 +81,14 @@ def split(
             yield values, rows.select(kept).take(pa.array(places))
 
 
+def with_values(rows: pa.Table, levels: Sequence[By]) -> pa.Table:
+    """The rows with what transforms make as columns."""
+    for by in levels:
+        if by.transform:
+            rows = rows.append_column(by.name, _values(rows.column(by.column), by))
+    return rows
+
+
 def folder(values: dict[str, str | None]) -> str:
     """The folder of a combination, "" for none, as Hive names it."""
     return "/".join(

@@ -17,7 +17,7 @@ from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables import changes, partitions, values
 from kraft_pipeline.tables.committer import Added, Committer, ConflictError, Keyed
 from kraft_pipeline.tables.engine import Engine, TaskError
 from kraft_pipeline.tables.opening import open_table, options_of
@@ -155,11 +155,12 @@ class Runner:
     def sweep(self) -> int:
         """Remove the files that a writer of this table left without committing them."""
         count = 0
+        names = (prefix(self._app), *((changes.MERGED,) if self.spec.keys else ()))
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage, known = open_storage(path, self.spec.storage), None
             count += table.sweep()
             for file in storage.list():
-                if file.path.rpartition("/")[2].startswith(prefix(self._app)):
+                if file.path.rpartition("/")[2].startswith(names):
                     known = table.files() if known is None else known
                     if file.path not in known:
                         storage.delete(file.path)
@@ -177,9 +178,10 @@ class Runner:
         files = [file for result in results for file in result.files]
         self._committed(
             self._table,
-            lambda: self._table.commit(number, plan.end, files, after=number - 1),
+            lambda: self._commit(number, plan.end, files),
             lambda: self._check_there(number, self.spec.path, files),
         )
+        self._sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
         rows = sum(result.rows for result in results)
         self.behind = plan.lag
@@ -213,8 +215,24 @@ class Runner:
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
         raise ValueError(f"batch {number}: its values teach new fields again and again")
 
+    def _commit(self, number: int, end: Position, files: Sequence[Added]) -> None:
+        table, schema = self._table, self._table.schema()
+        if not self.spec.keys:
+            table.commit(number, end, files, after=number - 1)
+            return
+        assert isinstance(table, Keyed) and schema is not None, "looked at before"
+        storage = open_storage(self.spec.path, self.spec.storage)
+        levels = partitions.parse(
+            self.spec.partition_by, values.schema_of(self.spec, values.fields_of(self.spec, schema))
+        )
+        found = changes.gathered(storage, files, self.spec.keys, schema, levels)
+        table.upsert(number, end, found, self.spec.keys, after=number - 1)
+        for file in files:
+            storage.delete(file.path)
+
     def _create(self, fields: pa.Schema) -> None:
         schema = values.schema_of(self.spec, fields)
+        changes.check(self.spec.keys, schema)
         levels = partitions.parse(self.spec.partition_by, schema)
         self._table.create(schema, levels)
 

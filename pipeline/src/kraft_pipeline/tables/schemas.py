@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-Clash = Callable[[pa.DataType, pa.DataType], pa.DataType]
+Clash: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType]
+WIDER: Final = {
+    pa.int16(): (pa.int32(), pa.int64(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float64()),
+    pa.int64(): (pa.float64(),),
+    pa.float32(): (pa.float64(),),
+}
+"""The columns that values of a type may go into; numbers that they cannot hold are told when it comes to it."""
 
 
 def widened(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
@@ -47,3 +56,67 @@ def _wider(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
         return pa.unify_schemas(both, promote_options="permissive").field(0).type
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return there
+
+
+def misfit(given: pa.Schema, columns: pa.Schema) -> str:
+    """Which of the given fields does not fit into the column of its name, "" where all do: only numbers widen."""
+    found = (_misfit(field.name, field.type, columns.field(field.name).type) for field in given)
+    return next((text for text in found if text), "")
+
+
+def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the columns of `schema`, and these with its fields; null where it has none.
+
+    Raises ArrowInvalid for numbers that the wider type cannot hold.
+    """
+    names = table.column_names
+    columns = [
+        _conformed(table.column(f.name).combine_chunks(), f.type)
+        if f.name in names
+        else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema) if columns else table
+
+
+def _misfit(path: str, given: pa.DataType, column: pa.DataType) -> str:
+    if given.equals(column):
+        return ""
+    if pa.types.is_struct(given) and pa.types.is_struct(column):
+        inner = (_misfit(f"{path}.{f.name}", f.type, column.field(f.name).type) for f in given)
+        return next((text for text in inner if text), "")
+    if pa.types.is_list(given) and pa.types.is_list(column):
+        return _misfit(f"{path}[]", given.value_type, column.value_type)
+    if pa.types.is_map(given) and pa.types.is_map(column):
+        return _misfit(f"{path}{{}}", given.item_type, column.item_type)
+    if column in WIDER.get(given, ()):
+        return ""
+    return f"the field {path} is {given}, its column {column}"
+
+
+def _conformed(array: Any, kind: pa.DataType) -> Any:
+    """An array as one of `kind`: structs by the names of their fields, numbers widened."""
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if array.type.equals(kind):
+        return array
+    nulls = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        parts = dict(zip([f.name for f in array.type], array.flatten(), strict=True))
+        inner = [_conformed(parts[f.name], f.type) if f.name in parts else pa.nulls(len(array), f.type) for f in kind]
+        return pa.StructArray.from_arrays(inner, fields=list(kind), mask=nulls)
+    if pa.types.is_list(kind) and pa.types.is_list(array.type):
+        lengths = array.value_lengths().fill_null(0)
+        values = _conformed(array.flatten(), kind.value_type)
+        return pa.ListArray.from_arrays(_bounds(lengths), values, type=kind, mask=nulls)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
+        wanted = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        return _conformed(pairs, wanted).cast(kind)
+    return array.cast(kind)
+
+
+def _bounds(lengths: Any) -> Any:
+    bounds = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.asarray(lengths), out=bounds[1:])
+    return pa.array(bounds)

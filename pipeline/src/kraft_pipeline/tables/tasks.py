@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.client import Cluster, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
-from kraft_pipeline.tables import partitions, values
+from kraft_pipeline.tables import changes, partitions, values
 from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
@@ -40,8 +40,6 @@ class Job:
     additive: bool
     write_dead: bool
     """Whether dead letters are written; not when they have been committed already."""
-    dry: bool = False
-    """Only to learn what fields the values have: nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,8 @@ class Result:
 
     rows: int = 0
     dead: int = 0
+    size: int = 0
+    """Bytes of the records, uncompressed."""
     files: list[Added] = field(default_factory=list)
     dead_files: list[Added] = field(default_factory=list)
     fields: pa.Schema | None = None
@@ -64,26 +64,27 @@ def prefix(app_id: str) -> str:
 def run_task(job: Job, wanted: Range) -> Result:
     """Write the rows of a range. Raises ClientError, CodecError and OSError."""
     spec = job.spec
-    rows = _Writer(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by)
+    rows = _Writer(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
     dead = _Writer(open_storage(spec.dead_letter_path, spec.storage), job, wanted, ())
-    fields, reason = job.fields, ""
+    fields, reason, size = job.fields, "", 0
+    parse = values.parser(spec, retry_s=job.settings.retry_s)
     decoder = Decoder(wanted.topic, wanted.partition, (*values.RAW,))
     with Cluster(job.settings) as cluster:
         for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
             for records in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
-                found = values.decode(_ordered(records), spec, fields, job.batch, additive=job.additive)
+                size += records.nbytes
+                found = values.decode(_ordered(records), spec, fields, job.batch, additive=job.additive, parse=parse)
                 fields = found.fields
-                if job.dry:
-                    continue
+                if not fields.equals(job.fields):
+                    continue  # all will be written anew, with the columns that they teach
                 rows.add(found.rows)
                 if found.dead.num_rows:
                     reason = reason or _where(found.dead)
                     dead.add(found.dead)
-    dead_rows = dead.rows
-    rows.close()
-    dead.close(discard=not job.write_dead)
     learnt = None if fields.equals(job.fields) else fields
-    return Result(rows.rows, dead_rows, rows.files, dead.files, learnt, reason)
+    rows.close(discard=learnt is not None)
+    dead.close(discard=learnt is not None or not job.write_dead)
+    return Result(rows.rows, dead.rows, size, rows.files, dead.files, learnt, reason)
 
 
 def _ordered(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -98,8 +99,16 @@ def _where(dead: pa.Table) -> str:
 class _Writer:
     """Holds rows until they are worth a file."""
 
-    def __init__(self, storage: Storage, job: Job, wanted: Range, partition_by: tuple[str, ...]) -> None:
-        self._storage, self._job, self._wanted, self._partition_by = storage, job, wanted, partition_by
+    def __init__(
+        self,
+        storage: Storage,
+        job: Job,
+        wanted: Range,
+        partition_by: tuple[str, ...],
+        keys: tuple[str, ...] = (),
+    ) -> None:
+        self._storage, self._job, self._wanted = storage, job, wanted
+        self._partition_by, self._keys = partition_by, keys
         self._held: list[pa.Table] = []
         self._bytes = 0
         self.rows = 0
@@ -123,13 +132,16 @@ class _Writer:
     def _write(self) -> None:
         whole = pa.concat_tables(self._held, promote_options="default")
         self._held, self._bytes = [], 0
+        if self._keys:
+            self.files.append(self._file({}, changes.last(whole, self._keys), changes.STAGED))
+            return
         levels = partitions.parse(self._partition_by, whole.schema)
         for texts, rows in partitions.split(whole, levels, whole=self._job.spec.format == "iceberg"):
             self.files.append(self._file(texts, rows))
 
-    def _file(self, texts: Mapping[str, str | None], rows: pa.Table) -> Added:
+    def _file(self, texts: Mapping[str, str | None], rows: pa.Table, folder: str = "") -> Added:
         job, wanted = self._job, self._wanted
-        folder = partitions.folder(dict(texts))
+        folder = folder or partitions.folder(dict(texts))
         name = f"{prefix(job.app)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
         path = f"{folder}/{name}" if folder else name
         data, minima, maxima = encoded(rows)

@@ -6,14 +6,16 @@ table: the fields of the object, then the same with an underscore in front and w
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables.jsonvalues import aligned, parse, type_of
+from kraft_pipeline.tables import jsonvalues
+from kraft_pipeline.tables.committer import DELETED
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
+from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -28,7 +30,16 @@ DEAD_SCHEMA: Final = pa.schema(
         ("batch", pa.int64()),
     ]
 )
-"""A dead letter: the record as it came, where it failed (`decode`), why, and in which batch."""
+"""A dead letter: the record as it came, where it failed (`decode`, `key`), why, and in which batch."""
+
+
+class Parse(Protocol):
+    """Values that are no null to columns."""
+
+    def __call__(
+        self, values: pa.Array, schema: pa.Schema, /, *, additive: bool, reserved: frozenset[str]
+    ) -> jsonvalues.Parsed:
+        """The table has the fields that it was given, and with `additive` those that values taught."""
 
 
 class Rows(NamedTuple):
@@ -41,8 +52,13 @@ class Rows(NamedTuple):
 
 def first_fields(spec: TableSpec) -> pa.Schema:
     """The fields that the spec names. Raises SpecError for a type that is none."""
+    if spec.value.avro:
+        from kraft_pipeline.tables.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
+
+        found = given(spec.value)
+        return pa.schema([]) if found is None else found.columns
     try:
-        return pa.schema([(name, type_of(ddl)) for name, ddl in spec.value.schema.items()])
+        return pa.schema([(name, jsonvalues.type_of(ddl)) for name, ddl in spec.value.schema.items()])
     except ValueError as e:
         raise SpecError(f"spec.value.schema: {e}") from None
 
@@ -63,11 +79,22 @@ def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names if name not in own])
 
 
-def decode(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, *, additive: bool) -> Rows:
-    """The rows that records become; those that become none as dead letters."""
+def parser(spec: TableSpec, *, retry_s: float) -> Parse:
+    """What makes columns of values. `retry_s`: how long a registry that is away is asked again."""
+    if spec.value.format != "avro":
+        return jsonvalues.parse
+    from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
+
+    return AvroParser(spec.value, retry_s=retry_s)
+
+
+def decode(
+    records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, *, additive: bool, parse: Parse
+) -> Rows:
+    """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too."""
     whole = pa.table(records)
     if spec.value.format == "raw":
-        return Rows(whole, DEAD_SCHEMA.empty_table(), fields)
+        return _keyed(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
     parsed = parse(records.column("value"), fields, additive=additive, reserved=RESERVED)
     fields = parsed.table.schema if len(parsed.good) else fields
     nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
@@ -83,17 +110,35 @@ def decode(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: i
     metas = whole.take(pa.array(places))
     columns: list[Any] = [*values.columns, *(metas.column(name) for name in META)]
     schema = schema_of(spec, fields)
-    return Rows(pa.Table.from_arrays(columns, schema=schema), _letters(whole, parsed.bad, batch), fields)
+    rows = pa.Table.from_arrays(columns, schema=schema)
+    return _keyed(Rows(rows, _letters(whole, parsed.bad, batch), fields), metas, spec, batch)
 
 
-def _letters(whole: pa.Table, bad: dict[int, str], batch: int) -> pa.Table:
+def _keyed(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
+    """Of a table by key: which rows go, and those without one as dead letters. `records` are those of the rows."""
+    if spec.mode != "upsert" or not found.rows.num_rows:
+        return found
+    gone = records.column("value").is_null()
+    nulls = np.zeros(found.rows.num_rows, bool)
+    for key in spec.keys:
+        if key in found.rows.column_names:  # the table, which is made after this, is held to it
+            nulls |= np.asarray(found.rows.column(key).is_null())
+    bad = {
+        place: f"{'a tombstone' if gone[place].as_py() else 'the record'} has no {' and '.join(spec.keys)}"
+        for place in np.flatnonzero(nulls).tolist()
+    }
+    rows = found.rows.append_column(DELETED, gone).filter(pa.array(~nulls))
+    return Rows(rows, pa.concat_tables([found.dead, _letters(records, bad, batch, "key")]), found.fields)
+
+
+def _letters(whole: pa.Table, bad: dict[int, str], batch: int, stage: str = "decode") -> pa.Table:
     if not bad:
         return DEAD_SCHEMA.empty_table()
     places = sorted(bad)
     there = whole.take(pa.array(places))
     columns: list[Any] = [there.column(name) for name in RAW]
     columns += [
-        pa.array(["decode"] * len(places)),
+        pa.array([stage] * len(places)),
         pa.array([bad[place] for place in places]),
         pa.array([batch] * len(places), pa.int64()),
     ]
