@@ -13,12 +13,11 @@ It is a voter again when one of these is certain:
   stood, so there is nothing to be forgotten. That is how the first election of a new quorum comes about.
 - *It has caught up with a leader that leads.* A fetch found the end of a leader's log after this one's start; records
   beyond it were then committed in the same epoch, without this voter: a majority of the others followed that leader
-  after the start, and any older acknowledgement of ours is known to one of them. And no candidate may still count a
-  vote of ours in an epoch in which this voter could vote again: either every other voter has told its epoch since the
-  start, so that whoever stood before stood in an epoch that is not newer than ours is now, in which this voter has a
-  leader and votes for nobody; or all of them have given up, which takes an election time-out, on the slowest of clocks.
+  after the start, and any older acknowledgement of ours is known to one of them. And whoever stood before the start,
+  and may count a vote of ours, has given up, on the slowest of clocks. To ask all other voters what epoch they are in
+  would be quicker, but while static voters are changed (decision 4) one may stand of whom this voter does not know.
 
-So a voter of a new quorum that has missed that it is new is one after the next commit, when all the others are there.
+So a voter of a new quorum that has missed that it is new is one some seconds later.
 
 With `n` voters and a majority of `m`, the quorum loses nothing as long as no more than `n - m` voters are in that state
 or lose their disks at the same time (design decision 10; simulated in `testing.raft`).
@@ -44,30 +43,22 @@ clocks of two machines differ by less than that again."""
 class Amnesia:
     """What has been learned since the start about the time before it."""
 
-    __slots__ = ("_end", "_epoch", "_heard", "_new", "_started_ms")
+    __slots__ = ("_end", "_epoch", "_new", "_started_ms")
 
     def __init__(self, now_ms: int) -> None:
         self._started_ms = now_ms
         self._new: set[int] = set()
         """Voters that have said since that they are in epoch 0."""
-        self._heard: set[int] = set()
-        """Voters that have said since what epoch they are in; ours is not older."""
         self._epoch = -1
         self._end = -1
         """Where the log of the leader of that epoch ended, some time after the start."""
 
     def heard(self, node: RaftNode, voter_id: int, epoch: int) -> bool:
         """A voter has said what epoch it is in; whether the quorum is certainly new."""
-        if voter_id in node.voters:
-            self._heard.add(voter_id)
-            if epoch == 0:
-                self._new.add(voter_id)
+        if epoch == 0:
+            self._new.add(voter_id)
         others = (other for other in node.voters.ids if other != node.local.id)
         return node.epoch == 0 and all(other in self._new for other in others)
-
-    def unheard(self, node: RaftNode) -> list[int]:
-        """The other voters that have not said what epoch they are in."""
-        return [voter_id for voter_id in node.voters.ids if voter_id not in self._heard and voter_id != node.local.id]
 
     def seeks_end(self, epoch: int) -> bool:
         """Whether the end of the leader's log is yet to be found.
@@ -88,5 +79,4 @@ class Amnesia:
         caught_up = self._end < reply.high_watermark <= node.log.end_offset
         if not caught_up:
             return False
-        patience_ms = ELECTIONS_PAST * node.config.election_timeout_ms
-        return node.now_ms >= self._started_ms + patience_ms or not self.unheard(node)
+        return node.now_ms >= self._started_ms + ELECTIONS_PAST * node.config.election_timeout_ms

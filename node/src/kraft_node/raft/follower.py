@@ -51,9 +51,6 @@ class Follower(RoleState):
             node.become_prospective()
             return
         node.want_flush()
-        for voter_id in node.unheard:
-            if voter_id != self._leader_id:
-                replication.fetch_from(node, voter_id)
         if self.download is not None:
             snapshots.fetch_part(node, self, self.download)
         elif expired:

@@ -280,11 +280,6 @@ class RaftNode:
                 self.role.election_deadline_ms += NEW_QUORUM_MS
 
     @property
-    def unheard(self) -> list[int]:
-        """Voters that are to say what epoch they are in, before this one counts again."""
-        return self._amnesia.unheard(self) if self.is_amnesiac and self._amnesia is not None else []
-
-    @property
     def fetch_wait_ms(self) -> int:
         """How long a fetch may wait at the leader for records to come."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.seeks_end(self.epoch):

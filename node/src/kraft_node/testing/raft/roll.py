@@ -39,6 +39,8 @@ class Roll:
         self._wanted: VoterSet | None = None
         """Those to be brought about; None between two changes."""
         self._joins = self._leaves = -1
+        self._restarts = 0
+        """Under way: until then a process may count with the voters of before."""
         self._rests_until_us = 0
         self._handed_over = 0
         """In which calm a leader has resigned."""
@@ -58,7 +60,7 @@ class Roll:
         if sim.calm:
             self._hand_over()
             return
-        if sim.faults.scenes.is_playing or sim.now_us < self._rests_until_us:
+        if sim.faults.scenes.is_playing or self._restarts or sim.now_us < self._rests_until_us:
             return
         if self._wanted is None:
             self._plan()
@@ -133,12 +135,18 @@ class Roll:
         sim.tell(f"{replica.id} is restarted with the voters {voters.ids}{', and an empty disk' if wipe else ''}")
         if wipe:
             replica.wipe()
+            replica.configured = voters
         elif sim.rng.random() < CLEAN_SHARE:
             replica.stop_cleanly()
         else:
             replica.die(loud=True)
+        self._restarts += 1
+        sim.at(1 + sim.rng.randrange(500_000), None, self._start, replica, voters)
+
+    def _start(self, replica: Replica, voters: VoterSet) -> None:
+        self._restarts -= 1
         replica.configured = voters
-        sim.at(1 + sim.rng.randrange(500_000), None, replica.start_again)
+        replica.start_again()
 
     def _end(self, wanted: VoterSet) -> None:
         """All voters have the same ones: who has left observes, brokers are told now or later."""
