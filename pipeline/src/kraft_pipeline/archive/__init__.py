@@ -1,0 +1,16 @@
+"""`KafkaMetadataArchive`: the metadata log (KIP-631) and its snapshots (KIP-630) as tables, and what they tell.
+
+A cluster forgets: its metadata log is trimmed behind a snapshot. An archive keeps every change with its offset, time
+and controller epoch, and can say what the cluster was like at any of them.
+
+- `schema`: the records as data; `generic`: any one record to a mapping, the decoder that is right and slow.
+- `changes`: batches to rows, partitions by the shape of their records, a million of them a second and more.
+- `files`: segments and snapshots of a directory in order; `live`: the same from the controllers, up to the high
+  watermark.
+- `state`: rows of changes to the state after them, partitions in columns.
+- `tables`: changes appended as transactions of KafkaTable's committers, and the state as tables of its own.
+- `run`: one run of an archive, and the state at an offset or a time; `spec`: its YAML.
+
+Called by `cli.meta`. Works without Spark but for `spark`, which makes tasks of segments. Must not import the node: what
+it reads is held against the node's codec, Apache Kafka's tools and brokers in tests.
+"""

@@ -1,0 +1,417 @@
+"""Rows of changes to the state of the cluster: what brokers, topics, partitions, configurations and features there are.
+
+Partitions are replayed in columns. Of each column the last row of a partition that says something counts, and epochs
+are counted: a partition's goes up with each change, a leader's with each that names one (KIP-631). Everything else is
+so little that it is replayed one record after the other. Records of a transaction that was aborted, or that has not
+ended (KIP-868), are as if they had never been.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kraft_pipeline.archive.changes import NAMES, SCHEMA
+from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.generic import BYTES
+from kraft_pipeline.codec.arrays import fixed
+
+TOPIC_RESOURCE: Final = 2
+RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
+NUMBERS: Final = ("leader", "leader_recovery")
+LISTS: Final = (
+    "replicas",
+    "isr",
+    "removing_replicas",
+    "adding_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+    "directories",
+)
+ELR: Final = ("eligible_leader_replicas", "last_known_elr")
+PARTITIONS: Final = pa.schema(
+    [
+        pa.field("topic", NAMES),
+        *(SCHEMA.field(name) for name in ("topic_id", "partition", "leader", "leader_recovery")),
+        *(SCHEMA.field(name) for name in ("leader_epoch", "partition_epoch", *LISTS)),
+    ]
+)
+"""The state of each partition; `leader` -1 for none."""
+
+FOLD_ROWS: Final = 1 << 24
+"""Rows of partitions that are kept before they are made one row a partition: some gigabyte."""
+_ROW: Final = ("offset", "topic_id", "partition", *NUMBERS, "leader_epoch", "partition_epoch", *LISTS)
+
+
+@dataclass(slots=True)
+class Small:
+    """What is replayed one record after the other."""
+
+    topics: dict[str, str] = field(default_factory=dict)
+    """Names by id."""
+    brokers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Registrations as their records have them, `fenced` as it is now."""
+    controllers: dict[int, dict[str, Any]] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    acls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    users: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Iterations of SCRAM users by name and mechanism."""
+    leader: int = -1
+    """The active controller."""
+    voters: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """A cluster at one offset."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    small: Small
+    partitions: pa.Table
+    """In PARTITIONS, in the order of topics' creation."""
+
+
+class Replay:
+    """Takes rows of changes in their order; `state` tells what they have led to, at any time."""
+
+    def __init__(self) -> None:
+        self._small = Small()
+        self._codes: dict[str, int] = {}
+        self._parts: list[pa.RecordBatch] = []
+        """Rows of partitions, their topics' ids replaced by codes."""
+        self._rows = 0
+        self._last = (-1, 0, 0)
+        self._transaction: tuple[Small, int] | None = None
+        """What was before it: the rest, and how many of `_parts` there were."""
+        self._begun = False
+        self._snapshot = -1
+        """The offset of the snapshot that it began with."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows in `changes.SCHEMA`. Raises ArchiveError for records that do not fit what came before."""
+        if not batch.num_rows:
+            return
+        kinds = batch.column("type").dictionary.to_pylist()
+        for part in self._begins(batch):
+            self._add(part, kinds, part.column("type").indices.to_numpy(zero_copy_only=False))
+
+    def _begins(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows from where there is something to begin with: offset 0, or a snapshot, each of which begins anew."""
+        flags = batch.column("snapshot")
+        offsets = batch.column("offset").to_numpy()
+        if not self._begun and offsets[0] == 0:
+            self._begun = True
+        is_snapshot = flags.to_numpy(zero_copy_only=False)
+        if not is_snapshot.any():
+            if self._begun:
+                yield batch
+            return
+        runs = np.where(is_snapshot, offsets, -1)
+        cuts = [0, *(np.flatnonzero(np.diff(runs)) + 1).tolist(), len(runs)]
+        for at, end in pairwise(cuts):
+            if runs[at] >= 0 and runs[at] != self._snapshot:
+                self._small, self._codes, self._parts, self._rows = Small(), {}, [], 0
+                self._begun, self._snapshot, self._transaction = True, int(runs[at]), None
+            if self._begun:
+                yield batch.slice(at, end - at)
+
+    def _add(self, batch: pa.RecordBatch, kinds: list[str], codes: NDArray[np.int32]) -> None:
+        special = [code for code, kind in enumerate(kinds) if kind in _SPECIAL]
+        cuts = np.flatnonzero(np.isin(codes, special)).tolist() if special else []
+        at = 0
+        for cut in cuts:
+            self._plain(batch.slice(at, cut - at), kinds, codes[at:cut])
+            self._special(batch, cut, kinds[codes[cut]])
+            at = cut + 1
+        self._plain(batch.slice(at), kinds, codes[at:])
+        if self._rows > FOLD_ROWS and self._transaction is None:
+            self._fold(self._partitions(self._parts, self._small))
+        last = batch.num_rows - 1
+        self._last = (
+            batch.column("offset")[last].as_py(),
+            batch.column("epoch")[last].as_py(),
+            batch.column("timestamp").cast(pa.int64())[last].as_py() // 1000,
+        )
+
+    def state(self) -> State:
+        """As of the last row. Raises ArchiveError where there was nothing to begin with."""
+        if not self._begun:
+            raise ArchiveError("there is neither the beginning of the log nor a snapshot before that")
+        small, parts = self._small, self._parts
+        if self._transaction is not None:
+            small, count = self._transaction
+            parts = parts[:count]
+        return State(*self._last, copy.deepcopy(small), self._named(self._partitions(parts, small), small))
+
+    def _plain(self, batch: pa.RecordBatch, kinds: list[str], codes: NDArray[np.int32]) -> None:
+        if not batch.num_rows:
+            return
+        partition = [code for code, kind in enumerate(kinds) if kind in _PARTITIONS]
+        is_partition = np.isin(codes, partition)
+        nothing = [code for code, kind in enumerate(kinds) if kind == "NO_OP_RECORD"]
+        others = np.flatnonzero(~is_partition & ~np.isin(codes, nothing))
+        if is_partition.any():
+            rows = batch if is_partition.all() else batch.filter(_mask(is_partition))
+            self._keep(rows, codes[is_partition] == _code(kinds, "PARTITION_RECORD"))
+        if others.size:
+            texts = batch.column("fields").take(fixed(pa.int64(), others)).to_pylist()
+            for row, text in zip(others.tolist(), texts, strict=True):
+                try:
+                    self._one(kinds[codes[row]], text)
+                except (KeyError, ArchiveError) as e:
+                    offset = batch.column("offset")[row].as_py()
+                    raise ArchiveError(f"{kinds[codes[row]]} at offset {offset} does not fit: {e}") from None
+
+    def _keep(self, rows: pa.RecordBatch, is_record: NDArray[np.bool_]) -> None:
+        ids = rows.column("topic_id")
+        known = np.array([self._codes.setdefault(t, len(self._codes)) for t in ids.dictionary.to_pylist()], np.int32)
+        codes = known[ids.indices.to_numpy(zero_copy_only=False)]
+        columns = {name: rows.column(name) for name in _ROW if name != "topic_id"}
+        columns |= {"topic": fixed(pa.int32(), codes), "record": _mask(is_record)}
+        self._parts.append(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+        self._rows += rows.num_rows
+
+    def _special(self, batch: pa.RecordBatch, row: int, kind: str) -> None:
+        if kind == "BEGIN_TRANSACTION_RECORD":
+            self._transaction = (copy.deepcopy(self._small), len(self._parts))
+        elif kind == "END_TRANSACTION_RECORD":
+            self._transaction = None
+        elif kind == "ABORT_TRANSACTION_RECORD":
+            if self._transaction is not None:
+                self._small, count = self._transaction
+                del self._parts[count:]
+            self._transaction = None
+        else:
+            name = json.loads(batch.column("fields")[row].as_py())["topicName"]
+            self._clear_elr({i for i, n in self._small.topics.items() if not name or n == name})
+
+    def _clear_elr(self, topics: set[str]) -> None:
+        """A change of those partitions that have eligible leaders."""
+        now = self._partitions(self._parts, self._small)
+        there = np.isin(now.column("topic").to_numpy(), [self._codes[t] for t in topics if t in self._codes])
+        has = np.zeros(now.num_rows, np.bool_)
+        for name in ELR:
+            has |= pc.list_value_length(now.column(name)).to_numpy() > 0
+        rows = np.flatnonzero(there & has)
+        if not rows.size:
+            return
+        empty = pa.array([[]] * len(rows), pa.list_(pa.int32()))
+        columns = {name: pa.nulls(len(rows), SCHEMA.field(name).type) for name in _ROW if name != "topic_id"}
+        taken = now.take(fixed(pa.int64(), rows))
+        columns |= {name: taken.column(name).combine_chunks() for name in ("topic", "partition", "offset")}
+        columns |= dict.fromkeys(ELR, empty) | {"record": _mask(np.zeros(len(rows), np.bool_))}
+        self._parts.append(pa.RecordBatch.from_arrays([columns[n] for n in _PART_NAMES], names=list(_PART_NAMES)))
+
+    def _fold(self, now: pa.Table) -> None:
+        """Go on from one row a partition."""
+        whole = now.append_column("record", [_mask(np.ones(now.num_rows, np.bool_))])
+        self._parts = whole.select(_PART_NAMES).combine_chunks().to_batches()
+        self._rows = now.num_rows
+
+    def _partitions(self, parts: list[pa.RecordBatch], small: Small) -> pa.Table:
+        """One row a partition that there is, by the codes of topics."""
+        alive = np.zeros(len(self._codes), np.bool_)
+        alive[[self._codes[t] for t in small.topics if t in self._codes]] = True
+        if not parts:
+            return _EMPTY
+        rows = pa.Table.from_batches(parts).combine_chunks()
+        topic, number = rows.column("topic").to_numpy(), rows.column("partition").to_numpy()
+        is_record = rows.column("record").to_numpy(zero_copy_only=False)
+        sizes = np.zeros(len(self._codes), np.int64)
+        np.maximum.at(sizes, topic[is_record], number[is_record] + np.int64(1))
+        firsts = np.cumsum(sizes) - sizes
+        strange = (number < 0) | (number >= sizes[topic])
+        if strange.any():
+            row = int(np.flatnonzero(strange)[0])
+            where = f"{list(self._codes)[topic[row]]}-{number[row]}"
+            raise ArchiveError(f"offset {rows.column('offset')[row]} changes partition {where}, which there is not")
+        slots = firsts[topic] + number
+        count = int(sizes.sum())
+        base = _last(slots, is_record, count)
+        after = np.arange(len(slots)) > base[slots]
+        found = np.flatnonzero(base >= 0)
+        base = base[found]
+        columns: dict[str, Any] = {
+            "topic": fixed(pa.int32(), topic[base].astype(np.int32)),
+            "partition": rows.column("partition").take(fixed(pa.int64(), base)),
+        }
+        names_leader = _there(rows.column("leader"))
+        for name, counted in (("leader_epoch", after & names_leader), ("partition_epoch", after)):
+            more = np.bincount(slots[counted], minlength=count)[found]
+            numbers = rows.column(name).take(fixed(pa.int64(), base)).to_numpy() + more
+            columns[name] = fixed(pa.int32(), numbers.astype(np.int32))
+        last = _last(slots, np.ones(len(slots), np.bool_), count)[found]
+        columns["offset"] = rows.column("offset").take(fixed(pa.int64(), last))
+        for name in (*NUMBERS, *LISTS):
+            told = _last(slots, is_record | _there(rows.column(name)), count)[found]
+            columns[name] = rows.column(name).take(fixed(pa.int64(), np.maximum(told, base)))
+            if name in LISTS:
+                columns[name] = _or_empty(columns[name])
+        table = pa.table({name: columns[name] for name in _PART_NAMES if name != "record"})
+        is_alive = alive[table.column("topic").to_numpy()]
+        return table if is_alive.all() else table.filter(_mask(is_alive))
+
+    def _named(self, now: pa.Table, small: Small) -> pa.Table:
+        """In PARTITIONS: with the names and ids of topics."""
+        codes = now.column("topic").combine_chunks()
+        ids = list(self._codes)
+        names = pa.array([small.topics.get(i, "") for i in ids], pa.string())
+        columns = {name: now.column(name) for name in PARTITIONS.names if name in now.column_names}
+        columns["topic"] = pa.chunked_array([pa.DictionaryArray.from_arrays(_one(codes), names)], NAMES)
+        columns["topic_id"] = pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(_one(codes), pa.array(ids, pa.string()))], NAMES
+        )
+        return pa.table([columns[name] for name in PARTITIONS.names], schema=PARTITIONS)
+
+    def _one(self, kind: str, text: str) -> None:
+        """A record that is no partition's."""
+        record = json.loads(text)
+        if record.keys() == {BYTES}:
+            raise ArchiveError("it is of a release that is not known")
+        rule = _RULES.get(kind)
+        if rule is not None:
+            rule(self._small, record)
+
+
+_PARTITIONS: Final = frozenset({"PARTITION_RECORD", "PARTITION_CHANGE_RECORD"})
+_SPECIAL: Final = frozenset(
+    {"BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD", "CLEAR_ELR_RECORD"}
+)
+_PART_NAMES: Final = (*(name for name in _ROW if name != "topic_id"), "topic", "record")
+_EMPTY: Final = pa.table(
+    {
+        **{name: pa.array([], SCHEMA.field(name).type) for name in _ROW if name != "topic_id"},
+        "topic": pa.array([], pa.int32()),
+    }
+)
+
+
+def _code(kinds: list[str], kind: str) -> int:
+    return kinds.index(kind) if kind in kinds else -1
+
+
+def _mask(flags: NDArray[np.bool_]) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(np.packbits(flags, bitorder="little"))])
+
+
+def _last(slots: NDArray[np.int64], wanted: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Of each slot the last row that is wanted, -1 for none."""
+    found = np.full(count, -1, np.int64)
+    rows = np.flatnonzero(wanted)
+    found[slots[rows]] = rows  # the last of several assignments counts
+    return found
+
+
+def _there(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.is_valid(column).to_numpy()
+    return found
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _or_empty(column: pa.ChunkedArray) -> pa.Array:
+    """Lists, empty where there was none."""
+    lists = _one(column)
+    if not lists.null_count:
+        return lists
+    return pa.ListArray.from_arrays(lists.offsets, lists.values) if not lists.offset else pc.fill_null(lists, [])
+
+
+def _register(small: Small, record: dict[str, Any]) -> None:
+    small.brokers[record["brokerId"]] = record
+
+
+def _fence(small: Small, record: dict[str, Any]) -> None:
+    small.brokers[record["id"]] = {**small.brokers[record["id"]], "fenced": True}
+
+
+def _unfence(small: Small, record: dict[str, Any]) -> None:
+    small.brokers[record["id"]] = {**small.brokers[record["id"]], "fenced": False}
+
+
+def _change(small: Small, record: dict[str, Any]) -> None:
+    changed = dict(small.brokers[record["brokerId"]])
+    for name in ("fenced", "inControlledShutdown"):
+        if record.get(name):
+            changed[name] = record[name] > 0
+    changed |= {name: record[name] for name in ("logDirs", "cordonedLogDirs") if record.get(name) is not None}
+    small.brokers[record["brokerId"]] = changed
+
+
+def _topic(small: Small, record: dict[str, Any]) -> None:
+    small.topics[record["topicId"]] = record["name"]
+
+
+def _remove_topic(small: Small, record: dict[str, Any]) -> None:
+    small.configs.pop((TOPIC_RESOURCE, small.topics.pop(record["topicId"])), None)
+
+
+def _config(small: Small, record: dict[str, Any]) -> None:
+    key = (record["resourceType"], record["resourceName"])
+    _put(small.configs, key, record["name"], record["value"])
+
+
+def _feature(small: Small, record: dict[str, Any]) -> None:
+    small.features[record["name"]] = record["featureLevel"]
+    if not record["featureLevel"]:
+        del small.features[record["name"]]
+
+
+def _quota(small: Small, record: dict[str, Any]) -> None:
+    entity = tuple(sorted((e["entityType"], e["entityName"]) for e in record["entity"]))
+    _put(small.quotas, entity, record["key"], None if record["remove"] else record["value"])
+
+
+def _put(section: dict[Any, dict[str, Any]], key: Any, name: str, value: Any) -> None:
+    """Set or remove one value of an entry, which goes with its last one."""
+    values = section.setdefault(key, {})
+    values[name] = value
+    if value is None:
+        del values[name]
+    if not values:
+        del section[key]
+
+
+def _leader(small: Small, record: dict[str, Any]) -> None:
+    small.leader = record["leaderId"]
+    small.voters = [voter["voterId"] for voter in record["voters"]]
+
+
+_RULES: Final[dict[str, Any]] = {
+    "REGISTER_BROKER_RECORD": _register,
+    "UNREGISTER_BROKER_RECORD": lambda small, record: small.brokers.pop(record["brokerId"]),
+    "FENCE_BROKER_RECORD": _fence,
+    "UNFENCE_BROKER_RECORD": _unfence,
+    "BROKER_REGISTRATION_CHANGE_RECORD": _change,
+    "REGISTER_CONTROLLER_RECORD": lambda small, record: small.controllers.update({record["controllerId"]: record}),
+    "TOPIC_RECORD": _topic,
+    "REMOVE_TOPIC_RECORD": _remove_topic,
+    "CONFIG_RECORD": _config,
+    "FEATURE_LEVEL_RECORD": _feature,
+    "CLIENT_QUOTA_RECORD": _quota,
+    "ACCESS_CONTROL_ENTRY_RECORD": lambda small, record: small.acls.update({record["id"]: record}),
+    "REMOVE_ACCESS_CONTROL_ENTRY_RECORD": lambda small, record: small.acls.pop(record["id"]),
+    "USER_SCRAM_CREDENTIAL_RECORD": lambda small, record: small.users.update(
+        {(record["name"], record["mechanism"]): record["iterations"]}
+    ),
+    "REMOVE_USER_SCRAM_CREDENTIAL_RECORD": lambda small, record: small.users.pop(
+        (record["name"], record["mechanism"]), None
+    ),
+    "LEADER_CHANGE": _leader,
+    "KRAFT_VOTERS": lambda small, record: setattr(small, "voters", [v["voterId"] for v in record["voters"]]),
+}

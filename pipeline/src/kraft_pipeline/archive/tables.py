@@ -1,0 +1,248 @@
+"""The tables of an archive: `changes`, appended to, and the state, written anew by each run.
+
+`changes` is a table of KafkaTable's committers: files and how far they reach are one transaction, so that a run that
+dies is as if it had not been, and the next one goes on where the last one ended. The others are small beside it, and
+whole:
+
+- `partitions` (state.PARTITIONS), `topics` (topic, topic_id, partitions, replicas),
+- `brokers` (broker, rack, fenced, in_controlled_shutdown, epoch, incarnation, listeners, log_dirs),
+- `configs` (resource, name, key, value), `features` (feature, level).
+
+Secrets are not archived: see `redacted`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kraft_pipeline.archive.changes import SCHEMA
+from kraft_pipeline.archive.spec import ArchiveSpec
+from kraft_pipeline.archive.state import RESOURCES, State
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.committer import Added, Committer
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.storage import Folder, Storage, open_storage
+
+CHANGES: Final = "changes"
+KEY: Final = ("__cluster_metadata", 0)
+FILE_ROWS: Final = 1_000_000
+"""Of a file of changes: some 30 MB. Its rows are in memory until it is written."""
+DICTIONARY: Final = ("type", "topic_id", "topic", "directories.list.element", "leader", "epoch")
+"""Columns of few values."""
+
+
+REDACTED: Final = "(redacted)"
+_SECRET: Final = re.compile(r"password|secret|sasl\.jaas\.config|ssl\.keystore\.key$")
+_SECRETIVE: Final = frozenset({"USER_SCRAM_CREDENTIAL_RECORD", "CONFIG_RECORD"})
+_TEXTS: Final = pa.list_(pa.string())
+BROKERS: Final = pa.schema(
+    {
+        "broker": pa.int32(),
+        "rack": pa.string(),
+        "fenced": pa.bool_(),
+        "in_controlled_shutdown": pa.bool_(),
+        "epoch": pa.int64(),
+        "incarnation": pa.string(),
+        "listeners": _TEXTS,
+        "log_dirs": _TEXTS,
+    }
+)
+CONFIGS: Final = pa.schema([(name, pa.string()) for name in ("resource", "name", "key", "value")])
+FEATURES: Final = pa.schema({"feature": pa.string(), "level": pa.int32()})
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """Without dictionaries: as tables know it."""
+    return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema])
+
+
+def open_changes(spec: ArchiveSpec) -> Committer:
+    """The table of changes."""
+    path = f"{spec.path.rstrip('/')}/{CHANGES}"
+    if spec.format == "parquet":
+        return ParquetTable(open_storage(path, spec.storage), spec.app_id)
+    from kraft_pipeline.tables.delta import DeltaTableOf  # noqa: PLC0415 - an extra
+
+    return DeltaTableOf(path, spec.app_id, spec.storage)
+
+
+class Changes:
+    """Takes rows, writes files of them beside the caller, and commits them all at once."""
+
+    def __init__(self, spec: ArchiveSpec) -> None:
+        self._committer = open_changes(spec)
+        self._storage = open_storage(f"{spec.path.rstrip('/')}/{CHANGES}", spec.storage)
+        self._prefix = f"{spec.app_id}-"
+        self._begun = self._committer.state()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._files: list[Future[Added]] = []
+        self._writer = ThreadPoolExecutor(1, "archive")
+
+    @property
+    def position(self) -> Position | None:
+        """Where the archive ends, None for a new one."""
+        return self._begun.position
+
+    def sweep(self) -> int:
+        """Remove what a run that died has left; how many files."""
+        known: set[str] | None = None
+        count = 0
+        for file in list(self._storage.list()):
+            if file.path.startswith(self._prefix):
+                known = self._committer.files() if known is None else known
+                if file.path not in known:
+                    self._storage.delete(file.path)
+                    count += 1
+        return count
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows in `changes.SCHEMA`."""
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= FILE_ROWS:
+            self._flush()
+
+    def commit(self, position: Position) -> int:
+        """Make all rows part of the table; how many files. Raises ConflictError where another run was first."""
+        self._flush()
+        files = [future.result() for future in self._files]
+        self._files.clear()
+        if self._begun.position is None:
+            self._committer.create(plain(SCHEMA), [])
+        if files:
+            self._committer.commit(self._begun.batch + 1, position, files, after=self._begun.batch)
+            self._begun = self._committer.state()
+        return len(files)
+
+    def close(self) -> None:
+        """Let go of the thread that writes."""
+        self._writer.shutdown(wait=True, cancel_futures=True)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        batches, self._waiting, self._rows = self._waiting, [], 0
+        if len(self._files) > 1:
+            self._files[-2].result()  # no more than two files' rows in memory
+        name = f"{self._prefix}{self._begun.batch + 1:08d}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
+        self._files.append(self._writer.submit(write_changes, self._storage, name, batches))
+
+
+def write_changes(storage: Storage, name: str, batches: list[pa.RecordBatch]) -> Added:
+    """One file of changes. Raises OSError."""
+    rows = pa.Table.from_batches([redacted(batch) for batch in batches])
+    data = encode(rows)
+    storage.write(name, data)
+    ends = pc.min_max(rows.column("offset")).as_py()
+    return Added(name, data.size, rows.num_rows, {}, {"offset": ends["min"]}, {"offset": ends["max"]})
+
+
+def encode(rows: pa.Table) -> pa.Buffer:
+    """As Parquet. Numbers are dense enough without dictionaries."""
+    out = pa.BufferOutputStream()
+    pq.write_table(rows, out, compression="zstd", compression_level=1, use_dictionary=list(DICTIONARY))
+    return out.getvalue()
+
+
+def redacted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without the keys of SCRAM users and the values of secret configurations."""
+    kinds = batch.column("type").dictionary.to_pylist()
+    secret = [code for code, kind in enumerate(kinds) if kind in _SECRETIVE]
+    if not secret:
+        return batch
+    rows = np.flatnonzero(np.isin(batch.column("type").indices.to_numpy(), secret)).tolist()
+    texts = batch.column("fields").to_pylist()
+    changed = False
+    for row in rows:
+        fields = json.loads(texts[row])
+        if "storedKey" in fields:
+            fields |= dict.fromkeys(("salt", "storedKey", "serverKey"), REDACTED)
+        elif fields.get("value") is not None and _SECRET.search(fields["name"]):
+            fields["value"] = REDACTED
+        else:
+            continue
+        texts[row] = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+        changed = True
+    if not changed:
+        return batch
+    return batch.set_column(batch.schema.get_field_index("fields"), "fields", pa.array(texts, pa.string()))
+
+
+def write_state(spec: ArchiveSpec, state: State) -> None:
+    """Put all tables of the state in the place of the former ones."""
+    for name, rows in state_tables(state).items():
+        where = f"{spec.path.rstrip('/')}/{name}"
+        if spec.format == "parquet":
+            _replace(open_storage(where, spec.storage), f"{name}.parquet", encode(rows))
+            continue
+        from deltalake import write_deltalake  # noqa: PLC0415 - an extra
+
+        whole = rows.cast(plain(rows.schema))
+        write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=dict(spec.storage))
+
+
+def _replace(storage: Storage, name: str, data: pa.Buffer) -> None:
+    """One file, whole or not at all."""
+    if not isinstance(storage, Folder):
+        storage.write(name, data)
+        return
+    draft = f".{name}.{uuid.uuid4().hex}"
+    storage.write(draft, data)
+    os.replace(storage.root / draft, storage.root / name)
+
+
+def state_tables(state: State) -> dict[str, pa.Table]:
+    """The tables of a state by name."""
+    small, partitions = state.small, state.partitions
+    sizes = pc.list_value_length(partitions.column("replicas"))
+    by_topic = pa.table({"topic_id": partitions.column("topic_id").cast(pa.string()), "size": sizes})
+    counts = by_topic.group_by("topic_id").aggregate([("size", "count"), ("size", "max")])
+    names = pa.table(
+        {
+            "topic": pa.array(small.topics.values(), pa.string()),
+            "topic_id": pa.array(small.topics.keys(), pa.string()),
+        }
+    )
+    topics = names.join(counts, "topic_id").rename_columns(["topic", "topic_id", "partitions", "replicas"])
+    configs = [
+        {"resource": RESOURCES.get(kind, str(kind)), "name": name, "key": key, "value": shown(key, value)}
+        for (kind, name), values in small.configs.items()
+        for key, value in values.items()
+    ]
+    features = [{"feature": name, "level": level} for name, level in small.features.items()]
+    return {
+        "partitions": partitions,
+        "topics": topics.sort_by("topic"),
+        "brokers": pa.Table.from_pylist([_broker(b) for _, b in sorted(small.brokers.items())], schema=BROKERS),
+        "configs": pa.Table.from_pylist(configs, schema=CONFIGS),
+        "features": pa.Table.from_pylist(features, schema=FEATURES),
+    }
+
+
+def shown(key: str, value: str) -> str:
+    """A configuration's value, unless it is a secret."""
+    return REDACTED if _SECRET.search(key) else value
+
+
+def _broker(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "broker": record["brokerId"],
+        "rack": record["rack"],
+        "fenced": record["fenced"],
+        "in_controlled_shutdown": record.get("inControlledShutdown", False),
+        "epoch": record["brokerEpoch"],
+        "incarnation": record["incarnationId"],
+        "listeners": [f"{e['name']}://{e['host']}:{e['port']}" for e in record["endPoints"]],
+        "log_dirs": record.get("logDirs", []),
+    }
