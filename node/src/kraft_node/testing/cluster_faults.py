@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.disk_faults import DiskFaults
 from kraft_node.testing.machine import CONTROLLER_PORT, MOVED_PORT, SimCluster, SimMachine
+from kraft_node.testing.script import Script
+from kraft_node.testing.workloads.operator import Operator
 
 if TYPE_CHECKING:
     from kraft_node.testing.checker import Checker
 
-FAULTS_MIN, FAULTS_MAX = 2, 4
-EVENTS_MIN: Final = 2_000
-"""Faults go on until so many events have happened since the first of them."""
+EVENTS: Final = 1_000
+"""While faults begin: one to four, as a rule. Before the first and after the last there are three times as many."""
+LEAVES_MAX_MS: Final = 6_000.0
+PAIR: Final = 2
 STOP_MAX_MS: Final = 330_000.0
 """A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
 HOUR_MS: Final = 3_600_000
@@ -44,9 +47,9 @@ class ClusterFaults(DiskFaults):
         """One fault after the other."""
         rng, world = self.world.rng, self.world
         several = len(self.cluster.brokers[0].config.log_dirs) > 1
-        first, count = world.events, rng.randint(FAULTS_MIN, FAULTS_MAX)
-        while len(self.done) < count or world.events < first + EVENTS_MIN:
-            world.run(self._broken, rng.random() * 1200)
+        until = world.events + EVENTS
+        while world.events < until:
+            world.run(self._broken, rng.random() * 600)
             if self._broken():
                 return
             machine = rng.choice(self.cluster.machines)
@@ -54,10 +57,12 @@ class ClusterFaults(DiskFaults):
                 (self._kill, self._kill, self._kill, self._kill_several, self._kill_several, self._power, self._power,
                  self._wipe, self._stop, self._hang, self._hang, self._isolate, self._isolate, self._cut_pair,
                  self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
-                 self._fail_fsync, self._stall_disk, self._rot, self._rot, *[self._lose_directory] * (2 * several),
+                 self._fail_fsync, self._stall_disk, self._leave, self._leave, self._rot, self._rot,
+                 *[self._lose_directory] * (2 * several),
                  *[self._move_controller] * self.cluster.dynamic)
             )  # fmt: skip
-            if fault in (self._kill, self._kill_several, self._stop, self._fill_disk) and not self._noticed():
+            ends = (self._kill, self._kill_several, self._leave, self._stop, self._fill_disk)
+            if fault in ends and not self._noticed():
                 continue
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")
@@ -86,9 +91,29 @@ class ClusterFaults(DiskFaults):
             else:
                 victim.kill()
         for victim in rng.sample(victims, len(victims)):
-            self._rest(rng.choice((10.0, 300.0, 3000.0)))
+            self._rest(rng.choice((10.0, 300.0, 2000.0)))
             if not victim.running and not self._broken():
                 victim.start()
+
+    def _leave(self, machine: SimMachine) -> None:
+        """While a broker is down, the other one that has a partition gives it to a third: nobody of its ISR stays."""
+        image, own = self._newest_image(), machine.config.node_id
+        pairs = [
+            (topic, number, state.replicas)
+            for topic in (image.topics if image is not None else ())
+            for number, state in topic.partitions()
+            if own in state.replicas and len(state.replicas) == PAIR
+        ]
+        machine.kill()
+        others = [other.config.node_id for other in self.cluster.brokers]
+        if pairs:
+            topic, number, pair = self.world.rng.choice(pairs)
+            third = self.world.rng.choice([other for other in others if other not in pair])
+            mover = Operator(self.cluster, "mover", ())
+            script = Script(self.world, "mover", mover.reassign(topic.name, number, [own, third]), mover.session.host)
+            self._rest(LEAVES_MAX_MS)
+            script.stop()
+        self._again(machine)
 
     def _stop(self, machine: SimMachine) -> None:
         """A clean stop; it can be a while until everything that it led is led by others."""
@@ -109,7 +134,7 @@ class ClusterFaults(DiskFaults):
         self._again(machine)
 
     def _hang(self, machine: SimMachine) -> None:
-        machine.blocked(self.world.rng.choice((300.0, 2500.0, 8_000.0)))
+        machine.blocked(self.world.rng.choice((300.0, 1500.0, 5000.0)))
 
     def _slow_disk(self, machine: SimMachine) -> None:
         machine.host.background_ms = self.world.rng.choice((300.0, 1500.0))
@@ -139,7 +164,7 @@ class ClusterFaults(DiskFaults):
         self._heal_later()
 
     def _heal_later(self) -> None:
-        self._rest(self.world.rng.choice((500.0, 3000.0, 8000.0)))
+        self._rest(self.world.rng.choice((300.0, 1500.0, 5000.0)))
         if self.world.rng.random() < 0.8:
             self.cluster.network.heal()
 

@@ -55,9 +55,9 @@ class ClusterScenario(Scenario):
             "offsets.topic.num.partitions": "1",
             "min.insync.replicas": "2",
             "group.min.session.timeout.ms": "1000",
-            "broker.session.timeout.ms": str(rng.choice((2000, 4000))),
-            "broker.heartbeat.interval.ms": "500",
-            "replica.lag.time.max.ms": str(rng.choice((1500, 4000))),
+            "broker.session.timeout.ms": str(rng.choice((1000, 2500))),
+            "broker.heartbeat.interval.ms": "300",
+            "replica.lag.time.max.ms": str(rng.choice((800, 2500))),
             "replica.high.watermark.checkpoint.interval.ms": str(rng.choice((300, 5000))),
             "log.flush.offset.checkpoint.interval.ms": str(rng.choice((300, 60000))),
             "leader.imbalance.check.interval.seconds": str(rng.choice((2, 300))),
@@ -107,8 +107,9 @@ class ClusterScenario(Scenario):
             machine.on_end = self._process_ended(machine)
             machine.start()
         self._until_serving()
-        maker = Admin(self.cluster, self.checker, "maker", (), replicas=3)
+        maker = Admin(self.cluster, self.checker, "maker", ())
         for name, (count, configs) in self.topics.items():
+            maker.replicas = self.world.rng.choice((2, 3))
             self._finish(self._script("maker", maker.create_surely(name, count, configs)))
         self._start_clients()
         self.troubles.play()

@@ -60,7 +60,7 @@ class DiskFaults(Misfortune):
     def _again(self, machine: SimMachine) -> None:
         """Start it soon, or so late that it has been fenced."""
         rng = self.world.rng
-        self._rest(rng.choice((50.0, 1000.0, 5000.0)))
+        self._rest(rng.choice((50.0, 500.0, 3000.0)))
         if not machine.running and not self._broken():
             machine.start()
         if rng.random() < 0.6:
@@ -188,7 +188,7 @@ class DiskFaults(Misfortune):
         path = machine.config.log_dirs[-1]
         self.world.note("faults", f"{path} of {machine.name} dies")
         machine.disk.dead = path
-        self._rest(rng.choice((700.0, 2500.0, 6000.0)))
+        self._rest(rng.choice((500.0, 1500.0, 4000.0)))
         machine.stop()
         self.world.run(lambda: not machine.running or self._broken(), STOPS_MS)
         machine.kill()
@@ -212,6 +212,7 @@ class DiskFaults(Misfortune):
             machine.rotten, self.rotten = True, machine
         self._again(machine)
         if not machine.running:
+            super().heal()
             self._replace_rotten()
 
     def _replace_rotten(self) -> None:
@@ -266,7 +267,7 @@ class DiskFaults(Misfortune):
             self._again(machine)
 
     def _stall_disk(self, machine: SimMachine) -> None:
-        machine.host.stalled_until_ms = self.world.now_ms + self.world.rng.choice((3000.0, 9000.0, 20_000.0))
+        machine.host.stalled_until_ms = self.world.now_ms + self.world.rng.choice((1500.0, 5000.0, 15_000.0))
 
 
 def _is_current(machine: SimMachine, offset: int) -> bool:

@@ -143,7 +143,13 @@ class SimTransport:
     def write(self, parts: Sequence[Outgoing]) -> None:
         if self.closed or self.other is None:
             return
-        raw = b"".join(p.read() if isinstance(p, FileSlice) else bytes(p) for p in parts)
+        try:
+            raw = b"".join(p.read() if isinstance(p, FileSlice) else bytes(p) for p in parts)
+        except OSError as e:
+            # The file's disk is dead: as with a real socket, the stream cannot go on.
+            self._send(None)
+            self._lost_soon(e)
+            return
         self._was_high = self._was_high or self.unsent_bytes + len(raw) > HIGH_MARK_BYTES
         self._send(raw)
 
@@ -200,17 +206,17 @@ class SimTransport:
         if not self.closed:
             if self.other is not None:
                 self._send(None)
-            self._lost_soon()
+            self._lost_soon(None)
 
     def abort(self) -> None:
         self.close()
 
-    def _lost_soon(self) -> None:
+    def _lost_soon(self, error: OSError | None) -> None:
         self.closed = True
         self.network.transports.discard(self)
         receiver, self.receiver = self.receiver, None
         if receiver is not None:
-            self.network.world.at(0.0, receiver.connection_lost, None, host=self.host)
+            self.network.world.at(0.0, receiver.connection_lost, error, host=self.host)
 
     def _lost(self, error: OSError | None) -> None:
         self.closed = True

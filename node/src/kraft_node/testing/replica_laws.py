@@ -160,6 +160,12 @@ class ReplicaLaws:
         epochs, earlier = (state.leader_epoch, state.partition_epoch), (before.leader_epoch, before.partition_epoch)
         if epochs[0] < earlier[0] or epochs[1] < earlier[1]:
             self.checker.broken("assignment", name, f"epochs {earlier} became {epochs}")
+        if not set(state.isr) <= set(state.replicas):
+            self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
+        if not set(state.elr) <= set(state.replicas):
+            self.checker.broken("assignment", name, f"ELR {state.elr}, replicas {state.replicas}")
+        if state.leader != NO_LEADER and state.leader not in state.isr:
+            self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
         if epochs[1] != earlier[1] + 1:
             return  # some changes at once
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
@@ -172,12 +178,6 @@ class ReplicaLaws:
         if lacking:
             text = f"{lacking} are replicas, ISR {state.isr}; it was {before.isr} of {before.replicas}"
             self.checker.broken("reassigned", name, text)
-        if not set(state.isr) <= set(state.replicas):
-            self.checker.broken("assignment", name, f"ISR {state.isr}, replicas {state.replicas}")
-        if not set(state.elr) <= set(state.replicas):
-            self.checker.broken("assignment", name, f"ELR {state.elr}, replicas {state.replicas}")
-        if state.leader != NO_LEADER and state.leader not in state.isr:
-            self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
         fenced = [member for member in state.isr if (broker := image.brokers.get(member)) is None or broker.fenced]
         if fenced and (state.leader != NO_LEADER or len(state.isr) > 1):
             self.checker.broken("assignment", name, f"{fenced} are fenced, ISR {state.isr}, leader {state.leader}")

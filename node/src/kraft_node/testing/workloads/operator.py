@@ -36,10 +36,11 @@ class Operator:
                 await self._elect()
             else:
                 count = rng.randint(REPLICAS_MIN, min(3, len(self._brokers)))
-                await self._reassign(topic, index, rng.sample(self._brokers, count) if action == "move" else None)
+                await self.reassign(topic, index, rng.sample(self._brokers, count) if action == "move" else None)
             await self.session.sleep(300 + rng.random() * 2500)
 
-    async def _reassign(self, topic: str, index: int, replicas: list[int] | None) -> None:
+    async def reassign(self, topic: str, index: int, replicas: list[int] | None) -> None:
+        """Ask for it; None: for no more of what was asked for before."""
         self.session.note(f"{topic}-{index} to {replicas or 'where it was'}")
         row = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         wanted = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[row])
