@@ -370,11 +370,14 @@ class _Pass:
             topics = tuple(sorted(plan_.owned.items()))
             await self._remember(do.Remember(replace(record, topics=topics), "topics that go with their resources"))
         refused = await by_topics.carry_out(client, brokers[0], plan_) if plan_.count else {}
+        names = {one.resource: one.topic for one in wanted}
         states |= plan_.states
         states |= {
             one.resource: TopicState(False, "Refused", refused[one.topic]) for one in wanted if one.topic in refused
         }
-        names = {one.resource: one.topic for one in wanted}
+        # How those are that were just changed, the next pass sees: half as many writes, and events of them.
+        under_way = plan_.changing - refused.keys()
+        states = {k: state for k, state in states.items() if names.get(k) not in under_way}
 
         async def tell(resource: dict[str, Any]) -> None:
             name = resource["metadata"]["name"]

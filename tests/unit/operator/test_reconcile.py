@@ -16,10 +16,11 @@ import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.events import Events
-from kraft_operator.kafka.client import RefusedError
+from kraft_operator.kafka.client import Address, RefusedError
 from kraft_operator.kube.client import ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.topics import TopicSeen
 from kraft_operator.reconcile import Key, Reconciler
 from tests.unit.operator.fake_kubernetes import Crash, FakeApi
 from tests.unit.operator.sample import ROOT
@@ -132,6 +133,41 @@ def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.
         assert "log.retention.ms" in told["Degraded"]["message"]
         events = [one for (kind, *_), one in api.objects.items() if kind == "Event" and one["reason"] == "StepRefused"]
         assert len(events) == 1, "told once"
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_topic_is_told_of_once_it_is_seen_not_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        spec = {"cluster": "sample", "partitions": 2}
+        metadata = {"name": "t", "namespace": "demo", "generation": 1}
+        api.objects["KRaftTopic", "demo", "t"] = {"kind": "KRaftTopic", "metadata": metadata, "spec": spec}
+        there: dict[str, TopicSeen] = {}
+
+        async def look(*_: Any) -> dict[str, TopicSeen]:
+            return dict(there)
+
+        async def make(*_: Any) -> dict[str, str]:
+            there["t"] = TopicSeen("id", 2, 3)
+            return {}
+
+        async def nothing(*_: Any) -> None:
+            pass
+
+        monkeypatch.setattr("kraft_operator.observe.kafka.View.look", nothing)
+        monkeypatch.setattr("kraft_operator.observe.objects.brokers", lambda *_: {101: Address("b", 1)})
+        monkeypatch.setattr("kraft_operator.apply.topics.look", look)
+        monkeypatch.setattr("kraft_operator.apply.topics.carry_out", make)
+        api.writes.clear()
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        assert [write for write in api.writes if write[1] == "KRaftTopic"] == [("patch", "KRaftTopic", "t")]
+        status = api.objects["KRaftTopic", "demo", "t"]["status"]
+        assert (status["partitions"], status["conditions"][0]["reason"]) == (2, "InForce")
         operator.close()
 
     asyncio.run(main())

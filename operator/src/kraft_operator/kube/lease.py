@@ -82,7 +82,7 @@ class Lease:
             async with asyncio.timeout(min(self.period_s, within_s)):
                 done = await self._write()
         except (ApiError, TimeoutError) as error:
-            log.info("the lease was not taken: %s", error or "no answer in time")
+            log.info("the lease was not taken: %s", str(error) or "no answer in time")
             return False
         if done:
             self._renewed_at = asked_at

@@ -64,6 +64,11 @@ class TopicPlan:
     """By resource."""
 
     @property
+    def changing(self) -> set[str]:
+        """Topics that are made or changed."""
+        return {wish.topic for wish in self.create} | self.grow.keys() | self.configure.keys()
+
+    @property
     def count(self) -> int:
         return len(self.create) + len(self.grow.keys() | self.configure.keys()) + len(self.delete)
 
