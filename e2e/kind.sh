@@ -3,17 +3,25 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-.venv/bin/python}
+# kind cannot load images with attestations (kubernetes-sigs/kind#4236).
+export BUILDX_NO_DEFAULT_ATTESTATIONS=1
 
-kind get clusters | grep -qx kraft || kind create cluster --name kraft --config deploy/kind/cluster.yaml
+# A file of its own: the user's current context stays what it is.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export KUBECONFIG=$folder/config
+
+if [[ " $(kind get clusters | tr '\n' ' ') " == *" kraft "* ]]; then
+    kind export kubeconfig --name kraft
+else
+    kind create cluster --name kraft --config deploy/kind/cluster.yaml --wait 3m
+fi
 docker build -q --target node -t localhost/kraftcluster:dev .
 docker tag localhost/kraftcluster:dev localhost/kraftcluster:other
 docker build -q --target operator -t localhost/kraft-operator:dev .
+docker tag localhost/kraft-operator:dev localhost/kraft-operator:other
 docker build -q -t localhost/kraft-e2e-client:dev e2e/client
 kind load docker-image --name kraft localhost/kraftcluster:dev localhost/kraftcluster:other \
-    localhost/kraft-operator:dev localhost/kraft-e2e-client:dev
-KUBECONFIG=$(mktemp)
-export KUBECONFIG
-trap 'rm -f "$KUBECONFIG"' EXIT
-kind get kubeconfig --name kraft >"$KUBECONFIG"
+    localhost/kraft-operator:dev localhost/kraft-operator:other localhost/kraft-e2e-client:dev
 [ $# -gt 0 ] || set -- e2e
 "$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

@@ -18,9 +18,10 @@ import yaml
 ROOT = Path(__file__).parents[1]
 NAMESPACE = "kraft-operator"
 OPERATOR_IMAGE = os.environ.get("E2E_OPERATOR_IMAGE", "localhost/kraft-operator:dev")
+OTHER_OPERATOR_IMAGE = os.environ.get("E2E_OTHER_OPERATOR_IMAGE", "localhost/kraft-operator:other")
 NODE_IMAGE = os.environ.get("E2E_NODE_IMAGE", "localhost/kraftcluster:dev")
 OTHER_IMAGE = os.environ.get("E2E_OTHER_IMAGE", "localhost/kraftcluster:other")
-"""The same node under another name: what a roll of the image needs."""
+"""The same under other names: what a roll of the image needs, and an upgrade."""
 CLIENT_IMAGE = os.environ.get("E2E_CLIENT_IMAGE", "localhost/kraft-e2e-client:dev")
 LOOK_S = 0.25
 Object = dict[str, Any]
@@ -43,7 +44,8 @@ def kubectl(
 
 def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPACE) -> Any:
     """An object, None for none; or a list of them."""
-    words = ["get", kind, "-n", namespace, "-o", "json", "--ignore-not-found"]
+    words = ["get", kind, "-o", "json", "--ignore-not-found"]
+    words += ["-n", namespace] if namespace else []  # machines and the like have none
     words += [name] if name else ["-l", selector]
     text = kubectl(*words, check=True).stdout
     found = json.loads(text) if text.strip() else None
@@ -79,12 +81,14 @@ def install_operator() -> None:
         chosen = [one for one in documents if not part or one["kind"] == part]
         applied = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=yaml.safe_dump_all(chosen))
         assert applied.returncode == 0, applied.stderr
+    # An image of the same name may be another one than that of the last run.
+    kubectl("rollout", "restart", "deploy", "-n", NAMESPACE, check=True)
     kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=300s", timeout=330, check=True)
 
 
-def operators() -> list[Object]:
+def operators(namespace: str = NAMESPACE) -> list[Object]:
     """The operator's pods."""
-    return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator"))
+    return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator", namespace=namespace))
 
 
 # A cluster
@@ -93,10 +97,11 @@ def operators() -> list[Object]:
 class Cluster:
     """One KRaftCluster, made of the sample."""
 
-    def __init__(self, name: str, **changes: Any) -> None:
+    def __init__(self, name: str, namespace: str = NAMESPACE, **changes: Any) -> None:
         self.name = name
+        self.namespace = namespace
         document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
-        document["metadata"] = {"name": name, "namespace": NAMESPACE}
+        document["metadata"] = {"name": name, "namespace": namespace}
         document["spec"] |= {"image": NODE_IMAGE, **changes}
         self.document: Object = document
         self.selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/name=kraftcluster"
@@ -116,13 +121,12 @@ class Cluster:
         return int(self.resource["metadata"]["generation"])
 
     def annotate(self, key: str, value: str) -> None:
-        kubectl(
-            "annotate", "kc", self.name, "-n", NAMESPACE, f"kraftcluster.io/{key}={value}", "--overwrite", check=True
-        )
+        change = f"kraftcluster.io/{key}={value}"
+        kubectl("annotate", "kc", self.name, "-n", self.namespace, change, "--overwrite", check=True)
 
     @property
     def resource(self) -> Object:
-        return dict(get("kc", self.name))
+        return dict(get("kc", self.name, namespace=self.namespace))
 
     @property
     def status(self) -> Object:
@@ -147,10 +151,12 @@ class Cluster:
         try:
             until(f"{self.name} settles", self.settled, timeout_s)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{json.dumps(self.status, indent=1)}\n{operator_log()}") from None
+            log = operator_log(self.namespace)
+            raise AssertionError(f"{error}\n{json.dumps(self.status, indent=1)}\n{log}") from None
 
     def pods(self) -> dict[int, Object]:
-        return {int(pod["metadata"]["labels"]["kraftcluster.io/node"]): pod for pod in get("pods", "", self.selector)}
+        found = get("pods", selector=self.selector, namespace=self.namespace)
+        return {int(pod["metadata"]["labels"]["kraftcluster.io/node"]): pod for pod in found}
 
     def uids(self) -> dict[int, str]:
         return {number: pod["metadata"]["uid"] for number, pod in self.pods().items()}
@@ -160,17 +166,22 @@ class Cluster:
         conditions = pod["status"].get("conditions", ()) if pod is not None else ()
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
+    def kill(self, *nodes: int) -> None:
+        """Their pods, without a word to them."""
+        pods = [f"{self.name}-{node}" for node in nodes]
+        kubectl("delete", "pod", *pods, "-n", self.namespace, "--grace-period=0", "--force", check=True)
+
     def delete(self) -> None:
         """With its volumes, which no owner takes along."""
-        kubectl("delete", "kc", self.name, "-n", NAMESPACE, "--ignore-not-found", check=True)
+        kubectl("delete", "kc", self.name, "-n", self.namespace, "--ignore-not-found", check=True)
         until(f"pods of {self.name} are gone", lambda: not self.pods(), 120)
         instance = f"app.kubernetes.io/instance={self.name}"
-        kubectl("delete", "pvc", "-n", NAMESPACE, "-l", instance, "--wait=false", check=True)
+        kubectl("delete", "pvc", "-n", self.namespace, "-l", instance, "--wait=false", check=True)
 
 
-def operator_log(lines: int = 40) -> str:
-    found = [kubectl("logs", one["metadata"]["name"], "-n", NAMESPACE, f"--tail={lines}").stdout for one in operators()]
-    return "\n".join(found)
+def operator_log(namespace: str = NAMESPACE, lines: int = 40) -> str:
+    names = [one["metadata"]["name"] for one in operators(namespace)]
+    return "\n".join(kubectl("logs", name, "-n", namespace, f"--tail={lines}").stdout for name in names)
 
 
 # A workload
@@ -179,8 +190,11 @@ def operator_log(lines: int = 40) -> str:
 class Workload:
     """A producer and a consumer in a pod of their own; `report` after the block."""
 
-    def __init__(self, cluster: Cluster, *, partitions: int = 6, rate: float = 200) -> None:
+    def __init__(self, cluster: Cluster, *, partitions: int = 6, rate: float = 200, machine: str = "") -> None:
+        """`machine`: where its pod runs, if not anywhere."""
         self.name = f"{cluster.name}-client"
+        self.namespace = cluster.namespace
+        self._machine = {"kubernetes.io/hostname": machine} if machine else {}
         topic = f"work-{time.time_ns()}"  # its own: everything in it has to be its own, too
         self._arguments = [f"{cluster.name}-bootstrap:9092", topic, str(partitions), "3", str(rate)]
         self.report: Object = {}
@@ -197,18 +211,14 @@ class Workload:
         spec = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
+            "nodeSelector": self._machine,
             "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [container],
         }
-        metadata = {"name": self.name, "namespace": NAMESPACE}
+        metadata = {"name": self.name, "namespace": self.namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self._remove()
-        kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
-            check=True,
-        )
+        kubectl("create", "-f", "-", stdin=pod, check=True)
         try:
             until("the client begins", lambda: "began" in self.log(), 90)
             time.sleep(2)
@@ -221,7 +231,7 @@ class Workload:
         try:
             if kind is None:
                 # The client may be gone before `touch` is: how that ends says nothing.
-                kubectl("exec", self.name, "-n", NAMESPACE, "--", "touch", "/tmp/stop")
+                kubectl("exec", self.name, "-n", self.namespace, "--", "touch", "/tmp/stop")
                 until("the client ends", self._ended, 240)
                 log = self.log()
                 assert log.strip().endswith("}"), log
@@ -230,13 +240,14 @@ class Workload:
             self._remove()
 
     def log(self) -> str:
-        return kubectl("logs", self.name, "-n", NAMESPACE).stdout
+        return kubectl("logs", self.name, "-n", self.namespace).stdout
 
     def _ended(self) -> bool:
-        return get("pod", self.name)["status"]["phase"] in {"Succeeded", "Failed"}
+        return get("pod", self.name, namespace=self.namespace)["status"]["phase"] in {"Succeeded", "Failed"}
 
     def _remove(self) -> None:
-        kubectl("delete", "pod", self.name, "-n", NAMESPACE, "--ignore-not-found", "--grace-period=0", "--force")
+        words = ("delete", "pod", self.name, "-n", self.namespace, "--ignore-not-found")
+        kubectl(*words, "--grace-period=0", "--force")
 
     def assert_nothing_lost(self, at_least: int = 100) -> None:
         """Every record acknowledged, and read once, in its order."""

@@ -26,8 +26,10 @@ base=(--build-arg BASE=localhost/python-base:3.11)
 "$SCRIPTS/image.sh" kraftcluster:dev . "${base[@]}" --target node >/dev/null
 "$SCRIPTS/image.sh" kraftcluster:other . "${base[@]}" --target node >/dev/null
 "$SCRIPTS/image.sh" kraft-operator:dev . "${base[@]}" --target operator >/dev/null
+"$SCRIPTS/image.sh" kraft-operator:other . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-e2e-client:dev e2e/client "${base[@]}" >/dev/null
 
+export E2E_MACHINES="$SCRIPTS/node.sh"
 if [ "${1:-}" = smoke ]; then
     shift
     set -- e2e/test_smoke.py "$@"

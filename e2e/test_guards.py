@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import json
 
-from e2e.kube import CLIENT_IMAGE, NAMESPACE, Cluster, get, kubectl, needs_kubernetes, until
+from e2e.kube import CLIENT_IMAGE, NAMESPACE, Cluster, Workload, get, kubectl, needs_kubernetes, until
 
 pytestmark = needs_kubernetes
 
@@ -60,6 +60,24 @@ def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -
     cluster.change(updateStrategy={"unavailableTopics": ["single"]})
     cluster.settle()
     assert not set(before.values()) & set(cluster.uids().values())
+
+
+def test_a_partition_that_has_none_to_spare_blocks_the_roll_and_is_named(cluster: Cluster) -> None:
+    before = cluster.uids()
+    with Workload(cluster) as work:
+        cluster.annotate("skip", "103")
+        cluster.kill(103)
+        until("it is down", lambda: 103 not in cluster.pods())
+        cluster.change(config={**cluster.spec["config"], "queued.max.requests": "700"})
+        until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk")
+        told = cluster.condition("Degraded")["message"]
+        assert "partition work-" in told
+        assert "replica 103" in told
+        assert {cluster.uids()[number] == before[number] for number in (101, 102)} == {True}
+        cluster.annotate("skip", "")
+        cluster.settle()
+    assert not set(before.values()) & set(cluster.uids().values())
+    work.assert_nothing_lost()
 
 
 def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) -> None:

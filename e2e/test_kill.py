@@ -7,16 +7,12 @@ from e2e.kube import NAMESPACE, Cluster, Workload, kubectl, needs_kubernetes, op
 pytestmark = needs_kubernetes
 
 
-def _kill(*names: str) -> None:
-    kubectl("delete", "pod", *names, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
-
-
 def test_killed_pods_come_back_and_nothing_is_lost(cluster: Cluster) -> None:
     with Workload(cluster) as work:
         for number in (102, cluster.status["leader"], 103):
             before = cluster.uids()
             with timed(f"node {number} is killed and back"):
-                _kill(f"{cluster.name}-{number}")
+                cluster.kill(number)
                 until("another pod", lambda n=number, b=before: cluster.uids().get(n, b[n]) != b[n])
                 until("it is ready", lambda n=number: cluster.ready(n))
             cluster.settle()
@@ -32,7 +28,8 @@ def test_a_roll_goes_on_when_the_operator_is_killed(cluster: Cluster) -> None:
                 f"{count} nodes are rolled",
                 lambda n=count: sum(uid != before.get(i) for i, uid in cluster.uids().items()) >= n,
             )
-            _kill(*(pod["metadata"]["name"] for pod in operators()))
+            names = [pod["metadata"]["name"] for pod in operators()]
+            kubectl("delete", "pod", *names, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
         cluster.settle()
     assert not set(before.values()) & set(cluster.uids().values())
     work.assert_nothing_lost()
@@ -41,7 +38,7 @@ def test_a_roll_goes_on_when_the_operator_is_killed(cluster: Cluster) -> None:
 def test_controllers_that_start_cold_find_one_another(cluster: Cluster) -> None:
     before = cluster.uids()
     with timed("all six nodes are killed at once"):
-        _kill(*(f"{cluster.name}-{number}" for number in before))
+        cluster.kill(*before)
         until("other pods", lambda: len(set(cluster.uids().values()) - set(before.values())) == 6)
         cluster.settle()
 

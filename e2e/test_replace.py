@@ -34,10 +34,10 @@ def test_the_disk_of_the_active_controller_is_lost_with_its_host(cluster: Cluste
     """Pod and claim gone at once: named, left alone, and made anew only on request."""
     leader = cluster.status["leader"]
     disk = next(node["disk"] for node in cluster.status["nodes"] if node["id"] == leader)
-    claim, pod = f"data-{cluster.name}-{leader}-{disk}", f"{cluster.name}-{leader}"
+    claim = f"data-{cluster.name}-{leader}-{disk}"
     with Workload(cluster) as work:
         kubectl("delete", "pvc", claim, "-n", NAMESPACE, "--wait=false", check=True)
-        kubectl("delete", "pod", pod, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
+        cluster.kill(leader)
         until("it is named", lambda: cluster.condition("Degraded").get("reason") == "VolumeLost")
         assert str(leader) in cluster.condition("Degraded")["message"]
         assert leader not in cluster.pods()
@@ -66,7 +66,7 @@ def test_refused_while_another_voter_is_down(cluster: Cluster) -> None:
     voters = cluster.status["voters"]
     down, asked = voters[0], voters[1]
     cluster.annotate("skip", str(down))
-    kubectl("delete", "pod", f"{cluster.name}-{down}", "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
+    cluster.kill(down)
     until("it is down", lambda: down not in cluster.pods())
     cluster.change(
         replacements=[*cluster.spec.get("replacements", []), {"name": "risky", "node": asked, "by": "EmptyDisk"}]

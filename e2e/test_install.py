@@ -1,0 +1,101 @@
+"""The charts: installed, upgraded over a cluster that works, uninstalled; and the namespace is as it was."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.kube import (
+    NODE_IMAGE,
+    OPERATOR_IMAGE,
+    OTHER_OPERATOR_IMAGE,
+    ROOT,
+    Cluster,
+    Workload,
+    get,
+    kubectl,
+    needs_kubernetes,
+    operators,
+    timed,
+    until,
+)
+
+pytestmark = [needs_kubernetes, pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")]
+
+NAMESPACE = "kraft-e2e-install"
+
+
+def _helm(*words: str) -> None:
+    answer = subprocess.run(["helm", *words, "-n", NAMESPACE], capture_output=True, text=True, check=False, timeout=300)
+    assert answer.returncode == 0, answer.stderr
+
+
+def _operator(what: str, image: str) -> None:
+    images = [f"--set=image={image}", f"--set=nodeImage={NODE_IMAGE}"]
+    _helm(what, "kraft", str(ROOT / "charts/kraftcluster-operator"), *images, "--wait", "--timeout=4m")
+
+
+def _everything() -> set[str]:
+    """All that is there, by kind and name; but for events, which only tell."""
+    kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name", check=True).stdout.split()
+    asked = ",".join(kind for kind in kinds if not kind.startswith("events"))
+    return set(kubectl("get", asked, "-n", NAMESPACE, "-o", "name", check=True).stdout.split())
+
+
+@pytest.fixture(autouse=True)
+def namespace() -> Iterator[None]:
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
+    kubectl("create", "namespace", NAMESPACE, check=True)
+    until("the namespace has what all have", lambda: {"configmap/kube-root-ca.crt"} <= _everything())
+    yield
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
+
+
+def test_installed_upgraded_and_uninstalled(operator: None) -> None:
+    until("the namespace has its account", lambda: "serviceaccount/default" in _everything())
+    empty = _everything()
+    _operator("install", OPERATOR_IMAGE)
+    _helm("test", "kraft")
+    _helm("install", "my", str(ROOT / "charts/kraftcluster"))
+    cluster = Cluster("my", NAMESPACE)
+    until("it is seen", lambda: cluster.status)
+    cluster.settle()
+    before = cluster.uids()
+    with Workload(cluster) as work:
+        with timed("the operator is upgraded"):
+            _operator("upgrade", OTHER_OPERATOR_IMAGE)
+        until("the former ones are gone", lambda: _images() == {OTHER_OPERATOR_IMAGE})
+        _helm("upgrade", "my", str(ROOT / "charts/kraftcluster"), "--set-string=config.log\\.retention\\.ms=86400000")
+        until("the new one does what is asked", lambda: "log.retention.ms" in cluster.status.get("managedConfig", ()))
+        cluster.settle()
+        assert cluster.uids() == before, "nobody was restarted"
+        _helm("uninstall", "kraft", "--wait")
+        until("the operator is gone", lambda: not operators(NAMESPACE))
+        assert cluster.uids() == before, "the cluster runs on"
+    work.assert_nothing_lost()
+    _helm("uninstall", "my")
+    until("all but volumes is gone", lambda: all(one.startswith("persistentvolumeclaim/") for one in _more(empty)))
+    assert len(_more(empty)) == 6
+    assert _everything() >= empty
+
+
+def _images() -> set[str]:
+    return {one["spec"]["containers"][0]["image"] for one in operators(NAMESPACE)}
+
+
+def _more(than: set[str]) -> set[str]:
+    return _everything() - than
+
+
+def test_a_namespace_is_deleted_with_operator_and_cluster(operator: None) -> None:
+    """Nothing holds it up, whoever goes first."""
+    _operator("install", OPERATOR_IMAGE)
+    cluster = Cluster("gone", NAMESPACE)
+    cluster.apply()
+    until("it has pods", lambda: len(cluster.pods()) == 6)
+    with timed("a namespace with operator and cluster is deleted"):
+        kubectl("delete", "namespace", NAMESPACE, "--timeout=150s", check=True)
+    assert get("namespace", NAMESPACE, namespace="") is None

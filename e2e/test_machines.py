@@ -1,0 +1,99 @@
+"""Machines: nodes spread over them and know their racks; one is cut off, and comes back.
+
+`E2E_MACHINES` is a program that makes and unmakes them: `add N`, `cut N`, `heal N`, `del N` for the machine `labN`.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from e2e.kube import Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
+
+PROGRAM = os.environ.get("E2E_MACHINES", "")
+pytestmark = [needs_kubernetes, pytest.mark.skipif(not PROGRAM, reason="E2E_MACHINES names no program")]
+
+ZONE: Final = "topology.kubernetes.io/zone"
+MORE: Final = (2, 3)
+
+
+def _machine(what: str, number: int) -> None:
+    subprocess.run([PROGRAM, what, str(number)], check=True, capture_output=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def zones() -> Iterator[dict[str, str]]:
+    """Three machines, each a zone of its own: the zones by their names. The first one was there before."""
+    (first,) = (one["metadata"]["name"] for one in get("nodes", namespace=""))
+    found = {name: f"zone-{name}" for name in (first, *(f"lab{number}" for number in MORE))}
+    try:
+        for number in MORE:
+            _machine("add", number)
+        for name, zone in found.items():
+            kubectl("label", "node", name, f"{ZONE}={zone}", "--overwrite", check=True)
+        yield found
+    finally:
+        kubectl("label", "node", first, f"{ZONE}-")
+        for number in MORE:
+            _machine("del", number)
+
+
+@pytest.fixture(scope="module")
+def cluster(operator: None, zones: dict[str, str]) -> Iterator[Cluster]:
+    """One controller and one broker a machine; its voters are in the log from the beginning."""
+    one = Cluster("machines", rack={}, quorum={"mode": "Dynamic"})
+    pools = copy.deepcopy(one.spec["nodePools"])
+    for pool in pools:
+        alike = {"app.kubernetes.io/instance": one.name, "kraftcluster.io/pool": pool["name"]}
+        pool["pod"] = {
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": ZONE,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": alike},
+                }
+            ]
+        }
+    one.document["spec"]["nodePools"] = pools
+    one.delete()
+    one.apply()
+    one.settle()
+    yield one
+    one.delete()
+
+
+def test_nodes_spread_and_brokers_know_their_racks(cluster: Cluster, zones: dict[str, str]) -> None:
+    machines = {number: pod["spec"]["nodeName"] for number, pod in cluster.pods().items()}
+    for kind in ((1, 2, 3), (101, 102, 103)):
+        assert sorted(machines[number] for number in kind) == sorted(zones)
+    racks = {node["id"]: node.get("rack") for node in cluster.status["nodes"] if "broker" in node["roles"]}
+    assert racks == {number: zones[machines[number]] for number in (101, 102, 103)}
+    for number, rack in racks.items():
+        properties = get("configmap", f"{cluster.name}-{number}")["data"]["server.properties"]
+        assert f"broker.rack={rack}\n" in properties
+
+
+def test_a_machine_that_is_cut_off_comes_back_and_nothing_is_lost(cluster: Cluster, zones: dict[str, str]) -> None:
+    """Nobody's place is taken: a machine that is not heard of may run on."""
+    first, before = next(iter(zones)), cluster.uids()
+    lost = [number for number, pod in cluster.pods().items() if pod["spec"]["nodeName"] == f"lab{MORE[0]}"]
+    with Workload(cluster, machine=first) as work:
+        _machine("cut", MORE[0])
+        try:
+            until("its voter is missed", lambda: cluster.condition("QuorumHealthy").get("status") == "False")
+            until("Kubernetes misses its pods", lambda: not any(cluster.ready(number) for number in lost))
+            until("so does the status", lambda: cluster.condition("Ready").get("status") == "False")
+            assert cluster.uids() == before
+        finally:
+            _machine("heal", MORE[0])
+        with timed("from healed to settled"):
+            until("its pods are ready", lambda: all(cluster.ready(number) for number in lost))
+            cluster.settle()
+    assert cluster.uids() == before
+    work.assert_nothing_lost()
