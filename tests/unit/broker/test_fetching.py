@@ -47,6 +47,7 @@ class Rig:
             config=BrokerConfig(NodeConfig.parse(CONFIG, config)),
             metadata=MetadataCache(self.image),
             fetch_max_bytes=55 << 20,
+            quotas=SimpleNamespace(is_active=False),
         )
         self.fetches = FetchHandler(broker)
         self.commit(broker_records(1, 2))

@@ -426,3 +426,33 @@ def test_an_answer_that_comes_later_mutes_as_well() -> None:
     assert len(later.waiting) == 1
     world.scheduler.fire()
     assert len(later.waiting) == 2
+
+
+class Charging:
+    """Quotas that everybody has used up."""
+
+    is_active = True
+
+    def __init__(self) -> None:
+        self.charged: list[tuple[int, bool, int]] = []
+
+    def charge(self, ctx: Any, response: Any) -> int:
+        self.charged.append((ctx.received_bytes, response is None, ctx.spent_ms))
+        return 700
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_every_request_is_charged_when_it_is_done_whether_answered_or_not(answers: bool) -> None:
+    later = Later()
+    world = World({ApiKey.HEARTBEAT: later})
+    world.listener.quotas = quotas = Charging()
+    connection, transport = world.connect()
+    feed(connection, heartbeat(1) + heartbeat(2))
+    assert quotas.charged == []
+    later.waiting[0].respond(HeartbeatResponse() if answers else None)
+    world.scheduler.run()
+    assert quotas.charged == [(len(heartbeat(1)) - 4, not answers, 0)]
+    assert transport.correlation_ids() == [1] * answers
+    assert len(later.waiting) == 1
+    world.scheduler.fire()
+    assert len(later.waiting) == 2

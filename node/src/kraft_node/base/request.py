@@ -35,11 +35,17 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
+        "handled_ms",
         "listener",
         "output",
         "principal",
+        "received_bytes",
         "received_ms",
+        "spent_ms",
     )
+
+    received_bytes: int
+    spent_ms: int
 
     def __init__(
         self,
@@ -66,6 +72,9 @@ class RequestContext:
         self._reply: Callable[[RequestContext, Any], None] | None = reply
         self.output: Any = None
         """For the connection's use: the encoded response that waits for its turn."""
+        self.handled_ms = -1
+        """When its handling began, of a request that counts for quotas; others have no `received_bytes` and `spent_ms`,
+        the request's size and the time that the handler took (-1 until it returns)."""
 
     def respond(self, response: Any) -> None:
         """Answer with a response message, or with None where the protocol wants no answer (acks=0).

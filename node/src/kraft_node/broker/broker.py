@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.topic import TopicConfigs
 from kraft_node.broker.auto_topics import AutoTopics
+from kraft_node.broker.client_quotas import ClientQuotas
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
@@ -135,6 +136,7 @@ class Broker:
         self.config = BrokerConfig(config)
         self.topic_configs = TopicConfigs(self.config)
         self.metadata = MetadataCache(image)
+        self.quotas = ClientQuotas(image, env.clock, self.config)
         self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
         self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note)
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
@@ -285,6 +287,8 @@ class Broker:
         assert image is self.image, "law: a node has one image"
         if delta.configs or delta.is_snapshot:
             self._configs_changed(delta)
+        if delta.quotas or delta.is_snapshot:
+            self.quotas.changed()
         if delta.topics or delta.is_snapshot:
             self.replicas.apply(delta)
             self._groups_follow(delta)

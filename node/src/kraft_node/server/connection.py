@@ -63,6 +63,7 @@ class Connection:
         "_large",
         "_last_header",
         "_muted",
+        "_muted_until_ms",
         "_need",
         "_out",
         "_rest",
@@ -107,6 +108,7 @@ class Connection:
         self._resting = False
         self._touched = False
         self._muted = False
+        self._muted_until_ms = 0
 
     # Receiver
 
@@ -294,6 +296,10 @@ class Connection:
         )  # fmt: skip
         metric = api.metrics
         metric.versions[version] = metric.versions.get(version, 0) + 1
+        counts = server.quotas.is_active
+        if counts:
+            ctx.handled_ms = server.clock.monotonic_ms()
+            ctx.received_bytes, ctx.spent_ms = len(frame), -1
         try:
             response = api.handler(ctx, request)
         except KafkaError as e:
@@ -306,6 +312,8 @@ class Connection:
                 return None
         if response is None:
             if not ctx.answered:
+                if counts:
+                    ctx.spent_ms = server.clock.monotonic_ms() - ctx.handled_ms
                 ctx.output = _PENDING
                 if self._waiting is None:
                     self._waiting = deque()
@@ -322,7 +330,7 @@ class Connection:
         if self._waiting:
             ctx.output = (message,)
             self._waiting.append(ctx)
-        elif message is not None:
+        else:
             self._send(ctx, message)
 
     def _answer(self, ctx: RequestContext, message: Any) -> None:
@@ -341,14 +349,19 @@ class Connection:
             first = waiting.popleft()
             (answer,) = first.output
             first.output = None
-            if answer is not None:
-                self._send(first, answer)
+            self._send(first, answer)
         if not self._burst and not self._touched and (self._out or self._resting):
             self._touched = True
             self.server.touch(self)
 
     def _send(self, ctx: RequestContext, message: Any) -> None:
-        """Encode a response and cork it."""
+        """Encode a response and cork it; None for a request that wants none."""
+        if ctx.handled_ms >= 0:
+            throttle_ms = self.server.quotas.charge(ctx, message)
+            if throttle_ms > 0:
+                self.mute(throttle_ms)
+        if message is None:
+            return
         self.server.apis[ctx.api_key].metrics.answered(message)
         try:
             parts = encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, message)
@@ -362,10 +375,15 @@ class Connection:
 
     def mute(self, for_ms: int) -> None:
         """Handle nothing more for so long: the answer that goes out next tells the client to be silent (KIP-219)."""
-        self._muted = True
-        self.server.env.scheduler.call_later(for_ms, self._unmute)
+        until_ms = self.server.clock.monotonic_ms() + for_ms
+        if not self._muted or until_ms > self._muted_until_ms:
+            self._muted = True
+            self._muted_until_ms = until_ms
+            self.server.env.scheduler.call_later(for_ms, self._unmute, until_ms)
 
-    def _unmute(self) -> None:
+    def _unmute(self, until_ms: int) -> None:
+        if until_ms < self._muted_until_ms:
+            return  # it was told to be silent for longer meanwhile
         self._muted = False
         if not self.closed:
             self.catch_up()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.server.connection import Connection
+from kraft_node.server.connection_rates import Arrivals
 from kraft_node.wire.api import API, ApiKey, ApiSpec
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.base.net import Listener, Receiver, Transport
-    from kraft_node.base.request import Handler
+    from kraft_node.base.request import Handler, RequestContext
     from kraft_node.server.buffers import BufferPool
+    from kraft_node.server.connection_rates import ConnectionRates
     from kraft_node.server.metrics import ApiMetrics, RequestMetrics
     from kraft_node.wire.classes import Message
 
@@ -47,6 +49,26 @@ class ServedApi:
         return self._request
 
 
+class Quotas(Protocol):
+    """What clients may use: `broker.client_quotas`."""
+
+    is_active: bool
+
+    def charge(self, ctx: RequestContext, response: Any) -> int:
+        """Count an answer that leaves; for how many milliseconds nothing is to be read then."""
+
+
+class _NoQuotas:
+    is_active = False
+
+    def charge(self, ctx: RequestContext, response: Any) -> int:  # noqa: ARG002
+        return 0
+
+
+NO_QUOTAS: Final = _NoQuotas()
+"""Of listeners that only nodes use."""
+
+
 class Limits:
     """What one client, and all together, may cost. Defaults are Kafka's."""
 
@@ -71,10 +93,12 @@ class Limits:
 class Gate:
     """Counts the connections of the whole node, in all and by address, across listeners."""
 
-    __slots__ = ("_by_ip", "count", "limits")
+    __slots__ = ("_by_ip", "count", "limits", "rates")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.rates: ConnectionRates | None = None
+        """How many may come in a second."""
         self.count = 0
         self._by_ip: dict[str, int] = {}
 
@@ -133,6 +157,7 @@ class ServerListener:
         pool: BufferPool,
         metrics: RequestMetrics,
         versions_fallback: Callable[[], Any] | None = None,
+        quotas: Quotas = NO_QUOTAS,
         held: bool = False,
     ) -> None:
         self.env = env
@@ -142,6 +167,7 @@ class ServerListener:
         self.pool = pool
         self.request_bytes_max = gate.limits.request_bytes_max
         self.versions_fallback = versions_fallback
+        self.quotas = quotas
         self.apis = {
             int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
@@ -153,6 +179,7 @@ class ServerListener:
         self.accepted = 0
         self._refusals_before = 0
         self._touched: list[Connection] = []
+        self._arrivals = Arrivals(env, name, self._let_in)
         self._socket: Listener | None = None
         self._closed = False
 
@@ -173,20 +200,29 @@ class ServerListener:
         self.accepted += 1
         connection = Connection(self, transport, self.clock.monotonic_ms())
         self.connections[connection] = None
-        if self.held:
+        if self.gate.rates is not None and self.gate.rates.is_limited:
+            self._arrivals.add(connection, self.gate.rates)
+        elif self.held:
             transport.pause_reading()
         return connection
+
+    def _let_in(self, connection: Connection) -> None:
+        """Its turn has come."""
+        if not self.held:
+            connection.transport.resume_reading()
 
     def open_gates(self) -> None:
         """Begin to serve."""
         self.held = False
         for connection in self.connections:
-            connection.transport.resume_reading()
+            if connection not in self._arrivals:
+                connection.transport.resume_reading()
 
     def forget(self, connection: Connection) -> None:
         """It is gone."""
         if connection in self.connections:
             del self.connections[connection]
+            self._arrivals.discard(connection)
             self.gate.leave(connection.peer_host)
 
     def touch(self, connection: Connection) -> None:

@@ -28,11 +28,11 @@ from kraft_node.server.buffers import BufferPool
 from kraft_node.server.channels import Channels
 from kraft_node.server.controller_registration import ControllerRegistration
 from kraft_node.server.http import HttpServer
-from kraft_node.server.listener import Gate, ServerListener
+from kraft_node.server.listener import NO_QUOTAS, Gate, ServerListener
 from kraft_node.server.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.metrics import Registry, RequestMetrics
 from kraft_node.server.node_metrics import NodeMetrics
-from kraft_node.server.node_settings import limits_of, raft_config, snapshot_policy
+from kraft_node.server.node_settings import connection_rates, creation_rates, limits_of, raft_config, snapshot_policy
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_node.wire.api import ApiKey
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Env, Timer
     from kraft_node.base.request import Handler
     from kraft_node.broker.broker import Broker
+    from kraft_node.broker.client_quotas import ClientQuotas
     from kraft_node.controller.controller import Controller
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
@@ -323,13 +324,18 @@ class Node:
         values = BrokerConfig(self.config) if self.broker is None else self.broker.config
         alone = self.broker is None
 
+        rates = self._gate.rates = connection_rates(self.config, raft.image)
+
         def follow(delta: MetadataDelta, image: MetadataImage) -> None:
+            if delta.quotas or delta.is_snapshot:
+                rates.quotas_changed()
             if not delta.configs and not delta.is_snapshot:
                 return
             if alone:
                 configs = image.configs
                 values.update(configs.get((BROKER_CONFIG, str(node_id))) or {}, configs.get((BROKER_CONFIG, "")) or {})
             self._gate.limits = limits_of(values)
+            rates.configure(*creation_rates(values, self.config))
             storage.logs.reconfigure(values)
 
         raft.loader.publishers.append(follow)
@@ -370,7 +376,7 @@ class Node:
     def _open_controller_listeners(self, controller: Controller) -> None:
         for endpoint in self.config.controller_listeners:
             is_late = not self._is_early(endpoint.name, unless_told=True)
-            listener = self._listen(endpoint, controller.handlers, is_broker=False, held=is_late)
+            listener = self._listen(endpoint, controller.handlers, held=is_late)
             if is_late:
                 self._late_listeners.append(listener)
 
@@ -382,16 +388,17 @@ class Node:
 
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
-            listener = self._listen(endpoint, broker.handlers, is_broker=True, held=True)
+            listener = self._listen(endpoint, broker.handlers, held=True, quotas=broker.quotas)
             self._broker_listeners.append(listener)
 
     def _listen(
-        self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, is_broker: bool, held: bool
+        self, endpoint: Endpoint, handlers: dict[ApiKey, Handler], *, held: bool, quotas: ClientQuotas | None = None
     ) -> ServerListener:
+        """Bind a listener; `quotas` of a broker's clients."""
         raft = self.raft
         assert raft is not None
         table, fallback = with_connection_apis(
-            handlers, raft.image, is_broker=is_broker, kraft_version=lambda: raft.kraft_version
+            handlers, raft.image, is_broker=quotas is not None, kraft_version=lambda: raft.kraft_version
         )
         listener = ServerListener(
             self.env,
@@ -401,6 +408,7 @@ class Node:
             pool=self._pool,
             metrics=self.metrics,
             versions_fallback=fallback,
+            quotas=quotas or NO_QUOTAS,
             held=held,
         )
         self.listeners.append(listener)

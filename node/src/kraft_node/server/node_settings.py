@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.config.node import LISTENER_PREFIX
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.connection_rates import ConnectionRates
 from kraft_node.server.listener import Limits
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.view import ConfigView
+    from kraft_node.metadata.image import MetadataImage
 
 
 def limits_of(config: ConfigView) -> Limits:
@@ -24,6 +27,29 @@ def limits_of(config: ConfigView) -> Limits:
         per_ip_overrides={host: int(count) for host, count in overrides.items()},
         idle_ms=config.int("connections.max.idle.ms"),
     )
+
+
+CREATION_RATE: Final = "max.connection.creation.rate"
+
+
+def creation_rates(config: ConfigView, static: NodeConfig) -> tuple[int, dict[str, int]]:
+    """`max.connection.creation.rate` as in force now, and that of each listener that has one of its own."""
+    own = {}
+    for endpoint in static.listeners:
+        name = f"{LISTENER_PREFIX}{endpoint.name.lower()}.{CREATION_RATE}"
+        given = next((values[name] for values in config.layers() if name in values), static.texts.get(name))
+        if given is not None:
+            own[endpoint.name] = int(str(given))
+    return config.int(CREATION_RATE), own
+
+
+def connection_rates(config: NodeConfig, image: MetadataImage) -> ConnectionRates:
+    """What counts new connections, as the configuration has it to begin with."""
+    window_ms = config.int("quota.window.size.seconds") * 1000
+    protected = config.inter_broker_listener_name if len(config.broker_listeners) > 1 else None
+    rates = ConnectionRates(image, config.int("quota.window.num"), window_ms, protected)
+    rates.configure(*creation_rates(config, config))
+    return rates
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:

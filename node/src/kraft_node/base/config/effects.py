@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 _SECURITY: Final = "connections are plain text so far: TLS, SASL and tokens come with the security layer"
 _TIERED: Final = "there is no tiered storage: segments stay on the local disks"
 _LOOP: Final = "one event loop does the work: there is no pool of threads to size"
-_WINDOW: Final = "the rate of moves between log directories is that of the last eleven seconds, Kafka's default"
+_WINDOW: Final = "the rates of replicas that catch up or move are those of the last eleven seconds, Kafka's default"
 _CHANNELS: Final = "connections between nodes have time-outs and buffers of their own"
 _NEW_GROUPS: Final = "only the classic group protocol is served so far"
 _TRANSACTIONS: Final = "idempotent producers are served, transactions are not yet"
 _PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
 _METRICS: Final = "metrics are served over HTTP in Prometheus' format: no reporters, no sampling windows"
-_QUOTAS: Final = "of the quotas of clients only that of controller mutations is enforced, the others are stored"
 _CLEANER: Final = "compaction works in slices of fixed size on the event loop: no buffers or threads to size"
 _JAVA: Final = "it names a Java class, and there is no JVM to load it"
 
@@ -59,8 +58,7 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("add.partitions.to.txn.*", _TRANSACTIONS),
     ("metric*", _METRICS),
     ("kafka.metrics.*", _METRICS),
-    ("*quota.window*", _QUOTAS),
-    ("max.connection.creation.rate", _QUOTAS),
+    ("replication.quota.window.*", _WINDOW),
     ("log.cleaner.*", _CLEANER),
     ("replica.socket.*", _CHANNELS),
     ("controller.socket.timeout.ms", _CHANNELS),

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from kraft_node.broker.replication.throttle import ReplicationQuota
 
 NO_RECORDS: Final = b""
+HEAD_BYTES: Final = 18
+ROW_BYTES: Final = 41
+"""Of an answer without its topics and records, and of a partition's fields."""
 UNKNOWN_TOPIC: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 UNANSWERABLE: Final = UNKNOWN_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """A fetch for these waits like one for an empty partition, so that a reader of a deleted topic does not spin; where
@@ -115,6 +118,11 @@ def refuse(session: FetchSession, code: ErrorCode) -> Collected:
     refusal = KafkaError(code, "refused")
     found.rows = [(wanted, _failed(wanted, refusal)) for wanted in session.partitions.values()]
     return found
+
+
+def size_of(found: Collected) -> int:
+    """About how many bytes the answer has, as quotas count them."""
+    return found.size_bytes + HEAD_BYTES + ROW_BYTES * sum(row.records is not NO_RECORDS for _, row in found.rows)
 
 
 def _length(records: Any) -> int:

@@ -6,7 +6,7 @@ Versions: 7 sessions; 9 leader epochs (KIP-320); 11 rack; 12 flexible, last fetc
 Followers fetch by this API as well: what they ask for tells the leader how far they are. Consumers that name their rack
 are sent to a replica there, if `replica.selector.class` says so (KIP-392).
 
-Deviations: no client quota, hence no throttling of consumers.
+A consumer beyond its quota is told so instead of the records (KIP-219).
 """
 
 from __future__ import annotations
@@ -99,6 +99,9 @@ class FetchHandler:
         if request.session_epoch == INITIAL_EPOCH:
             self.sessions.keep(session, self.clock.monotonic_ms())
         max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
+        if self.broker.quotas.is_active and replica_id < 0:
+            quota_max = self.broker.quotas.fetch_bytes_max(ctx)
+            max_bytes = max_bytes if quota_max is None else min(max_bytes, quota_max)
         fetch = WaitingFetch(
             self,
             ctx,
@@ -129,6 +132,13 @@ class FetchHandler:
         """The response with what was found; the session remembers what it was told."""
         session = fetch.session
         rows = found.rows
+        if fetch.ctx.handled_ms >= 0 and session.replica_id < 0:
+            throttle_ms = self.broker.quotas.fetched(fetch.ctx, reader.size_of(found))
+            if throttle_ms > 0:
+                fetch.ctx.connection.mute(throttle_ms)
+                if session.id == NO_SESSION:
+                    session.close()
+                return FetchResponse(throttle_ms, session_id=session.id)
         if session.id != NO_SESSION:
             rows = reader.settle(session, rows, self.replicas, fetch.isolation, all_rows=fetch.all_rows)
         else:

@@ -3,7 +3,7 @@
 Versions: 7 zstd; 8 per-record errors (KIP-467); 9 flexible; 10 leader hints (KIP-951); 11, 12 transactions
 (KIP-890); 13 topic ids (KIP-516). Versions 0-2 are advertised for librdkafka's sake (KAFKA-18659) and refused.
 
-Deviations: no quota, hence no throttling; transactional batches are refused while there is no transaction coordinator.
+Deviations: transactional batches are refused while there is no transaction coordinator.
 """
 
 from __future__ import annotations
