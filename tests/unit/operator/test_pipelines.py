@@ -10,13 +10,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from kraft_operator.api.pipelines import KafkaScrubSpec, KafkaTableSpec, given
+from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpec, KafkaTableSpec, given
 from kraft_operator.events import Events
 from kraft_operator.metrics import Metrics
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import FILE
 from kraft_operator.pipelines.reconcile import Pipelines, every, key_of
 from kraft_operator.reconcile import Key
+from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
 from kraft_pipeline.tables import spec as table_spec
 from tests.unit.operator.fake_kubernetes import FakeApi
@@ -28,8 +29,9 @@ TABLE = {
     "table": {"path": "/lake/orders"},
     "driver": {"volumes": [{"name": "lake", "mountPath": "/lake", "size": "1Gi"}]},
 }
+ARCHIVE = {"clusterRef": "sample", "table": {"path": "s3://lake/metadata"}}
 SCRUB = {"clusterRef": "sample", "topics": ["orders*"]}
-SPECS = {"KafkaTable": TABLE, "KafkaScrub": SCRUB}
+SPECS = {"KafkaTable": TABLE, "KafkaMetadataArchive": ARCHIVE, "KafkaScrub": SCRUB}
 OPERATORS = {"clusterRef", "driver", "paused", "schedule"}
 
 
@@ -45,21 +47,35 @@ def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
         yield from (p for one in models for p in _paths(one, path)) if models else (path,)
 
 
-def test_a_tables_fields_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: set[str] = set()
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The paths of the fields that a command has looked for."""
+    found: set[str] = set()
     get = table_spec._Section.get
 
     def note(self: Any, name: str, default: Any = None) -> Any:
-        asked.add(f"{self.path}.{name}")
+        found.add(f"{self.path}.{name}".partition(".spec.")[2])
         return get(self, name, default)
 
     monkeypatch.setattr(table_spec._Section, "get", note)
+    return found
+
+
+def _same_fields(model: type[BaseModel], asked: set[str]) -> None:
+    sections = {path.rpartition(".")[0] for path in asked}
+    ours = {path for path in _paths(model) if path.partition(".")[0] not in OPERATORS}
+    assert ours == asked - sections - OPERATORS
+
+
+def test_a_tables_fields_are_those_of_the_command(asked: set[str]) -> None:
     for value in ({}, {"format": "avro", "registry": {"url": "http://r"}}):
         table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
-    sections = {path.rpartition(".")[0] for path in asked}
-    commands = {p.removeprefix("KafkaTable.spec.") for p in asked - sections if p.startswith("KafkaTable.spec.")}
-    ours = {path for path in _paths(KafkaTableSpec) if path.partition(".")[0] not in OPERATORS}
-    assert ours == commands - OPERATORS
+    _same_fields(KafkaTableSpec, asked)
+
+
+def test_an_archives_fields_are_those_of_the_command(asked: set[str]) -> None:
+    archive_spec.parse(_document("KafkaMetadataArchive", {**ARCHIVE, "bootstrapServers": "a:1"}))
+    _same_fields(KafkaMetadataArchiveSpec, asked)
 
 
 def test_a_scrubs_fields_are_those_of_the_command() -> None:
@@ -70,6 +86,13 @@ def test_a_tables_defaults_are_those_of_the_command() -> None:
     bare = {**TABLE, "bootstrapServers": "a:1"}
     full = given(KafkaTableSpec.model_validate(bare))
     assert table_spec.parse(_document("KafkaTable", full)) == table_spec.parse(_document("KafkaTable", bare))
+
+
+def test_an_archives_defaults_are_those_of_the_command() -> None:
+    bare = {**ARCHIVE, "bootstrapServers": "a:1"}
+    full = given(KafkaMetadataArchiveSpec.model_validate(bare))
+    kind = "KafkaMetadataArchive"
+    assert archive_spec.parse(_document(kind, full)) == archive_spec.parse(_document(kind, bare))
 
 
 def _document(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +162,9 @@ def test_the_command_takes_the_file_that_is_made(kind: str, tmp_path: Any) -> No
     if kind == "KafkaTable":
         found = table_spec.parse(document)
         assert (found.name, found.bootstrap) == ("one", "sample-bootstrap.demo.svc:9092")
-    elif kind == "KafkaScrub":
+    elif kind == "KafkaMetadataArchive":
+        assert archive_spec.parse(document).brokers == "sample-bootstrap.demo.svc:9092"
+    else:
         (tmp_path / FILE).write_text(text)
         assert scrub_spec.load(tmp_path / FILE).topics == ("orders*",)
 

@@ -10,6 +10,7 @@ from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import (
     PIPELINE_NAME_CHARS_MAX,
+    KafkaMetadataArchiveSpec,
     KafkaRunStatus,
     KafkaScrubSpec,
     KafkaTableSpec,
@@ -132,6 +133,17 @@ def topic_crd() -> dict[str, Any]:
     return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, None)
 
 
+_REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
+_RUNS: Final = [
+    _column("Schedule", ".spec.schedule"),
+    _column("Result", ".status.lastRun.result"),
+    _column("Finished", ".status.lastRun.finished", "date"),
+    _column("Ready", _condition("Ready")),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+    _REASON,
+]
+
+
 def table_crd() -> dict[str, Any]:
     """`kafkatables.kraftcluster.io`."""
     columns = [
@@ -148,20 +160,15 @@ def table_crd() -> dict[str, Any]:
     return _pipeline("KafkaTable", "ktab", KafkaTableSpec, KafkaTableStatus, columns)
 
 
+def archive_crd() -> dict[str, Any]:
+    """`kafkametadataarchives.kraftcluster.io`."""
+    columns = [_column("Format", ".spec.table.format"), *_RUNS]
+    return _pipeline("KafkaMetadataArchive", "karch", KafkaMetadataArchiveSpec, KafkaRunStatus, columns)
+
+
 def scrub_crd() -> dict[str, Any]:
     """`kafkascrubs.kraftcluster.io`."""
     return _pipeline("KafkaScrub", "kscrub", KafkaScrubSpec, KafkaRunStatus, _RUNS)
-
-
-_REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
-_RUNS: Final = [
-    _column("Schedule", ".spec.schedule"),
-    _column("Result", ".status.lastRun.result"),
-    _column("Finished", ".status.lastRun.finished", "date"),
-    _column("Ready", _condition("Ready")),
-    _column("Age", ".metadata.creationTimestamp", "date"),
-    _REASON,
-]
 
 
 def _pipeline(
@@ -173,4 +180,4 @@ def _pipeline(
 
 def crds() -> tuple[dict[str, Any], ...]:
     """All of them."""
-    return cluster_crd(), topic_crd(), table_crd(), scrub_crd()
+    return cluster_crd(), topic_crd(), table_crd(), archive_crd(), scrub_crd()

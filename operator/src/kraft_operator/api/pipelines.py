@@ -198,16 +198,19 @@ _ONE_SOURCE: Final = Rule(
 )
 
 
+_KEPT: Final = Rule(
+    "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath))",
+    "this path is gone with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
+    " object store",
+)
+
+
 class KafkaTableSpec(PipelineSpec):
     """Topics to a table, each record once."""
 
     RULES: ClassVar = (
         _ONE_SOURCE,
-        Rule(
-            "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath))",
-            "this path is gone with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
-            " object store",
-        ),
+        _KEPT,
     )
     topics: Topics
     value: Value = Value()
@@ -239,6 +242,42 @@ class KafkaScrubSpec(RunSpec):
     )
     directories: Annotated[list[Text], Field(max_length=100, description="log directories, on driver.volumes")] = []
     topics: Annotated[list[Text], Field(max_length=TOPICS_MAX, description="names, with * and ?")] = ["*"]
+
+
+# KafkaMetadataArchive
+
+
+class ArchiveTable(Model):
+    """Where the archive is."""
+
+    format: Literal["parquet", "delta"] = "parquet"
+    path: Annotated[Text, Field(description="a folder on one of the driver's volumes, or s3://…")]
+    storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
+
+
+class ArchiveEngine(Model):
+    """Where the log is decoded."""
+
+    mode: Annotated[
+        Literal["inline", "local"], Field(description="inline: one process. local: Spark in the driver's pod")
+    ] = "inline"
+
+
+class KafkaMetadataArchiveSpec(RunSpec):
+    """The metadata log of a cluster as tables: every change, kept when the log is trimmed."""
+
+    RULES: ClassVar = (
+        Rule(
+            "[has(self.clusterRef), has(self.bootstrapServers), has(self.bootstrapControllers), has(self.directory)]"
+            ".filter(x, x).size() == 1",
+            "an archive has one source: give clusterRef, bootstrapServers, bootstrapControllers or directory",
+        ),
+        _KEPT,
+    )
+    bootstrap_controllers: Servers | None = None
+    directory: Annotated[Text, Field(description="__cluster_metadata-0, on one of driver.volumes")] | None = None
+    table: ArchiveTable
+    engine: ArchiveEngine = ArchiveEngine()
 
 
 # Status

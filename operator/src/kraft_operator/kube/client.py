@@ -45,6 +45,7 @@ PLURALS: Final = {
     "KRaftCluster": ("apis/kraftcluster.io/v1alpha1", "kraftclusters"),
     "KRaftTopic": ("apis/kraftcluster.io/v1alpha1", "krafttopics"),
     "KafkaTable": ("apis/kraftcluster.io/v1alpha1", "kafkatables"),
+    "KafkaMetadataArchive": ("apis/kraftcluster.io/v1alpha1", "kafkametadataarchives"),
     "KafkaScrub": ("apis/kraftcluster.io/v1alpha1", "kafkascrubs"),
 }
 

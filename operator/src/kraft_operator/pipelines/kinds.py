@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kraft_operator.api.pipelines import KafkaScrubSpec, KafkaTableSpec, PipelineSpec
+from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpec, KafkaTableSpec, PipelineSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ KINDS: Final = {
     kind.name: kind
     for kind in (
         Kind("KafkaTable", KafkaTableSpec, "table", ("table", "run")),
+        Kind("KafkaMetadataArchive", KafkaMetadataArchiveSpec, "archive", ("meta", "archive", "-f")),
         Kind("KafkaScrub", KafkaScrubSpec, "scrub", ("scrub", "run", "-f")),
     )
 }
