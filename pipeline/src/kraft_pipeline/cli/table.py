@@ -1,4 +1,4 @@
-"""`kraft-pipeline table run|status|compact|reset FILE`: one KafkaTable."""
+"""`kraft-pipeline table run|backfill|status|compact|reset FILE`: one KafkaTable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import signal
 import sys
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kraft_pipeline.tables.engine import Engine
-    from kraft_pipeline.tables.runner import Progress
+    from kraft_pipeline.tables.runner import Progress, Runner
     from kraft_pipeline.tables.served import Told
     from kraft_pipeline.tables.spec import TableSpec
 
@@ -24,6 +25,8 @@ def add(groups: Any) -> None:
     run = _command(commands, "run", _run, "write batches until stopped")
     run.add_argument("--once", action="store_true", help="until all that is there now has been written")
     run.add_argument("--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz meanwhile")
+    backfill = _command(commands, "backfill", _backfill, "write what came before the table began, also while it runs")
+    backfill.add_argument("--since", type=_time, metavar="TIME", help="only from then on: 2024-02-29T10:00:00+00:00")
     _command(commands, "status", _status, "where the table stands, and how far behind the topics")
     compact = _command(commands, "compact", _compact, "small files to large ones, and old ones away")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
@@ -72,9 +75,8 @@ def _run(options: argparse.Namespace, given: TableSpec) -> int:
     told = None if options.http is None else Told(given)
     engine = engine_of(given)
     try:
-        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, told))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: runner.stop())
+        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, told), wait=_wait)
+        _stop_at_signals(runner)
         with nullcontext() if told is None else serve(told, options.http):
             if told is not None:
                 told.watch(runner)
@@ -83,6 +85,35 @@ def _run(options: argparse.Namespace, given: TableSpec) -> int:
     finally:
         engine.close()
     return 0
+
+
+def _backfill(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.runner import Runner
+
+    engine = engine_of(given)
+    try:
+        runner = Runner(given, engine, tell=lambda progress: _tell(options, progress, None), backfill=True)
+        _stop_at_signals(runner)
+        rows = runner.run(since_ms=options.since)
+        print(json.dumps({"rows": rows}) if options.json else f"{rows} rows written", flush=True)
+    finally:
+        engine.close()
+    return 0
+
+
+def _time(text: str) -> int:
+    """Milliseconds; UTC where no offset is said."""
+    found = datetime.fromisoformat(text)
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _stop_at_signals(runner: Runner) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: runner.stop())
+
+
+def _wait(text: str) -> None:
+    print(f"kraft-pipeline: waiting: {text}", file=sys.stderr, flush=True)
 
 
 def _tell(options: argparse.Namespace, done: Progress, told: Told | None) -> None:
@@ -122,7 +153,11 @@ def _status(options: argparse.Namespace, given: TableSpec) -> int:
 def _compact(options: argparse.Namespace, given: TableSpec) -> int:
     from kraft_pipeline.tables.maintenance import compact, vacuum
 
-    merged, into = compact(given)
+    engine = engine_of(given)
+    try:
+        merged, into = compact(given, engine)
+    finally:
+        engine.close()
     removed = 0 if options.no_vacuum else vacuum(given)
     found = {"merged": merged, "into": into, "removed": removed}
     print(json.dumps(found) if options.json else f"{merged} files made {into}, {removed} old ones removed")

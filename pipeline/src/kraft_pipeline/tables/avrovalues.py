@@ -201,5 +201,6 @@ def _columns(rows: list[Any], target: Written, fields: pa.Schema) -> pa.Table:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error) or type(error).__name__
-    return f"Avro: {text}"[:REASON_CHARACTERS]
+    if isinstance(error, EOFError) or "bytes, read" in str(error) or "string index" in str(error):  # fastavro's ways
+        return "Avro: the value ends before the record does"
+    return f"Avro: {str(error) or type(error).__name__}"[:REASON_CHARACTERS]

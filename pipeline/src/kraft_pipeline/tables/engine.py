@@ -7,13 +7,17 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables.tasks import Job, Result, run_task
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class TaskError(Exception):
@@ -30,6 +34,9 @@ class Engine(Protocol):
 
     parallelism: int
 
+    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        """What `call` returns for each. Raises what it raised, or TaskError."""
+
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
         """The results in the order of the ranges. Raises what a task raised, or TaskError."""
 
@@ -42,8 +49,11 @@ class InlineEngine:
 
     parallelism = 1
 
+    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        return [call(one) for one in work]
+
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        return [run_task(job, wanted) for wanted in ranges]
+        return self.map(partial(run_task, job), ranges)
 
     def close(self) -> None:
         """Nothing runs between batches."""
@@ -71,14 +81,16 @@ class SparkEngine:
         return cls(session)
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        if not ranges:
+        return self.map(partial(run_task, job), ranges)
+
+    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        if not work:
             return []
-        work = [(job, wanted) for wanted in ranges]
 
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    packed = base64.b85encode(pickle.dumps(run_task(*work[number]))).decode()
+                    packed = base64.b85encode(pickle.dumps(call(work[number]))).decode()
                     yield pa.RecordBatch.from_pydict({"number": [number], "result": [packed]})
 
         tasks = self._spark.range(0, len(work), 1, len(work))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,8 +14,9 @@ import pyarrow.parquet as pq
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
-from kraft_pipeline.tables import partitions
-from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables import partitions, schemas
+from kraft_pipeline.tables.committer import Added, Committer, ConflictError
+from kraft_pipeline.tables.engine import Engine, InlineEngine
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
@@ -21,6 +24,11 @@ from kraft_pipeline.tables.tasks import encoded, prefix
 
 SMALL: Final = 0.75
 """Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""
+
+REPLACE_TRIES: Final = 20
+"""As long as all that is in the way are batches that were committed meanwhile."""
+CARE_FILES: Final = 8
+"""Merged files of one time of care: batches wait meanwhile."""
 
 
 def status(spec: TableSpec) -> dict[str, Any]:
@@ -47,27 +55,56 @@ def status(spec: TableSpec) -> dict[str, Any]:
     }
 
 
-def compact(spec: TableSpec) -> tuple[int, int]:
-    """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many.
+def compact(
+    spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool = False, most: int | None = None
+) -> tuple[int, int]:
+    """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many (at most `most`).
 
     Each merged file is a transaction of its own, so that a writer which commits meanwhile is in the way of one only.
+    Raises ConflictError when files that were to be merged are no longer the table's.
     """
-    table, storage = open_table(spec), open_storage(spec.path, spec.storage)
-    merged = into = 0
-    for group in _groups(table.live(), spec.compact_to):
-        parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
-        rows = pa.concat_tables(parts, promote_options="permissive")
-        data, minima, maxima = encoded(rows)
-        folder = partitions.folder(dict(group[0].values))
-        name = f"{prefix(spec.app_id)}compact-{uuid.uuid4().hex}.parquet"
-        path = f"{folder}/{name}" if folder else name
-        storage.write(path, data)
-        table.replace(
-            [file.path for file in group], [Added(path, data.size, rows.num_rows, group[0].values, minima, maxima)]
-        )
-        merged += len(group)
-        into += 1
-    return merged, into
+    table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
+    groups = list(itertools.islice(_groups(table.live(), spec.compact_to), most))
+    merged = (engine or InlineEngine()).map(partial(_merge, spec, path), groups)
+    for group, file in zip(groups, merged, strict=True):
+        _replace(table, [old.path for old in group], file)
+    return sum(len(group) for group in groups), len(groups)
+
+
+def _merge(spec: TableSpec, path: str, group: Sequence[Added]) -> Added:
+    """The rows of all files in one new file."""
+    storage = open_storage(path, spec.storage)
+    parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
+    schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
+    rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
+    data, minima, maxima = encoded(rows)
+    folder = partitions.folder(dict(group[0].values))
+    name = f"{prefix(spec.app_id)}compact-{uuid.uuid4().hex}.parquet"
+    where = f"{folder}/{name}" if folder else name
+    storage.write(where, data)
+    return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima)
+
+
+def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
+    for tries_left in reversed(range(REPLACE_TRIES)):
+        try:
+            return table.replace(old, [new])
+        except ConflictError:
+            if not tries_left or not {file.path for file in table.live()}.issuperset(old):
+                raise
+    return None
+
+
+def care(spec: TableSpec, engine: Engine) -> str:
+    """What a running table needs from time to time, in bounds: what has been done, "" for nothing."""
+    done = []
+    for dead_letters in (False, True):
+        merged, into = compact(spec, engine, dead_letters=dead_letters, most=CARE_FILES)
+        removed = vacuum(spec, dead_letters=dead_letters)
+        if merged or removed:
+            what = "dead letters: " if dead_letters else ""
+            done.append(f"{what}{merged} files made {into}, {removed} old ones removed")
+    return "; ".join(done)
 
 
 def _groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
@@ -85,9 +122,9 @@ def _groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
         yield group
 
 
-def vacuum(spec: TableSpec) -> int:
+def vacuum(spec: TableSpec, *, dead_letters: bool = False) -> int:
     """Remove files that no version of the last `vacuumAfter` refers to; how many."""
-    table = open_table(spec)
+    table = open_table(spec, dead_letters=dead_letters)
     found: int = table.vacuum(spec.vacuum_after_s)
     return found
 

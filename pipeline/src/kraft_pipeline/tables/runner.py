@@ -17,7 +17,7 @@ from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, partitions, values
+from kraft_pipeline.tables import changes, maintenance, partitions, values
 from kraft_pipeline.tables.committer import Added, Committer, ConflictError, Keyed
 from kraft_pipeline.tables.engine import Engine, TaskError
 from kraft_pipeline.tables.opening import open_table, options_of
@@ -130,8 +130,11 @@ class Runner:
 
     def _batches(self, cluster: Cluster, planner: Planner, *, once: bool) -> Iterator[int]:
         """The rows of each batch, until told to stop, or with `once` until there is nothing for one."""
-        waiting_since = 0.0
+        waiting_since, cared = 0.0, time.monotonic()
         while not self._stopping:
+            if not once and 0 < self.spec.care_every_s <= time.monotonic() - cared:
+                self._care()
+                cared = time.monotonic()
             plan = planner.plan(cluster, self._table.state(), self._dead.state())
             self.behind = 0 if plan is None else plan.records + plan.lag
             if plan is None:
@@ -146,6 +149,15 @@ class Runner:
                 continue
             yield self._batch(cluster, plan)
             waiting_since = 0.0
+
+    def _care(self) -> None:
+        """Between batches, so that neither is in the other's way."""
+        try:
+            done = maintenance.care(self.spec, self._engine)
+        except ConflictError as e:  # somebody else looks after the table
+            done = str(e)
+        if done:
+            _LOG.info("maintenance: %s", done)
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds

@@ -1,0 +1,320 @@
+"""KafkaTable against both servers: Avro values, rows by key, what came before, care, and what goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_pipeline.client import ClientError
+from kraft_pipeline.tables import maintenance, runner, spec
+from kraft_pipeline.tables.engine import InlineEngine
+from tests.compat.targets import Target
+from tests.compat.test_pipeline_client import NOW, create, produced
+from tests.compat.test_pipeline_table import document, rows, run, send
+from tests.registry import RegistryServer
+
+CLIENT = "KafkaTable"
+XDIST_GROUP = "spark"
+WAIT_S = 120.0
+pytestmark = pytest.mark.timeout(900)
+
+
+@contextmanager
+def running(given: dict[str, Any]) -> Iterator[list[str]]:
+    """The table is written until the block ends; what it waited for."""
+    waited: list[str] = []
+    raised: list[BaseException] = []
+    writer = runner.Runner(spec.parse(given), InlineEngine(), wait=waited.append)
+
+    def work() -> None:
+        try:
+            writer.run()
+        except BaseException as e:
+            raised.append(e)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield waited
+    finally:
+        writer.stop()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert raised == []
+
+
+def until(found: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def avro(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": kind} for n, kind in fields]}
+
+
+def keyed(target: Target, topic: str, records: list[tuple[str | None, bytes | None]]) -> None:
+    """Records with keys, in the order given, in partition 0."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": target.bootstrap})
+    for key, value in records:
+        producer.produce(topic, value, key=key, partition=0)
+    assert producer.flush(60) == 0
+
+
+def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_path: Path) -> None:
+    """Two versions of a schema, one that is no Avro's, and bytes that are none; the registry's clients are foreign."""
+    pytest.importorskip("authlib", reason="confluent-kafka's registry client")
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    create(cluster, name)
+    at = ("at", {"type": "long", "logicalType": "timestamp-millis"})
+    first = avro("R", ("id", "long"), ("name", ["null", "string"]), at)
+    second = avro("R", ("id", "long"), at, ("deep", avro("D", ("x", {"type": "array", "items": "int"}))))
+    with RegistryServer().serving() as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+        context = SerializationContext(name, MessageField.VALUE)
+
+        def of(schema: dict[str, Any]) -> Callable[[Any], bytes]:
+            serializer = AvroSerializer(client, json.dumps(schema))
+            return lambda row: serializer(row, context)  # type: ignore[return-value]
+
+        one, two = of(first), of(second)
+        send(cluster, name, [one({"id": n, "name": f"n{n}" if n % 2 else None, "at": 1000 * n}) for n in range(50)])
+        given = document(
+            cluster,
+            name,
+            tmp_path / "t",
+            "delta",
+            value={"format": "avro", "evolve": "additive", "registry": {"url": registry.url}},
+        )
+        assert [(p.rows, p.dead) for p in run(given)] == [(50, 0)]
+        other = registry.add("other", "{}", schemaType="JSON")
+        bad = [b"\0\0\0\x03\xe7x", bytes([0, 0, 0, 0, other]), b"plain"]
+        send(cluster, name, [two({"id": 50, "at": 0, "deep": {"x": [1, 2]}}), *bad, None])
+        assert [(p.rows, p.dead) for p in run(given)] == [(2, 3)]
+        found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["_offset"])
+        assert [row["id"] for row in found] == [*range(51), None]
+        assert [row["name"] for row in found[:3]] == [None, "n1", None]
+        assert found[7]["at"].timestamp() == 7.0
+        assert found[50]["deep"] == {"x": [1, 2]}
+        dead = sorted(rows(f"{tmp_path}/t_dead_letters", "delta"), key=lambda row: row["offset"])
+        url = registry.url
+        assert [row["reason"] for row in dead] == [
+            f"schema 999 of {url} is not there",
+            f"schema {other} of {url} is of type JSON, not AVRO",
+            "no id of a schema is in front of the value",
+        ]
+        registry.refuse = True
+        send(cluster, name, [b"\0\0\0\x03\xe8x"])
+        with pytest.raises(ClientError, match=r"schema registry: schema 1000 of .*: 401"):
+            run(given)
+        registry.refuse, registry.away = False, True
+        given["spec"]["kafka"] = {"kafkaConsumer.pollTimeoutMs": "300"}
+        with pytest.raises(ClientError, match=r"schema registry: schema 1000 of .*: 503 .* \(tried for 0.3 s\)"):
+            run(given)
+        given["spec"]["commit"] = {"maxDelay": "1ms"}
+        with running(given) as waited:  # the run goes on when the registry is back, and no record is dead for it
+            until(lambda: waited)
+            registry.away = False
+            until(lambda: runner.open_table(spec.parse(given)).state().batch == 2)
+        assert "503" in waited[0]
+        assert len(rows(f"{tmp_path}/t_dead_letters", "delta")) == 4
+
+
+def test_rows_by_key_with_tombstones(cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    given = document(
+        cluster,
+        name,
+        tmp_path / "t",
+        "delta",
+        value={"format": "json", "evolve": "additive"},
+        table={"mode": "upsert", "key": ["_key"], "partitionBy": ["c"]},
+        commit={"maxRows": 4},
+    )
+    keyed(
+        cluster,
+        name,
+        [
+            ("a", b'{"n": 1, "c": "x"}'),
+            ("b", b'{"n": 2, "c": "x"}'),
+            ("a", b'{"n": 3, "c": "y"}'),
+            (None, b'{"n": 4, "c": "y"}'),
+            ("b", None),
+            ("c", b'{"n": 5, "c": "x", "more": {"m": 1}}'),
+            ("never", None),
+            ("d", b"bad"),
+        ],
+    )
+    assert [(p.rows, p.dead) for p in run(given)] == [(3, 1), (3, 1)]
+    keyed(cluster, name, [("never", None)])
+    assert [(p.batch, p.rows) for p in run(given)] == [(2, 1)]  # a batch that changes nothing is one, too
+    keyed(cluster, name, [("c", b'{"n": 6, "c": "y"}')])
+    assert [(p.batch, p.rows) for p in run(given)] == [(3, 1)]
+    found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["_key"])
+    assert [(row["_key"], row["n"], row["c"], row["more"], row["_offset"]) for row in found] == [
+        (b"a", 3, "y", None, 2),
+        (b"c", 6, "y", None, 9),
+    ]
+    dead = sorted(rows(f"{tmp_path}/t_dead_letters", "delta"), key=lambda row: row["offset"])
+    assert [(row["offset"], row["stage"]) for row in dead] == [(3, "key"), (7, "decode")]
+    assert dead[0]["reason"] == "the record has no _key"
+    assert not list((tmp_path / "t").rglob("_staged/*"))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_what_came_before_is_filled_in_beside_the_stream(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    create(cluster, name, 2)
+    produced(cluster, name, 100)
+    given = document(cluster, name, tmp_path / "t", kind, startingOffsets="latest", commit={"maxRows": 30})
+    parsed = spec.parse(given)
+    with pytest.raises(spec.SpecError, match="the table has no batch yet"):
+        runner.Runner(parsed, InlineEngine(), backfill=True).run()
+    assert [p.rows for p in run(given)] == [0]
+    produced(cluster, name, 20, first=100)
+
+    class Beside(InlineEngine):
+        """The stream and a compaction commit while the backfill writes."""
+
+        def run(self, job: Any, ranges: Any) -> Any:
+            found = super().run(job, ranges)
+            run(given)
+            maintenance.compact(parsed)
+            return found
+
+    told: list[int] = []
+
+    def fill(engine: InlineEngine, since_s: int | None = None, most: int = 9) -> list[int]:
+        """The rows of each batch; stopped after `most`."""
+        told.clear()
+
+        def tell(done: runner.Progress) -> None:
+            told.append(done.rows)
+            if len(told) == most:
+                filling.stop()
+
+        filling = runner.Runner(parsed, engine, tell=tell, backfill=True)
+        since_ms = None if since_s is None else NOW + 1000 * since_s
+        assert filling.run(since_ms=since_ms) == sum(told)
+        return told
+
+    assert fill(Beside(), since_s=55, most=1) == [30]
+    assert fill(InlineEngine(), since_s=10) == [15]  # what was begun goes on, whatever is asked for now
+    assert fill(InlineEngine(), since_s=40) == [15]
+    assert fill(Beside()) == [30, 10]
+    assert fill(InlineEngine()) == []
+    offsets = Counter((row["partition"], row["offset"]) for row in rows(tmp_path / "t", kind))
+    assert offsets == Counter((0, offset) for offset in range(120))
+    produced(cluster, name, 5, first=120)
+    assert [p.rows for p in run(given)] == [5]
+    found = maintenance.status(parsed)
+    assert (found["rows"], found["lag"]) == (125, 0)
+
+
+def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    send(cluster, name, [b'{"n": %d}' % n if n % 5 else b"dead %d" % n for n in range(50)])
+    value = {"format": "json", "schema": {"n": "long"}}
+    given = document(
+        cluster, name, tmp_path / "t", "delta", startingOffsets="latest", value=value, commit={"maxRows": 20}
+    )
+    run(given)
+    parsed = spec.parse(given)
+
+    class Dies(runner.Runner):
+        def _committed(self, table: Any, *calls: Any) -> None:
+            super()._committed(table, *calls)
+            if table is self._dead:
+                raise KeyboardInterrupt
+
+    def one_batch() -> tuple[int, int]:
+        def tell(done: runner.Progress) -> None:
+            told.append((done.rows, done.dead))
+            writer.stop()
+
+        told: list[tuple[int, int]] = []
+        writer = runner.Runner(parsed, InlineEngine(), tell=tell, backfill=True)
+        writer.run()
+        return told[0]
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            Dies(parsed, InlineEngine(), backfill=True).run()
+        assert one_batch() == (16, 4)
+    runner.Runner(parsed, InlineEngine(), backfill=True).run()
+    assert sorted(row["n"] for row in rows(tmp_path / "t", "delta")) == [n for n in range(50) if n % 5]
+    dead = rows(f"{tmp_path}/t_dead_letters", "delta")
+    assert Counter(row["value"] for row in dead) == Counter(b"dead %d" % n for n in range(0, 50, 5))
+
+
+def test_batches_by_bytes(cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name)
+    send(cluster, name, [b"x" * 10_000] * 100)
+    found = run(document(cluster, name, tmp_path / "t", "parquet", commit={"maxBytes": "250k"}))
+    assert sum(p.rows for p in found) == 100
+    assert all(20 <= p.rows <= 25 for p in found[:-1]), found
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_running_table_is_looked_after(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    """Small files become one, and go, while batches are committed; each record is there once."""
+    create(cluster, name)
+    care = {"every": "1s", "vacuumAfter": "0s"}
+    given = document(cluster, name, tmp_path / "t", kind, commit={"maxDelay": "1ms"}, maintenance=care)
+    table = runner.open_table(spec.parse(given))
+    with running(given):
+        for batch in range(3):
+            produced(cluster, name, 10, first=10 * batch)
+            until(lambda most=batch: table.state().batch >= most)
+        until(lambda: len(list((tmp_path / "t").glob("kafkatable-*.parquet"))) == 1)
+    assert Counter(row["offset"] for row in rows(tmp_path / "t", kind)) == Counter(range(30))
+
+
+def test_what_a_run_waits_for(make_target: Callable[..., Target], tmp_path: Path) -> None:
+    """A topic that is not there yet, then a broker that is away; a lost record is no such thing."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    target = make_target("kraftcluster").start()
+    given = document(
+        target, "t", tmp_path / "t", "delta", commit={"maxDelay": "1ms"}, kafka={"kafkaConsumer.pollTimeoutMs": "500"}
+    )
+    with pytest.raises(ClientError, match="topic t: UNKNOWN_TOPIC_OR_PARTITION"):
+        run(given)
+    table = runner.open_table(spec.parse(given))
+    with running(given) as waited:
+        until(lambda: waited)
+        assert waited[0] == "topic t: UNKNOWN_TOPIC_OR_PARTITION (3)"
+        create(target, "t")
+        produced(target, "t", 10)
+        until(lambda: table.state().batch == 0)
+        target.stop()
+        waited.clear()
+        until(lambda: waited)
+        assert "can be reached" in waited[0]
+        target.start()
+        produced(target, "t", 10, first=10)
+        until(lambda: sum(file.rows for file in table.live() if table.state()) == 20)
+    produced(target, "t", 30, first=20)
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    (gone,) = admin.delete_records([TopicPartition("t", 0, 30)]).values()
+    gone.result(60)
+    with pytest.raises(ClientError, match="offset 20 is gone, the log has 30 to 50"):
+        run(given)
+    given["spec"]["failOnDataLoss"] = False
+    run(given)
+    offsets = Counter(row["offset"] for row in rows(tmp_path / "t", "delta"))
+    assert offsets == Counter([*range(20), *range(30, 50)])
