@@ -199,8 +199,23 @@ class ReplicaLaws:
                 text = f"{member} joined as of broker epoch {follower.broker_epoch}, it lives in {registered.epoch}"
                 self.checker.broken("proposed", name, text)
             if -1 < follower.end_offset < partition.leader_start_offset:
-                text = f"{member} joined at {follower.end_offset}, the epoch begins at {partition.leader_start_offset}"
-                self.checker.broken("proposed", name, text)
+                self._joined_early(name, partition, member, follower.end_offset)
+
+    def _look_at_proposal(self, name: str, partition: Partition) -> None:
+        """What a leader asks for now."""
+        lead = partition.lead
+        if lead is None or lead.proposal is None:
+            return
+        for member, epoch in lead.proposal.members:
+            follower = lead.followers.get(member)
+            if follower is None or member in partition.isr or follower.broker_epoch != epoch:
+                continue
+            if -1 < follower.end_offset < partition.leader_start_offset:
+                self._joined_early(name, partition, member, follower.end_offset)
+
+    def _joined_early(self, name: str, partition: Partition, member: int, end_offset: int) -> None:
+        text = f"{member} joined at {end_offset}, the epoch begins at {partition.leader_start_offset}"
+        self.checker.broken("proposed", name, text)
 
     def _led(self, key: Key, state: PartitionState) -> Partition | None:
         """The replica that leads in that state's epoch, if it runs and knows it."""
@@ -251,6 +266,7 @@ class ReplicaLaws:
                 text = f"{leader} and {machine.name} lead in epoch {partition.leader_epoch}"
                 self.checker.broken("epochs", name, text)
             self._look_at_isr(machine, partition, key)
+            self._look_at_proposal(name, partition)
         readable = log.dir.failed is None and not machine.rotten and machine.disk.dead is None
         if high > known.compared and partition.topic not in self._compacted and readable:
             self._compare(machine, partition, key, known)
