@@ -1,4 +1,4 @@
-"""`KafkaTable`: topics to Delta or Parquet tables, each record exactly once.
+"""`KafkaTable`: topics to Delta, Iceberg or Parquet tables, each record exactly once.
 
 There is no checkpoint beside the table. What has been read is part of the table's own transactions: each batch is one
 commit that holds its files, its number and the position after it (`sources.positions.Position`: offsets with the ids of
@@ -12,7 +12,8 @@ is committed first and says where its batch ended; a runner that finds it a batc
 - `spec`: the YAML; `settings` of each part with its default and what is wrong with it.
 - `values`: bytes to columns (raw, `jsonvalues`); `partitions`: columns that rows are filed under.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process).
-- `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `parquet`: those who can.
+- `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (`icebergpath`: without a
+  catalog), `parquet`: those who can.
 - `runner`: plans batches, runs and commits them; the only file that loops.
 
 Nothing here moves records through the driver or through Spark's JVM: a task fetches, decodes and writes Arrow columns

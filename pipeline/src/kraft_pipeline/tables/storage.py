@@ -135,7 +135,7 @@ class ObjectStore:
 
     def write(self, path: str, data: pa.Buffer | bytes) -> None:
         with _as_os_errors(path):
-            self._store.put(path, memoryview(data))
+            self._store.put(path, memoryview(data).cast("B"))
 
     def create(self, path: str, data: bytes) -> bool:
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
