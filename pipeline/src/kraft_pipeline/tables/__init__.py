@@ -10,11 +10,14 @@ Records that do not become rows go to a table of dead letters beside it, with th
 is committed first and says where its batch ended; a runner that finds it a batch ahead repeats exactly that batch.
 
 - `spec`: the YAML; `settings` of each part with its default and what is wrong with it.
-- `values`: bytes to columns (raw, `jsonvalues`); `partitions`: columns that rows are filed under.
+- `values`: bytes to columns (raw, `jsonvalues`, `avrovalues` with `avrotypes` and `registry`); `schemas`: how columns
+  grow; `partitions`: columns that rows are filed under; `changes`: rows by key.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process).
 - `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (`icebergpath`: without a
   catalog), `parquet`: those who can.
-- `runner`: plans batches, runs and commits them; the only file that loops.
+- `opening`: from a spec to the table. `plans`: which records come next, of the live stream or of what came before it.
+- `runner`: has batches written and commits them; the only file that loops. `maintenance`: care, status, reset.
+- `served`: what a running table tells over HTTP.
 
 Nothing here moves records through the driver or through Spark's JVM: a task fetches, decodes and writes Arrow columns
 in its own process and reports files. Must not import Spark outside `engine`.
