@@ -20,8 +20,10 @@ docker build -q --target node -t localhost/kraftcluster:dev .
 docker tag localhost/kraftcluster:dev localhost/kraftcluster:other
 docker build -q --target operator -t localhost/kraft-operator:dev .
 docker tag localhost/kraft-operator:dev localhost/kraft-operator:other
+docker build -q --target pipeline -t localhost/kraft-pipeline:dev .
 docker build -q -t localhost/kraft-e2e-client:dev e2e/client
 kind load docker-image --name kraft localhost/kraftcluster:dev localhost/kraftcluster:other \
-    localhost/kraft-operator:dev localhost/kraft-operator:other localhost/kraft-e2e-client:dev
+    localhost/kraft-operator:dev localhost/kraft-operator:other \
+    localhost/kraft-pipeline:dev localhost/kraft-e2e-client:dev
 [ $# -gt 0 ] || set -- e2e
 "$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

@@ -195,8 +195,8 @@ class Workload:
         self.name = f"{cluster.name}-client"
         self.namespace = cluster.namespace
         self._machine = {"kubernetes.io/hostname": machine} if machine else {}
-        topic = f"work-{time.time_ns()}"  # its own: everything in it has to be its own, too
-        self._arguments = [f"{cluster.name}-bootstrap:9092", topic, str(partitions), "3", str(rate)]
+        self.topic = f"work-{time.time_ns()}"  # its own: everything in it has to be its own, too
+        self._arguments = [f"{cluster.name}-bootstrap:9092", self.topic, str(partitions), "3", str(rate)]
         self.report: Object = {}
 
     def __enter__(self) -> Workload:

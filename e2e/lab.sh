@@ -28,6 +28,9 @@ base=(--build-arg BASE=localhost/python-base:3.11)
 "$SCRIPTS/image.sh" kraft-operator:dev . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-operator:other . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-e2e-client:dev e2e/client "${base[@]}" >/dev/null
+if [ $# -eq 0 ] || [[ "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
+    "$SCRIPTS/image.sh" kraft-pipeline:dev . "${base[@]}" --target pipeline >/dev/null
+fi
 
 export E2E_MACHINES="$SCRIPTS/node.sh"
 if [ "${1:-}" = smoke ]; then
