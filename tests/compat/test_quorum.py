@@ -163,6 +163,9 @@ def test_combined_nodes_are_a_quorum_too(tmp_path: Path) -> None:
             assert members.nodes[node_id].stop() == 0
             members.start(node_id)
         members.create("c", 3)
-        assert all({"a", "b", "c"} <= members.topics(node_id) for node_id in members.controller_ids)
+        wait_for(
+            "everybody knows all of them",
+            lambda: all({"a", "b", "c"} <= members.topics(node_id) for node_id in members.controller_ids),
+        )
     finally:
         members.stop()

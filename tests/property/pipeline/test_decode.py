@@ -93,6 +93,22 @@ def test_large_batches_are_cut_right_whatever_is_in_them(seed: int, count: int, 
     assert one["offset"].to_pylist() == list(range(7, 7 + count))
 
 
+@pytest.mark.parametrize("count", [16_777_217, 2**31 - 1])
+def test_more_records_than_there_are_bytes_for_are_an_error(count: int) -> None:
+    data = bytearray(build_batch([NewRecord(None, None, 0)]))
+    data[57:61] = count.to_bytes(4, "big")
+    with pytest.raises(CodecError, match="too short"):
+        list(Decoder("t", 3, ("key",)).decode(bytes(data), check_crc=False))
+
+
+def test_zeros_behind_the_last_batch_are_no_beginning_of_a_record() -> None:
+    """Where a batch is cut is looked for in a window as large as two records of all batches: beyond a small one's end."""
+    large = [NewRecord(None, b"x" * 3000, 0)] * 200
+    small = [NewRecord(None, None, 0)] * 3000
+    data = build_batch(large) + build_batch(small, base_offset=200)
+    assert sum(part.num_rows for part in Decoder("t", 3, ("value",)).decode(data)) == 3200
+
+
 @settings(deadline=None)
 @given(RECORDS, st.integers(0, 4), st.data())
 def test_damage_is_an_error_or_reads_as_one_record_after_the_other(

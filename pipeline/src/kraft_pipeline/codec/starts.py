@@ -28,6 +28,8 @@ WINDOW_MAX: Final = 1 << 14
 """Bytes looked through for the beginning of a record; of records as large there are so few that cuts do not pay."""
 LENGTH_BYTES_MAX: Final = 3
 """Of the length of a record at a cut: records up to 1 MiB."""
+RECORD_BYTES_MIN: Final = 7
+"""A record of nothing: its length, attributes, timestamp and offset deltas, two absent fields, no headers."""
 
 
 class Sections(NamedTuple):
@@ -48,6 +50,8 @@ def record_starts(data: Bytes, sections: Sections) -> Ints:
         if np.any(sections.begins != sections.ends):
             raise CorruptBatch("bytes in a batch without records")
         return np.empty(0, np.int64)
+    if np.any(sections.counts > (sections.ends - sections.begins) // RECORD_BYTES_MIN):
+        raise CorruptBatch("a batch is too short for as many records as its header says")
     cut = _cut(data, sections, total) if total >= CUTS_MIN_RECORDS else None
     found = _walk(data, *cut) if cut is not None else None
     if found is None:
@@ -145,7 +149,7 @@ def _cut(data: Bytes, sections: Sections, total: int) -> tuple[Ints, Ints] | Non
 def _first_records(data: Bytes, near: Ints, ends: Ints, window: int) -> Ints:
     """For each place the first position after it, within `window` bytes, that looks like a record; -1 for none."""
     places = near[:, None] + np.arange(LENGTH_BYTES_MAX, window, dtype=np.int64)
-    zeros = np.flatnonzero(data.take(places, mode="clip").ravel() == 0)
+    zeros = np.flatnonzero(((data.take(places, mode="clip") == 0) & (places < ends[:, None])).ravel())
     attributes = places.ravel()[zeros]
     owner = zeros // places.shape[1]
     found = np.full(len(near), np.iinfo(np.int64).max)
