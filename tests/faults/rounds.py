@@ -92,7 +92,7 @@ def play(
         admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
         wait_until("a topic with three replicas", lambda: _create(admin), START_S)
         clients = Clients()
-        producers = [Producing(clients, f"p{n}", cluster.bootstrap, TOPIC, PARTITIONS, rate=150) for n in range(2)]
+        producers = [Producing(clients, f"p{n}", cluster.bootstrap, TOPIC, PARTITIONS, rate=75) for n in range(2)]
         consumers = [Consuming(clients, f"g{n}", cluster.bootstrap, TOPIC, PARTITIONS) for n in range(2)]
         ports = [m.known_port for m in cluster.controllers]
         admins = [Administering(clients, f"a{n}", ports, ["x", "y", "z"], 0.2) for n in range(3)]

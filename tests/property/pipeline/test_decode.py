@@ -102,7 +102,7 @@ def test_more_records_than_there_are_bytes_for_are_an_error(count: int) -> None:
 
 
 def test_zeros_behind_the_last_batch_are_no_beginning_of_a_record() -> None:
-    """The window in which a cut is looked for is as large as two records of all batches: beyond the end of a small one."""
+    """The window in which a cut is looked for is as large as two records of all batches: beyond a small one's end."""
     large = [NewRecord(None, b"x" * 3000, 0)] * 200
     small = [NewRecord(None, None, 0)] * 3000
     data = build_batch(large) + build_batch(small, base_offset=200)
