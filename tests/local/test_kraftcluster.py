@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "t"
 PARTITIONS = 3
 PATIENCE_S = 180.0
+COMMAND_S = 600.0
+"""A replacement by another id restarts seven nodes."""
 
 
 class Cluster:
@@ -56,7 +58,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_S,
+            timeout=COMMAND_S,
             cwd=self.file.parent,
         )
 
