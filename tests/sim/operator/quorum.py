@@ -90,7 +90,11 @@ class Quorum(Simulation):
             node.epoch,
             {node_id: told(one) for node_id, one in progress.voters.items()},
             # As `observe.kafka` does: of two disks of a node the one that fetches.
-            {one.key.id: told(one) for one in sorted(progress.observers.values(), key=lambda one: one.last_fetch_ms)},
+            {
+                one.key.id: told(one)
+                for one in sorted(progress.observers.values(), key=lambda one: one.last_fetch_ms)
+                if one.key.id not in progress.voters or one.last_fetch_ms > progress.voters[one.key.id].last_fetch_ms
+            },
         )
 
     def ask(self, request: AddVoterRequest | RemoveVoterRequest) -> None:

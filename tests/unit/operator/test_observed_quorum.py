@@ -27,6 +27,21 @@ class Answers:
         return self.answer
 
 
+def _observers(voters: list[dict[str, Any]], observers: list[dict[str, Any]]) -> dict[int, bytes]:
+    client = cast(Client, Answers(voters, observers))
+    quorum = asyncio.run(quorum_as_told(client, Address("localhost", 9093)))
+    assert quorum is not None
+    return {node_id: one.directory for node_id, one in quorum.observers.items()}
+
+
+def test_the_former_disk_of_a_voter_is_not_taken_for_its_new_one() -> None:
+    """It was: the voter was removed and added three times a second, until its former self was forgotten."""
+    former, present = _replica(2, 1, ago_ms=92_907), _replica(2, 2)
+    leader = _replica(1, 9, ago_ms=0)
+    assert _observers([leader, former], [present]) == {2: present["directory"]}, "the voter has another disk now"
+    assert _observers([leader, present], [former]) == {}, "the voter is the one that runs"
+
+
 def test_of_two_disks_of_one_node_the_one_that_fetches_counts() -> None:
     """A controller whose disk was replaced was seen as behind for five minutes, until its former self was forgotten."""
     voters = [_replica(1, 1, ago_ms=0), _replica(2, 2)]

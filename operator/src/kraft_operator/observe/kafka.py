@@ -114,12 +114,14 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
         behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
         return Replica(max(0, end - one["end"]), behind_ms, one["directory"])
 
+    # A disk that was replaced is on the list for five minutes more: whoever fetched last is the one that runs.
+    fetched = {one["id"]: one["fetched"] for one in told["voters"]}
+    observers = sorted(told["observers"], key=lambda one: one["fetched"])
     return Quorum(
         told["leader"],
         told["epoch"],
         {one["id"]: replica(one) for one in told["voters"]},
-        # A disk that was replaced is on the list for five minutes more: whoever fetched last is the one that runs.
-        {one["id"]: replica(one) for one in sorted(told["observers"], key=lambda one: one["fetched"])},
+        {one["id"]: replica(one) for one in observers if one["fetched"] > fetched.get(one["id"], -1)},
     )
 
 
