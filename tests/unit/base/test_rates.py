@@ -1,0 +1,55 @@
+"""A rate beside an obvious one, and what it asks for to come down."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kraft_node.base.rates import THROTTLE_MS_MAX, Rate
+from tests.peer import run_java
+
+ORACLE = Path(__file__).parents[2] / "java" / "RateOracle.java"
+
+
+def test_missing_windows_count_as_quiet_ones() -> None:
+    """11 windows of a second: what is used at once is spread over ten seconds, as by Kafka's Rate."""
+    rate = Rate(11, 1000)
+    rate.record(10_000, 5)
+    assert rate.throttle_ms(1000, 5) == 0
+    rate.record(1, 5)
+    assert rate.throttle_ms(1000, 5) == 1
+    rate.record(4_999, 5)
+    assert rate.throttle_ms(1000, 5) == 5_000
+
+
+@pytest.mark.peer
+def test_the_answer_is_that_of_kafkas_classes() -> None:
+    rng = random.Random(3)
+    windows, window_ms, limit = 11, 1000, 700
+    rate, now_ms = Rate(windows, window_ms), 1_000_000
+    asked, ours = [], []
+    for _ in range(3_000):
+        now_ms += rng.choice([0, 1, 30, 200, 900, 1_500, 20_000] if rng.random() < 0.1 else [0, 1, 50, 150])
+        value = rng.choice([1, 20, 50, 500, -20])
+        rate.record(value, now_ms)
+        asked.append(f"{value} {now_ms}")
+        ours.append(str(rate.throttle_ms(limit, now_ms)))
+    text = "\n".join([f"{windows} {window_ms} {limit}", *asked, ""])
+    found = run_java(str(ORACLE), stdin=text.encode()).stdout.decode().split()
+    assert sum(one != "0" for one in ours) > 500
+    assert ours == found
+
+
+def test_what_is_older_than_all_windows_is_forgotten() -> None:
+    rate = Rate(3, 1000)
+    rate.record(9_000, 0)
+    assert rate.throttle_ms(1, 2_999) > 0
+    assert rate.throttle_ms(1, 3_000) == 0
+
+
+def test_a_limit_of_nothing_is_silence_for_ever() -> None:
+    rate = Rate(11, 1000)
+    rate.record(1, 0)
+    assert rate.throttle_ms(0, 0) == THROTTLE_MS_MAX
