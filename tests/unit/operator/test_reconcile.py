@@ -96,6 +96,25 @@ def test_a_settled_cluster_is_not_written_to() -> None:
     asyncio.run(main())
 
 
+def test_volumes_grow_to_what_the_specification_says_in_its_own_words() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        api.objects["KRaftCluster", *KEY]["spec"]["nodePools"][0]["storage"]["volumes"][0]["size"] = "2Gi"
+        api.writes.clear()
+        for _ in range(2):
+            await operator.reconcile(KEY)
+        grown = [name for verb, kind, name in api.writes if (verb, kind) == ("patch", "PersistentVolumeClaim")]
+        assert sorted(grown) == ["data-sample-1-0", "data-sample-2-0", "data-sample-3-0"], "each once"
+        for name in grown:
+            claim = api.objects["PersistentVolumeClaim", "demo", name]
+            assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_everything_that_is_owned_is_the_resources_and_volumes_are_nobodys() -> None:
     async def main() -> None:
         api = _api()
