@@ -110,9 +110,10 @@ def _conformed(array: Any, kind: pa.DataType) -> Any:
         values = _conformed(array.flatten(), kind.value_type)
         return pa.ListArray.from_arrays(_bounds(lengths), values, type=kind, mask=nulls)
     if pa.types.is_map(kind) and pa.types.is_map(array.type):
-        pairs = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
-        wanted = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
-        return _conformed(pairs, wanted).cast(kind)
+        entries = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
+        bounds = _bounds(entries.value_lengths().fill_null(0))
+        keys, items = entries.flatten().flatten()
+        return pa.MapArray.from_arrays(bounds, keys, _conformed(items, kind.item_type), kind, mask=nulls)
     return array.cast(kind)
 
 

@@ -1,0 +1,263 @@
+"""Rows by key, schemas that grow, and what a run waits out: the parts of a KafkaTable that need no cluster."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kraft_pipeline.client import BrokerError, ClientError, DataLossError
+from kraft_pipeline.codec.decode import TYPES
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import changes, jsonvalues, partitions, schemas, spec, values
+from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
+from kraft_pipeline.tables.delta import DeltaTableOf
+from kraft_pipeline.tables.engine import TaskError
+from kraft_pipeline.tables.jsonvalues import parse
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.plans import _begun
+from kraft_pipeline.tables.registry import RefusedError
+from kraft_pipeline.tables.runner import may_pass
+from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.tasks import encoded
+
+
+def parsed(**table: Any) -> spec.TableSpec:
+    document = {
+        "apiVersion": "kraftcluster.io/v1alpha1",
+        "kind": "KafkaTable",
+        "metadata": {"name": "t"},
+        "spec": {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t", **table}},
+    }
+    return spec.parse(document)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"key": ["key"]}, "spec.table.key: only mode upsert has keys"),
+        ({"mode": "upsert"}, "spec.table.key: mode upsert wants the columns"),
+        ({"mode": "upsert", "key": ["key"], "format": "parquet"}, "spec.table.mode: upsert is not for parquet"),
+    ],
+)
+def test_what_is_wrong_with_keys(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(spec.SpecError, match=message):
+        parsed(**table)
+
+
+def records(*rows: tuple[bytes | None, bytes | None]) -> pa.RecordBatch:
+    count = len(rows)
+    columns = {
+        "key": [key for key, _ in rows],
+        "value": [value for _, value in rows],
+        "topic": ["t"] * count,
+        "partition": [0] * count,
+        "offset": list(range(count)),
+        "timestamp": [0] * count,
+        "headers": [None] * count,
+    }
+    return pa.RecordBatch.from_pydict(columns, pa.schema([(name, TYPES[name]) for name in values.RAW]))
+
+
+def test_records_without_a_key_are_dead_letters() -> None:
+    by_key = parsed(mode="upsert", key=["key"])
+    some = records((b"a", b"1"), (None, b"2"), (b"a", None), (None, None))
+    found = values.decode(some, by_key, pa.schema([]), 7, additive=True, parse=jsonvalues.parse)
+    assert found.rows.column("offset").to_pylist() == [0, 2]
+    assert found.rows.column(DELETED).to_pylist() == [False, True]
+    letters = [(row["offset"], row["stage"], row["reason"], row["batch"]) for row in found.dead.to_pylist()]
+    assert letters == [(1, "key", "the record has no key", 7), (3, "key", "a tombstone has no key", 7)]
+
+
+def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
+    """By offset within a partition, by time between partitions."""
+    schema = pa.schema(
+        [
+            ("k", pa.string()),
+            ("n", pa.int64()),
+            ("_topic", pa.string()),
+            ("_partition", pa.int32()),
+            ("_offset", pa.int64()),
+            ("_timestamp", pa.timestamp("us", "UTC")),
+        ]
+    )
+    staged, files, storage = schema.append(pa.field(DELETED, pa.bool_())), [], Folder(tmp_path)
+    parts = [
+        [("a", 1, 0, 5, 90), ("b", 2, 0, 6, 1), ("a", 3, 0, 7, 10)],
+        [("a", 4, 0, 3, 99), ("c", 5, 0, 4, 1)],
+        [("b", 6, 1, 0, 2), ("c", 7, 1, 1, 0), ("a", 8, 1, 2, 9)],
+    ]
+    for part in parts:
+        rows = [(k, n, "t", p, offset, time, n == 6) for k, n, p, offset, time in part]
+        table = pa.Table.from_pylist([dict(zip(staged.names, row, strict=True)) for row in rows], staged)
+        data, _, _ = encoded(table)
+        storage.write(f"{len(files)}.parquet", data)
+        files.append(Added(f"{len(files)}.parquet", data.size, len(part)))
+    levels = partitions.parse(["hour"], schema)
+    whole = partitions.with_columns(schema, levels)
+    found = changes.gathered(storage, files, ["k"], whole, levels)
+    assert found.column_names == [*whole.names, DELETED]
+    kept = {(row["k"], row["n"], row[DELETED], row["_hour"]) for row in found.to_pylist()}
+    assert kept == {("a", 3, False, "1970-01-01-00"), ("b", 6, True, "1970-01-01-00"), ("c", 5, False, "1970-01-01-00")}
+    assert changes.gathered(storage, [], ["k"], whole, levels).num_rows == 0
+    with pytest.raises(spec.SpecError, match="there is no column 'x'"):
+        changes.check(["x"], schema)
+    with pytest.raises(spec.SpecError, match="'f' is double, which is no key"):
+        changes.check(["f"], pa.schema([("f", pa.float64())]))
+
+
+def position(offset: int) -> Position:
+    return Position({("t", 0): offset}, "c", {"t": "00"}, {("t", 0): 0}, {("t", 0): 99})
+
+
+def test_changes_of_a_delta_table_are_batches(tmp_path: Path) -> None:
+    """Also those that change nothing; names of columns may be anything."""
+    from deltalake import DeltaTable
+
+    table = DeltaTableOf(str(tmp_path), "app", {})
+    schema = pa.schema([("Der `Key`", pa.binary()), ("n", pa.int64())])
+    staged = schema.append(pa.field(DELETED, pa.bool_()))
+    table.create(schema, [])
+    steps: list[list[tuple[bytes, int | None, bool]]] = [
+        [(b"a", 1, False), (b"b\xff", 2, False)],
+        [(b"a", 3, False), (b"b\xff", None, True)],
+        [(b"never", None, True)],
+        [],
+    ]
+    for batch, rows in enumerate(steps):
+        found = pa.Table.from_pylist([dict(zip(staged.names, row, strict=True)) for row in rows], staged)
+        table.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1)
+        other = DeltaTableOf(str(tmp_path), "app", {})
+        assert other.state() == State(batch, position(batch))
+        with pytest.raises(ConflictError, match=f"batch {batch} follows {batch - 1}"):
+            other.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1)
+    assert pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist() == [{"Der `Key`": b"a", "n": 3}]
+
+
+def struct(**fields: pa.DataType) -> pa.DataType:
+    return pa.struct(list(fields.items()))
+
+
+def test_schemas_grow_within_columns() -> None:
+    there = pa.schema([("a", pa.int64()), ("s", struct(x=pa.int64())), ("l", pa.list_(struct(x=pa.int64())))])
+    more = pa.schema(
+        [
+            ("l", pa.list_(struct(y=pa.string(), x=pa.float64()))),
+            ("s", struct(z=pa.map_(pa.string(), struct(q=pa.int64())))),
+            ("a", pa.float64()),
+            ("b", pa.bool_()),
+        ]
+    )
+    wide = schemas.widened(there, more)
+    assert wide.names == ["a", "s", "l", "b"]
+    assert wide.field("a").type == pa.int64()
+    assert wide.field("l").type == pa.list_(struct(x=pa.int64(), y=pa.string()))
+    learnt = schemas.merged(there, [more, pa.schema([("b", pa.string())])])
+    assert learnt.field("a").type == pa.float64()
+    assert learnt.field("l").type == pa.list_(struct(x=pa.float64(), y=pa.string()))
+    assert learnt.field("b").type == pa.bool_()  # no type holds both: those that come later are dead letters
+    assert schemas.misfit(more, wide) == "the field l[].x is double, its column int64"
+    assert schemas.misfit(there, learnt) == ""
+    rows = pa.Table.from_pylist(
+        [{"a": 1, "s": {"x": 1}, "l": [{"x": 1}, None]}, {"a": None, "s": None, "l": None}, {"l": []}], there
+    )
+    inner = pa.Table.from_pylist([{"s": {"z": [("k", {"q": 1})]}}], pa.schema([more.field("s")]))
+    for table in (rows, rows.slice(1)):
+        found = schemas.aligned(table, learnt).to_pylist()
+        expected = [
+            {"a": 1.0, "s": {"x": 1, "z": None}, "l": [{"x": 1.0, "y": None}, None], "b": None},
+            {"a": None, "s": None, "l": None, "b": None},
+            {"a": None, "s": None, "l": [], "b": None},
+        ]
+        assert found == expected[-table.num_rows :]
+    grown = schemas.aligned(
+        inner, pa.schema([("s", struct(z=pa.map_(pa.string(), struct(q=pa.int64(), r=pa.int64()))))])
+    )
+    assert grown.to_pylist() == [{"s": {"z": [("k", {"q": 1, "r": None})]}}]
+    with pytest.raises(pa.ArrowInvalid):
+        schemas.aligned(pa.table({"a": [(1 << 53) + 1]}), pa.schema([("a", pa.float64())]))
+
+
+def jsons(*texts: bytes) -> pa.Array:
+    return pa.array(texts, pa.binary())
+
+
+def test_json_objects_whose_fields_grow_in_depth() -> None:
+    """What is read apart because of a bad row between has the fields of the others, in depth too."""
+    texts = (
+        b'{"s":{"x":1},"l":[{"a":1}]}',
+        b"bad",
+        b'{"s":{"x":2,"y":"t"},"l":[{"a":2,"b":true}]}',
+        b'{"s":{"x":"t"}}',
+    )
+    found = parse(jsons(*texts), pa.schema([]), additive=True)
+    assert found.table.to_pylist() == [
+        {"s": {"x": 1, "y": None}, "l": [{"a": 1, "b": None}]},
+        {"s": {"x": 2, "y": "t"}, "l": [{"a": 2, "b": True}]},
+    ]
+    assert sorted(found.bad) == [1, 3]
+    fixed = pa.schema([("s", struct(x=pa.int64()))])
+    strict = parse(jsons(b'{"s":{"x":1}}', b'{"s":{"y":1}}', b'{"s":[1]}', b'{"s":null}'), fixed, additive=False)
+    assert strict.good.tolist() == [0, 3]
+    assert sorted(strict.bad) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_tables_grow_within_columns(tmp_path: Path, kind: str) -> None:
+    def table() -> Any:
+        return DeltaTableOf(str(tmp_path), "a", {}) if kind == "delta" else ParquetTable(Folder(tmp_path), "a")
+
+    first = pa.schema([("s", struct(x=pa.int64())), ("n", pa.int64())])
+    table().create(first, [])
+    stale = table()
+    table().create(pa.schema([("s", struct(y=pa.string())), ("m", pa.int64())]), [])
+    stale.create(first, [])  # one that knew less takes nothing away
+    names = {f.name: str(f.type) for f in table().schema()}
+    assert names == {"s": "struct<x: int64, y: string>", "n": "int64", "m": "int64"}
+
+
+def test_writers_of_one_parquet_table_have_states_of_their_own(tmp_path: Path) -> None:
+    one, two = ParquetTable(Folder(tmp_path), "one"), ParquetTable(Folder(tmp_path), "two")
+    one.create(pa.schema([("n", pa.int64())]), [])
+    for batch in range(60):
+        one.commit(batch, position(batch), [], after=batch - 1)
+        two.commit(batch, position(100 + batch), [], after=batch - 1)
+    for app, offset in (("one", 59), ("two", 159), ("three", None)):  # from the checkpoint and what came after
+        state = ParquetTable(Folder(tmp_path), app).state()
+        assert state == (State() if offset is None else State(59, position(offset)))
+
+
+def test_where_reading_began_is_kept() -> None:
+    a, b, c = (("t", n) for n in range(3))
+    assert _begun(None, {a: 3}) == {a: 3}
+    then = Position({a: 9, b: 4, c: 7}, begun={a: 3, b: 4})
+    # a goes on, b is read from somewhere else, c is of a time when this was not kept; one is new.
+    assert _begun(then, {a: 9, b: 0, c: 7, ("t", 3): 2}) == {a: 3, b: 0, ("t", 3): 2}
+    whole = Position({a: 9}, "c", {"t": "00"}, {a: 3}, {a: 12})
+    assert Position.from_json(json.dumps(whole.to_json())) == whole
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (ConnectionRefusedError(), True),
+        (PermissionError(), False),
+        (ClientError("metadata: nobody (tried for 120 s)"), True),
+        (BrokerError(3, "topic t"), True),
+        (BrokerError(29, "topic t"), False),
+        (DataLossError("gone"), False),
+        (RefusedError("401"), False),
+        (TaskError("OSError: [Errno 28] No space left on device"), True),
+        (TaskError("kraft_pipeline.client.errors.ClientError: away"), True),
+        (TaskError("kraft_pipeline.client.errors.DataLossError: gone"), False),
+        (TaskError("ValueError: what?"), False),
+        (ConflictError("another"), False),
+    ],
+)
+def test_what_a_run_waits_out(error: Exception, passes: bool) -> None:
+    assert may_pass(error) is passes
