@@ -17,6 +17,7 @@ from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.state import Replay, State
 from kraft_pipeline.archive.tables import KEY, Changes, open_changes, write_state
+from kraft_pipeline.client import Settings
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.storage import open_storage
 
@@ -50,12 +51,14 @@ def archive(spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None) -> 
     rows, offset = 0, -1
     try:
         changes.sweep()
-        start = 0
+        start = epoch = 0
         if changes.position is not None:
             start = changes.position.offsets[KEY]
             for batch in archived(spec):
                 replay.add(batch)
-        for batch in source(spec, start, changes.position):
+                epoch = batch.column("epoch")[batch.num_rows - 1].as_py()
+        log = Source(spec, start, epoch)
+        for batch in log.rows(changes.position):
             changes.add(batch)
             replay.add(batch)
             rows += batch.num_rows
@@ -63,7 +66,7 @@ def archive(spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None) -> 
             tell(batch.num_rows)
         state = replay.state()
         end = max(offset + 1, start)
-        count = changes.commit(Position({KEY: end}, cluster_of(spec))) if rows else 0
+        count = changes.commit(Position({KEY: end}, log.cluster_id)) if rows else 0
     finally:
         changes.close()
     write_state(spec, state)
@@ -71,13 +74,34 @@ def archive(spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None) -> 
     return Done(rows, end - 1, *found, count, round(time.monotonic() - began, 3))
 
 
-def source(spec: ArchiveSpec, start: int = 0, since: Position | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of the log itself from an offset on. Raises ArchiveError for another cluster than that of `since`."""
-    cluster = cluster_of(spec)
-    if since is not None and since.cluster and cluster and since.cluster != cluster:
-        raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {cluster}")
-    for piece in files.pieces(spec.paths, start):
-        yield from files.read(piece)
+class Source:
+    """The metadata log itself, from an offset on; `epoch` is that of the record before it."""
+
+    def __init__(self, spec: ArchiveSpec, start: int = 0, epoch: int = 0) -> None:
+        self._spec, self._start, self._epoch = spec, start, epoch
+        self.cluster_id = _cluster_of(spec.paths)
+        """Known for controllers once rows have been read, "" where nothing tells it."""
+
+    def rows(self, since: Position | None = None) -> Iterator[pa.RecordBatch]:
+        """In `changes.SCHEMA`. Raises ArchiveError for another cluster than that of `since`, and what readers raise."""
+        if self._spec.paths:
+            self._check(since)
+            for piece in files.pieces(self._spec.paths, self._start):
+                yield from files.read(piece)
+            return
+        from kraft_pipeline.archive.live import Controllers  # noqa: PLC0415 - files need no client
+
+        settings = Settings(self._spec.controllers or self._spec.brokers, client_id=self._spec.app_id)
+        with Controllers(settings, of_brokers=not self._spec.controllers) as controllers:
+            for batch in controllers.read(self._start, self._epoch):
+                if not self.cluster_id:
+                    self.cluster_id = controllers.cluster_id
+                    self._check(since)
+                yield batch
+
+    def _check(self, since: Position | None) -> None:
+        if since is not None and since.cluster and self.cluster_id and since.cluster != self.cluster_id:
+            raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
 
 
 def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
@@ -92,14 +116,14 @@ def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
             yield batch.select(SCHEMA.names).cast(SCHEMA)
 
 
-def cluster_of(spec: ArchiveSpec) -> str:
-    """The cluster's id, where the source tells it."""
-    for path in spec.paths:
-        for folder in (Path(path), Path(path).parent):
+def _cluster_of(paths: tuple[str, ...]) -> str:
+    """The cluster's id, where there is a meta.properties beside."""
+    for path in paths:
+        for folder in (Path(path), Path(path).parent, Path(path).parent.parent):
             meta = folder / "meta.properties"
             if meta.is_file():
                 lines = (line.partition("=") for line in meta.read_text().splitlines())
-                return next((value for key, _, value in lines if key == "cluster.id"), "")
+                return next((value.strip() for key, _, value in lines if key.strip() == "cluster.id"), "")
     return ""
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from kraft_pipeline.archive.health import Health
+    from kraft_pipeline.archive.skew import Skew
     from kraft_pipeline.archive.spec import ArchiveSpec
     from kraft_pipeline.archive.state import State
 
@@ -40,6 +42,20 @@ def add(groups: Any) -> None:
     when.add_argument("--offset", type=int, help="after the record at this offset of the metadata log")
     when.add_argument("--time", help="at this time: ISO 8601 (UTC without a zone), or milliseconds since 1970")
     as_of.add_argument("--topic", help="one topic only, with its partitions")
+    report = _command(commands, "report", _report, "what happened to the cluster, and how its load lies")
+    report.add_argument("--out", type=Path, metavar="FOLDER", help="write report.html and the plots as PNG there")
+    report.add_argument(
+        "--check", action="store_true", help="exit code 1 if partitions are offline or under-replicated"
+    )
+    plan = _command(commands, "plan", _plan, "a reassignment that balances the cluster and moves little")
+    plan.add_argument("--brokers", metavar="ID,ID", help="who is to have replicas (default: all that are not fenced)")
+    plan.add_argument("--topic", action="append", metavar="NAME", help="only this topic's partitions; can be repeated")
+    plan.add_argument(
+        "--sizes-from", metavar="HOST:PORT", help="balance bytes too, as the brokers' log directories have"
+    )
+    plan.add_argument("--sizes-file", type=Path, metavar="FILE", help="the same from kafka-log-dirs --describe")
+    plan.add_argument("--compare", type=Path, metavar="FILE", help="print beside it what this other plan would do")
+    plan.add_argument("--out", type=Path, metavar="FILE", help="write it there for kafka-reassign-partitions --execute")
 
 
 def _command(commands: Any, name: str, run: Callable[..., int], text: str) -> Any:
@@ -89,7 +105,7 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
 
 def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The changes that the arguments name: those of an archive, or else those of the log itself."""
-    from kraft_pipeline.archive.run import archived, source
+    from kraft_pipeline.archive.run import Source, archived
     from kraft_pipeline.archive.spec import ArchiveSpec
 
     spec = spec_of(options)
@@ -97,7 +113,7 @@ def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
         return archived(spec)
     if len(spec.paths) == 1 and (Path(spec.paths[0]) / "changes").is_dir():
         return archived(ArchiveSpec(path=spec.paths[0]))
-    return source(spec)
+    return Source(spec).rows()
 
 
 @contextmanager
@@ -143,6 +159,126 @@ def _as_of(options: argparse.Namespace) -> int:
         time_ms = None if options.time is None else milliseconds(options.time)
         state = state_at(_told(rows_of(options), tell), offset=options.offset, time_ms=time_ms)
     return _show_state(state, options)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from kraft_pipeline.archive.health import Reader
+    from kraft_pipeline.archive.report import html, plots
+    from kraft_pipeline.archive.skew import skew
+    from kraft_pipeline.archive.state import Replay
+
+    reader, replay = Reader(), Replay()
+    with _progress("reading") as tell:
+        for batch in _told(rows_of(options), tell):
+            reader.add(batch)
+            replay.add(batch)
+    found, load = reader.report(), skew(replay.state())
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        pictures = plots(found, load)
+        for name, raw in pictures.items():
+            (options.out / f"{name}.png").write_bytes(raw)
+        (options.out / "report.html").write_text(html("Metadata of the cluster", found, load, pictures))
+    if options.json:
+        print(json.dumps({"health": found.to_json(), "skew": load.to_json()}))
+    else:
+        _print_report(found, load)
+    is_well = not (found.offline_now or found.under_replicated_now)
+    return DONE if is_well or not options.check else UNHEALTHY
+
+
+def _print_report(found: Health, load: Skew) -> None:
+    console = _console()
+    console.print(
+        f"offsets {found.first_offset} to {found.last_offset}: {found.partitions:,} partitions, "
+        f"{found.offline_now:,} offline, {found.under_replicated_now:,} under-replicated "
+        f"(at most {max(found.offline, default=0):,} and {max(found.under_replicated, default=0):,}); "
+        f"{sum(found.leader_moves):,} leader moves, {sum(found.isr_shrinks):,} ISR shrinks, "
+        f"{sum(found.isr_expansions):,} expansions, {len(found.controllers):,} active controllers",
+        highlight=False,
+    )
+    columns = (
+        "broker",
+        "rack",
+        "fenced",
+        "replicas",
+        "leaders",
+        "preferred",
+        "out of sync",
+        "bytes",
+        "flaps",
+        "fenced s",
+    )
+    rows = []
+    for one in load.brokers:
+        past = found.brokers.get(int(one.name))
+        rows.append((*one, past.flaps if past else 0, round(past.fenced_ms / 1000, 1) if past else 0))
+    _print_table(console, "brokers", (*columns, "flaps", "fenced for, s"), rows)
+    if load.racks:
+        _print_table(console, "racks", ("rack", *columns[3:]), [(rack.name, *rack[3:]) for rack in load.racks])
+    _print_table(console, "leaders that moved most", ("topic", "partition", "moves"), found.moved_most)
+    _print_table(console, "ISRs that shrank most", ("topic", "partition", "shrinks"), found.churned_most)
+
+
+def _print_table(console: Any, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    from rich.table import Table
+
+    shown = Table(*columns, title=title, box=None, title_justify="left")
+    for row in rows:
+        shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    console.print(shown)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from kraft_pipeline.archive import plan, sizes
+    from kraft_pipeline.archive.run import state_at
+    from kraft_pipeline.client import Settings
+    from kraft_pipeline.tables.spec import SpecError
+
+    with _progress("replaying") as tell:
+        state = state_at(_told(rows_of(options), tell))
+    racks = plan.racks_of(state)
+    if options.brokers is not None:
+        try:
+            wanted = [int(number) for number in options.brokers.split(",")]
+            racks = {number: state.small.brokers[number]["rack"] for number in wanted}
+        except (ValueError, KeyError) as e:
+            raise SpecError(f"--brokers: {e} is no registered broker") from None
+    known: dict[tuple[str, int], int] = {}
+    if options.sizes_from is not None:
+        known = sizes.of_brokers(Settings(options.sizes_from))
+    elif options.sizes_file is not None:
+        known = sizes.of_file(options.sizes_file)
+    before = plan.of_state(state, options.topic)
+    after = plan.plan(before, racks, known)
+    scores = {"now": plan.score(before, {}, racks, known), "plan": plan.score(before, after, racks, known)}
+    if options.compare is not None:
+        other = plan.from_json(_proposed(options.compare.read_text()))
+        scores["other"] = plan.score(before, other, racks, known)
+    document = plan.to_json(after)
+    if options.out is not None:
+        options.out.write_text(json.dumps(document) + "\n")
+    if options.json:
+        told = {name: one.to_json() for name, one in scores.items()}
+        print(json.dumps({"scores": told, "reassignment": document}))
+        return DONE
+    rows = [(field.replace("_", " "), *(getattr(one, field) for one in scores.values())) for field in _fields(scores)]
+    _print_table(_console(), f"{len(after):,} partitions change", ("", *scores), rows)
+    if options.out is None:
+        print(json.dumps(document))
+    return DONE
+
+
+def _fields(scores: dict[str, Any]) -> list[str]:
+    return list(scores["now"].to_json())
+
+
+def _proposed(text: str) -> Any:
+    """The reassignment in a file, also in what kafka-reassign-partitions --generate printed."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if not lines:
+        return json.loads(text)
+    return json.loads(lines[-1])
 
 
 def _told(rows: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:

@@ -156,6 +156,10 @@ class Cluster:
         broker = self._brokers.get(node)
         return f"broker {node}, which is away" if broker is None else f"{broker.host}:{broker.port}"
 
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the brokers listen that were told of last."""
+        return [(broker.host, broker.port) for broker in self._brokers.values()]
+
     def connection(self, node: int) -> Connection:
         """A connection to a broker, the one that is open if there is one. Raises OSError."""
         broker = self._brokers.get(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from kraft_pipeline.client import messages as m
@@ -19,9 +20,19 @@ _LENGTH: Final = struct.Struct(">i")
 class Connection:
     """Raises OSError (also for an end in the middle of an answer) and ClientError for what is not the protocol."""
 
-    def __init__(self, host: str, port: int, *, client_id: str, connect_s: float, request_s: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_s: float,
+        request_s: float,
+        versions: Mapping[int, int] = m.VERSIONS,
+    ) -> None:
+        """`versions` are those of the requests that will be asked; all of them must be served there."""
         self.name = f"{host}:{port}"
-        self._client_id = client_id
+        self._client_id, self._versions = client_id, versions
         self._sent: deque[tuple[int, int]] = deque()
         self._next_id = 0
         self._socket = socket.create_connection((host, port), timeout=connect_s)
@@ -50,7 +61,7 @@ class Connection:
     def send(self, api: int, body: Writer) -> None:
         """Send a request; `receive` brings its answer after those of the ones before."""
         client = self._client_id.encode()
-        header = struct.pack(f">hhih{len(client)}sb", api, m.VERSIONS[api], self._next_id, len(client), client, 0)
+        header = struct.pack(f">hhih{len(client)}sb", api, self._versions[api], self._next_id, len(client), client, 0)
         self._sent.append((self._next_id, api))
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         self._socket.sendall(_LENGTH.pack(len(header) + len(body.out)) + header + body.out)
@@ -82,11 +93,11 @@ class Connection:
         error, served = m.read_api_versions(self.ask(m.API_VERSIONS, m.api_versions()))
         if error:
             raise ClientError(f"{self.name} answers ApiVersions with {NAMES.get(error, error)}")
-        for api, version in m.VERSIONS.items():
+        for api, version in self._versions.items():
             least, most = served.get(api, (0, -1))
             if not least <= version <= most:
                 there = f"{least} to {most}" if api in served else "none"
                 raise ClientError(
-                    f"{self.name} serves no {m.API_NAMES[api]} version {version} ({there}): "
+                    f"{self.name} serves no {m.API_NAMES.get(api, f'request {api}')} version {version} ({there}): "
                     "Apache Kafka 3.1 or later is needed"
                 )

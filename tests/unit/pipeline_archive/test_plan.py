@@ -1,0 +1,85 @@
+"""Reassignments: level, in racks, by bytes, and with as few moves as can be."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.plan import Assignment, from_json, plan, score, to_json
+
+RACKS = {number: f"r{number % 3}" for number in range(6)}
+
+
+def made(partitions: int, brokers: int, replicas: int = 3) -> Assignment:
+    return {("t", p): [(p + i) % brokers for i in range(replicas)] for p in range(partitions)}
+
+
+def lists_are_sound(after: Assignment, brokers: set[int]) -> None:
+    for replicas in after.values():
+        assert len(set(replicas)) == len(replicas)
+        assert set(replicas) <= brokers
+
+
+def test_what_is_level_stays() -> None:
+    assert plan(made(60, 6), dict.fromkeys(range(6))) == {}
+
+
+def test_new_brokers_get_their_share_and_nothing_else_moves() -> None:
+    before, racks = made(100, 4), dict.fromkeys(range(5))
+    after = plan(before, racks)
+    told = score(before, after, racks, {})
+    assert told.moved_replicas == 60  # a fifth of 300: no plan as level moves fewer
+    assert (told.replicas_min, told.replicas_max) == (60, 60)
+    assert (told.leaders_min, told.leaders_max) == (20, 20)
+    lists_are_sound(after, set(racks))
+
+
+def test_brokers_that_leave_are_emptied_with_one_move_a_replica() -> None:
+    before, racks = made(90, 6), dict.fromkeys(range(5))
+    told = score(before, plan(before, racks), racks, {})
+    assert told.moved_replicas == 45
+    assert (told.replicas_min, told.replicas_max) == (54, 54)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_cluster_becomes_level_within_its_racks(seed: int) -> None:
+    rng = Random(seed)
+    before = {("t", p): rng.sample(range(6), rng.randint(1, 3)) for p in range(rng.randint(1, 200))}
+    after = plan(before, RACKS)
+    told = score(before, after, RACKS, {})
+    lists_are_sound({**before, **after}, set(RACKS))
+    assert {key: len(r) for key, r in after.items()} == {key: len(before[key]) for key in after}
+    assert told.rack_violations == 0
+    assert told.replicas_max - told.replicas_min <= 1
+    assert told.leaders_max - told.leaders_min <= 1 or all(len(r) == 1 for r in before.values())
+
+
+def test_bytes_are_levelled_by_swaps() -> None:
+    rng = Random(7)
+    before = made(120, 6)
+    sizes = {key: int(rng.paretovariate(1.5) * 1000) for key in before}
+    racks = dict.fromkeys(range(6))
+    now, then = score(before, {}, racks, sizes), score(before, plan(before, racks, sizes), racks, sizes)
+    average = sum(3 * size for size in sizes.values()) / 6
+    assert then.bytes_max <= 1.05 * average < now.bytes_max
+    assert then.replicas_max - then.replicas_min <= 1
+    assert then.moved_bytes < 0.5 * 6 * average
+
+
+def test_too_few_brokers_are_refused() -> None:
+    with pytest.raises(ArchiveError, match="3 replicas, but there are 2 brokers"):
+        plan(made(4, 3), {0: None, 1: None})
+
+
+def test_the_document_is_kafkas() -> None:
+    document = to_json({("b", 1): [2, 1], ("a", 0): [1]})
+    assert json.dumps(document) == (
+        '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1]}, '
+        '{"topic": "b", "partition": 1, "replicas": [2, 1]}]}'
+    )
+    assert from_json(document) == {("a", 0): [1], ("b", 1): [2, 1]}
+    with pytest.raises(ArchiveError, match="no reassignment"):
+        from_json({"partitions": [{"topic": "a"}]})
