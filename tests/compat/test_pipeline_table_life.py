@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -318,3 +322,27 @@ def test_what_a_run_waits_for(make_target: Callable[..., Target], tmp_path: Path
     run(given)
     offsets = Counter(row["offset"] for row in rows(tmp_path / "t", "delta"))
     assert offsets == Counter([*range(20), *range(30, 50)])
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_full_disk(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
+    """The run waits, says so, and goes on when there is room; no record is lost, none is there twice."""
+    private = ["unshare", "-rm"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*private, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("unshare: this machine lets nobody mount a disk of one's own")
+    target = make_target("kraftcluster").start()
+    create(target, "t")
+    send(target, "t", [random.Random(n).randbytes(2000) for n in range(300)])
+    disk, file = tmp_path / "disk", tmp_path / "table.yaml"
+    disk.mkdir()
+    file.write_text(json.dumps(document(target, "t", disk / "t", kind, commit={"maxRows": 50, "maxDelay": "1ms"})))
+    command = [*private, sys.executable, "-m", "tests.compat.fulldisk", *map(str, (file, disk, 300, tmp_path / "copy"))]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "No space left on device" in found["waited"][0]
+    assert found["left"] == []
+    assert Counter(row["offset"] for row in rows(tmp_path / "copy" / "t", kind)) == Counter(range(300))
