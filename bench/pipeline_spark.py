@@ -1,47 +1,94 @@
-"""`python -m bench.pipeline_spark [--mib N] [--rounds N]`: our data source beside Spark's own connector to Kafka.
+"""`python -m bench.pipeline_spark [--rounds N] [--minutes N] [--write docs/pipeline.md]`: beside Spark's connector.
 
-Both in one Spark session against one node of ours, in turns, after a pass of each for warming up. What counts is
-processor seconds of Spark's JVM and of the Python workers together (the node's are the same for both), as the connector
-works in the JVM and we in Python. A figure above 1 says how many times more the connector takes.
+Our data source and Spark's own connector to Kafka in one session against one node of ours, in turns, after a pass of
+each for warming up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the
+node's), as the connector works in the JVM and we in Python. A figure above 1 says how many times more the connector
+takes. A line a round tells how far it is; when time is short, fewer rounds have to do, and a pass that hangs ends the
+run with what there is.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.table import Table
 
+from bench import report
 from bench.pipeline import MIB, SIZES, values, write_ours
 from bench.servers import fresh
 from kraft_pipeline.sources.kraft import register
+from tests.compat.targets import Target
 from tools import peers
 
 AIMS: Final = {
-    ("read", "100 B"): 1.0,
-    ("read", "1 KiB"): 0.8,
-    ("to Parquet", "100 B"): 1.0,
-    ("to Parquet", "1 KiB"): 0.9,
-    ("sink", "100 B"): 0.9,
-    ("sink", "1 KiB"): 0.75,
+    "read 100 B": 1.0,
+    "read 1 KiB": 0.8,
+    "topic to Parquet 100 B": 1.0,
+    "topic to Parquet 1 KiB": 0.9,
+    "sink 100 B": 0.9,
+    "sink 1 KiB": 0.75,
 }
+LATENCY: Final = "micro-batch of 200 records"
 LATENCY_AIM: Final = 2.0
+LATENCY_S: Final = 120.0
+"""Of the time, for the micro-batches and a clean end."""
+BATCHES: Final = 16
+KINDS: Final = ("kraft", "kafka")
 PARTITIONS: Final = 2
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+HEAD: Final = ["", "`kraft`", "`kafka`", "kafka/kraft (spread)", "aim", "reached"]
 
 
-def spent(root: int) -> float:
-    """Processor seconds of all processes below `root`, also of those that have ended."""
+class TimeIsUpError(Exception):
+    """The run has taken as long as it was given."""
+
+
+@dataclass
+class Row:
+    """Pairs of one comparison, a pair a round: ours, the connector's."""
+
+    name: str
+    unit: str
+    aim: float
+    per: float = 1.0
+    """What figures are divided by to be shown."""
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> list[float]:
+        return sorted(theirs / ours for ours, theirs in self.pairs)
+
+    @property
+    def reached(self) -> bool:
+        return bool(self.pairs) and statistics.median(self.ratios) >= self.aim
+
+    def cells(self) -> list[str]:
+        """As in `HEAD`."""
+        aim = f"≥ {self.aim:.2g}"
+        if not self.pairs:
+            return [self.name, "-", "-", "not measured", aim, "**no**"]
+        ours, theirs = (statistics.median(pair[i] for pair in self.pairs) / self.per for i in (0, 1))
+        ratio = f"{statistics.median(self.ratios):.2f} ({self.ratios[0]:.2f}-{self.ratios[-1]:.2f})"
+        figures = [f"{value:.3g} {self.unit}" for value in (ours, theirs)]
+        return [self.name, *figures, ratio, aim, "yes" if self.reached else "**no**"]
+
+
+def spent(root: int, *, but: int) -> float:
+    """Processor seconds of all processes below `root`, also of those that have ended; not of `but` and its own."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
@@ -55,7 +102,7 @@ def spent(root: int) -> float:
     total = 0
     for pid in parents:
         at = pid
-        while at not in {0, root} and at in parents:
+        while at not in {0, root, but} and at in parents:
             at = parents[at]
         total += ticks[pid] if at == root and pid != root else 0
     return total / TICKS
@@ -83,109 +130,179 @@ def session() -> Any:
     return spark
 
 
-def frame(spark: Any, kind: str, bootstrap: str, topic: str) -> Any:
-    """All that is in a topic."""
-    return spark.read.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+class Bench:
+    """One session and one node; `run` fills `rows`."""
+
+    def __init__(self, spark: Any, target: Target, folder: Path, mib: int, rounds: int, until: float) -> None:
+        self._spark, self._target, self._folder = spark, target, folder
+        self._mib, self._rounds, self._until = mib, rounds, until
+        self._begun = time.monotonic()
+        gigabytes = mib * MIB / 1e9
+        self.rows = [Row(name, "s/GB", aim, gigabytes) for name, aim in AIMS.items()]
+        self.rows.append(Row(LATENCY, "ms", 1 / LATENCY_AIM))
+
+    def run(self) -> None:
+        """All rows; one that fails is told and left out. Raises TimeIsUpError."""
+        rows = {row.name: row for row in self.rows}
+        for what, size in SIZES.items():
+            self._tell(f"{self._mib} MiB of values of {what} are written")
+            self._fill(size)
+            for name, one in self._passes(size):
+                row = rows[f"{name} {what}"]
+                try:
+                    self._compare(row, one)
+                except PySparkException as e:
+                    self._tell(f"{row.name}: {e}")
+        self._topics("live")
+        self._latency(rows[LATENCY])
+
+    def _tell(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._begun:4.0f} s] {text}", flush=True)
+
+    def _topics(self, *names: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self._target.bootstrap})
+        for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+            made.result(60)
+
+    def _fill(self, size: int) -> None:
+        self._topics(f"read{size}", f"kraft{size}", f"kafka{size}")
+        write_ours(self._target.bootstrap, f"read{size}", values(size, self._mib * MIB // size))
+        self._frame("kraft", f"read{size}").select("value").write.parquet(f"{self._folder}/rows{size}")
+
+    def _frame(self, kind: str, topic: str) -> Any:
+        reader = self._spark.read.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
+        return reader.option("subscribe", topic).load()
+
+    def _passes(self, size: int) -> Iterator[tuple[str, Callable[[str], None]]]:
+        def read(kind: str) -> None:
+            self._frame(kind, f"read{size}").write.format("noop").mode("overwrite").save()
+
+        def to_parquet(kind: str) -> None:
+            self._frame(kind, f"read{size}").write.mode("overwrite").parquet(f"{self._folder}/parquet-{kind}")
+
+        def sink(kind: str) -> None:
+            writer = self._spark.read.parquet(f"{self._folder}/rows{size}").write.format(kind).mode("append")
+            writer = writer.option("kafka.bootstrap.servers", self._target.bootstrap).option("topic", f"{kind}{size}")
+            writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
+
+        yield "read", read
+        yield "topic to Parquet", to_parquet
+        yield "sink", sink
+
+    def _compare(self, row: Row, one: Callable[[str], None]) -> None:
+        """The first round warms up; then as many as there is time for, one at least."""
+        waiting = sum(not other.pairs for other in self.rows)
+        share = (self._until - time.monotonic()) / waiting + time.monotonic()
+        for number in range(self._rounds + 1):
+            before = time.monotonic()
+            ours, theirs = (self._spent_by(one, kind) for kind in KINDS)
+            if number:
+                row.pairs.append((ours, theirs))
+            took = time.monotonic() - before
+            which = f"round {number}" if number else "warming up"
+            self._tell(f"{row.name}, {which}: kraft {ours:.2f} s, kafka {theirs:.2f} s CPU ({took:.1f} s)")
+            if row.pairs and time.monotonic() + took > share:
+                break
+
+    def _spent_by(self, one: Callable[[str], None], kind: str) -> float:
+        assert self._target.process is not None
+        node = self._target.process.pid
+        before = spent(os.getpid(), but=node)
+        one(kind)
+        return spent(os.getpid(), but=node) - before
+
+    def _latency(self, row: Row) -> None:
+        found = {kind: self._micro_batches(kind) for kind in reversed(KINDS)}
+        row.pairs = list(zip(*(found[kind] for kind in KINDS), strict=True))
+        ours, theirs = (statistics.median(found[kind]) for kind in KINDS)
+        self._tell(f"{row.name}: kraft {ours:.0f} ms, kafka {theirs:.0f} ms")
+
+    def _micro_batches(self, kind: str) -> list[float]:
+        """Milliseconds of the last `BATCHES` micro-batches; those before warm up."""
+        reader = self._spark.readStream.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
+        writer = reader.option("subscribe", "live").load().writeStream.format("noop")
+        writer = writer.option("checkpointLocation", f"{self._folder}/checkpoint-{kind}")
+        query = writer.trigger(processingTime="0 seconds").start()
+        producer = Producer({"bootstrap.servers": self._target.bootstrap})
+        found: dict[int, float] = {}
+        try:
+            while len(found) < BATCHES + BATCHES // 4:
+                failed = query.exception()
+                if failed is not None:
+                    raise failed
+                for i in range(200):
+                    producer.produce("live", b"%d" % i)
+                producer.flush(30)
+                time.sleep(0.3)
+                for progress in query.recentProgress:
+                    if progress.numInputRows:
+                        found[progress.batchId] = progress.durationMs["triggerExecution"]
+        finally:
+            query.stop()
+        return [found[batch] for batch in sorted(found)][-BATCHES:]
 
 
-def in_turns(rounds: int, one: Callable[[str], object]) -> dict[str, list[float]]:
-    """Processor seconds of each pass of each kind, the first of each left out."""
-    taken: dict[str, list[float]] = {"kraft": [], "kafka": []}
-    for _ in range(rounds + 1):
-        for kind, seconds in taken.items():
-            before = spent(os.getpid())
-            one(kind)
-            seconds.append(spent(os.getpid()) - before)
-    return {kind: seconds[1:] for kind, seconds in taken.items()}
-
-
-def latencies(spark: Any, kind: str, bootstrap: str, topic: str, folder: Path, batches: int) -> list[float]:
-    """Milliseconds of micro-batches of some hundred records each."""
-    source = spark.readStream.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    query = (
-        source.load()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(folder))
-        .trigger(processingTime="0 seconds")
-        .start()
+def page(rows: list[Row], mib: int) -> str:
+    """What stands in the page between the marks."""
+    short = [row.name for row in rows if not row.reached]
+    rounds = max(len(row.pairs) for row in rows if row.unit == "s/GB")
+    return (
+        f"{mib} MiB of values in {PARTITIONS} partitions, medians of up to {rounds} interleaved rounds on "
+        f"{report.machine()}. Processor seconds of JVM and Python workers a GB of values; milliseconds "
+        "of a micro-batch.\n"
+        f"{len(rows) - len(short)} of {len(rows)} rows reach their aim"
+        + (f"; short of it: {'; '.join(short)}." if short else ".")
+        + f"\n\n{report.grid(HEAD, [row.cells() for row in rows])}"
     )
-    producer = Producer({"bootstrap.servers": bootstrap})
-    found: dict[int, float] = {}
-    deadline = time.monotonic() + 300
-    while len(found) < batches and time.monotonic() < deadline:
-        if query.exception() is not None:
-            raise SystemExit(f"{kind}: {query.exception()}")
-        for i in range(200):
-            producer.produce(topic, b"%d" % i)
-        producer.flush(30)
-        time.sleep(0.3)
-        for progress in query.recentProgress:
-            if progress.numInputRows:
-                found[progress.batchId] = progress.durationMs["triggerExecution"]
-    query.stop()
-    return [found[batch] for batch in sorted(found)][batches // 4 :]
+
+
+def show(rows: list[Row]) -> None:
+    """The table on the terminal."""
+    table = Table(*(name.replace("`", "") for name in HEAD))
+    for row in rows:
+        table.add_row(*(cell.replace("**", "") for cell in row.cells()))
+    Console().print(table)
+
+
+def up(number: int, frame: Any) -> None:  # noqa: ARG001 - a handler's
+    """The alarm's."""
+    raise TimeIsUpError
 
 
 def main() -> int:
     """The command line; 1 when an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_spark", description=__doc__)
-    parser.add_argument("--mib", type=int, default=128, help="MiB of values in each topic")
+    parser.add_argument("--mib", type=int, default=256, help="MiB of values in each topic")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=15.0, help="that the run takes at most")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
     options = parser.parse_args()
     if not peers.connector_installed():
         print("Spark's connector is not here: `make peers` installs it", file=sys.stderr)
         return 2
-    table = Table("pass", "kraft s CPU/GB", "kafka s CPU/GB", "kafka / kraft (spread)", "aim")
-    missed = 0
-    spark = session()
+    until = time.monotonic() + options.minutes * 60
+    signal.signal(signal.SIGALRM, up)
+    signal.alarm(int(options.minutes * 60))
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
         target = fresh("ours", Path(folder) / "node", **{"log.segment.bytes": str(1 << 30)}).start()
-        admin = AdminClient({"bootstrap.servers": target.bootstrap})
-        for name, size in SIZES.items():
-            count = options.mib * MIB // size
-            topics = [f"read{size}", f"kraft{size}", f"kafka{size}", f"live{size}"]
-            for made in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
-                made.result(60)
-            write_ours(target.bootstrap, topics[0], values(size, count))
-            out = f"{folder}/parquet{size}"
-            frame(spark, "kraft", target.bootstrap, topics[0]).select("value").write.parquet(f"{out}-rows")
-
-            def to_parquet(kind: str, topic: str = topics[0], out: str = out) -> None:
-                frame(spark, kind, target.bootstrap, topic).write.mode("overwrite").parquet(f"{out}-{kind}")
-
-            def read(kind: str, topic: str = topics[0]) -> None:
-                frame(spark, kind, target.bootstrap, topic).write.format("noop").mode("overwrite").save()
-
-            def sink(kind: str, size: int = size, out: str = out) -> None:
-                writer = spark.read.parquet(f"{out}-rows").write.format(kind).mode("append")
-                writer = writer.option("kafka.bootstrap.servers", target.bootstrap).option("topic", f"{kind}{size}")
-                writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
-
-            for what, one in {"read": read, "to Parquet": to_parquet, "sink": sink}.items():
-                taken = in_turns(options.rounds, one)
-                ratios = sorted(b / a for a, b in zip(taken["kraft"], taken["kafka"], strict=True))
-                ratio, aim = statistics.median(ratios), AIMS[what, name]
-                missed += ratio < aim
-                gigabytes = count * size / 1e9
-                ours, theirs = (statistics.median(taken[kind]) / gigabytes for kind in ("kraft", "kafka"))
-                spread = f"{ratio:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
-                table.add_row(f"{what} {name}", f"{ours:.1f}", f"{theirs:.1f}", spread, f">= {aim}")
-        Console().print(table)  # whatever becomes of the rest
-        batches = {
-            kind: statistics.median(latencies(spark, kind, target.bootstrap, "live100", Path(folder) / kind, 16))
-            for kind in ("kafka", "kraft")
-        }
-        missed += batches["kraft"] > LATENCY_AIM * batches["kafka"]
-        shown = (
-            f"{batches['kraft']:.0f} ms",
-            f"{batches['kafka']:.0f} ms",
-            f"{batches['kafka'] / batches['kraft']:.2f}",
-        )
-        table.add_row("micro-batch, median", *shown, f">= {1 / LATENCY_AIM}")
-        spark.stop()
-        target.kill()
-    Console().print(table)
-    return int(missed > 0)
+        spark = session()
+        # The alarm is for what hangs: rounds end in time for the micro-batches.
+        bench = Bench(spark, target, Path(folder), options.mib, options.rounds, until - LATENCY_S)
+        try:
+            bench.run()
+        except TimeIsUpError:
+            print(f"{options.minutes:g} minutes are up", file=sys.stderr)
+        except PySparkException as e:
+            print(f"the rest has failed: {e}", file=sys.stderr)
+        finally:
+            signal.alarm(0)
+            target.kill()
+            spark.stop()
+    show(bench.rows)
+    if options.write:
+        report.write_page(options.write, "spark", page(bench.rows, options.mib))
+        print(f"written: {options.write}")
+    return int(not all(row.reached for row in bench.rows))
 
 
 if __name__ == "__main__":
