@@ -1,5 +1,6 @@
 # docker build --target node -t kraftcluster:dev .      a node, and all of Kafka's tools that there are
 # docker build --target operator -t kraft-operator:dev .
+# docker build --target pipeline -t kraft-pipeline:dev .  kraft-pipeline with Spark (1.3 GB)
 #
 # BASE is Python on Debian. Everything else comes from deploy/locks, by hash.
 ARG BASE=python:3.13-slim
@@ -17,6 +18,11 @@ RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --r
 FROM tools AS operator-needs
 COPY deploy/locks/operator.txt /tmp/lock.txt
 RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt
+
+FROM tools AS pipeline-needs
+COPY deploy/locks/pipeline.txt /tmp/lock.txt
+RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt \
+    && cd /opt/kraft/lib/python3*/site-packages/pyspark && rm -rf examples data pandas/tests
 
 FROM tools AS wheel
 COPY deploy/locks/build.txt /tmp/lock.txt
@@ -43,6 +49,13 @@ RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /op
     && cd /opt/kraft/bin && rm -f pip* kafka-* kraftcluster kubectl-kraft kraft-pipeline \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/kraft/lib
 
+FROM pipeline-needs AS pipeline-files
+COPY --from=wheel /wheels /wheels
+RUN /opt/kraft/bin/pip install -q --no-compile --no-deps /wheels/*.whl && cd /opt/kraft/lib/python3*/site-packages \
+    && rm -rf kraft_node kraft_operator pip pip-* setuptools* pkg_resources _distutils_hack distutils-precedence.pth \
+    && cd /opt/kraft/bin && rm -f pip* kafka-* kraftcluster kubectl-kraft \
+    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/kraft/lib
+
 FROM ${BASE} AS runtime
 COPY --from=tools /usr/local/bin/tini /usr/local/bin/tini
 RUN groupadd --gid 10001 kraft && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/kraft --shell /usr/sbin/nologin kraft \
@@ -61,6 +74,17 @@ COPY --from=operator-files /opt/kraft /opt/kraft
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import os,urllib.request as u;u.urlopen('http://127.0.0.1:'+os.environ.get('KRAFT_HTTP_PORT','8080')+'/livez',timeout=2)"]
 CMD ["python", "-m", "kraft_operator"]
+
+FROM runtime AS pipeline
+LABEL org.opencontainers.image.title="kraft-pipeline" \
+      org.opencontainers.image.description="Topics to tables, scrubs of replicas, archives of metadata, on Spark" \
+      org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
+USER root
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
+USER 10001:10001
+COPY --from=pipeline-files /opt/kraft /opt/kraft
+CMD ["kraft-pipeline", "--help"]
 
 FROM runtime AS node
 LABEL org.opencontainers.image.title="kraftcluster" \

@@ -10,9 +10,10 @@ SEED_FROM ?= 100000
 JOBS ?= 3
 MINUTES ?= 10
 PICK ?=
+PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node test test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +37,14 @@ run: $(VENV)/.cli ## the cluster of FILE (three controllers, three brokers from 
 	@exec $(BIN)/kraftcluster up --file $(FILE) --data $(DATA)
 
 cluster: run ## the same
+
+$(VENV)/.pipeline: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,pipeline,delta,report]'
+	@touch $@ $(VENV)/.node $(VENV)/.cli
+
+pipeline-demo: $(VENV)/.pipeline ## a cluster, data in, a table and reports out (in .kraft/demo), all stopped at the end; needs Java
+	@$(BIN)/python -m tools.pipeline_demo --out $(DATA)/demo --port $(PORT)
 
 node: $(VENV)/.node ## one node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(NODE_DATA)

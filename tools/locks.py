@@ -15,17 +15,27 @@ FLAGS = (
     "--no-header",
     "--strip-extras",
     "--no-emit-index-url",
+    "--no-emit-find-links",
     "--no-emit-trusted-host",
 )
 
+PIPELINE = ("pipeline", "delta", "iceberg", "avro")
+"""Extras of its image."""
+
 
 def wanted() -> dict[str, list[str]]:
-    """Requirements of each image. The operator needs nothing of the node but what serves its metrics."""
+    """Requirements of each image. The operator needs nothing of the node but what serves its metrics; the pipeline has
+    its codecs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     node = project["project"]["dependencies"]
-    operator = project["project"]["optional-dependencies"]["operator"]
+    extras = project["project"]["optional-dependencies"]
     metrics = [one for one in node if one.startswith("prometheus-client")]
-    return {"node": node, "operator": operator + metrics, "build": project["build-system"]["requires"]}
+    return {
+        "node": node,
+        "operator": extras["operator"] + metrics,
+        "pipeline": [*node, *(one for name in PIPELINE for one in extras[name])],
+        "build": project["build-system"]["requires"],
+    }
 
 
 def main() -> None:

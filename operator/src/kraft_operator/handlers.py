@@ -13,10 +13,11 @@ import kopf
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.config import ACCOUNT
 from kraft_operator.pipelines.kinds import KINDS
-from kraft_operator.pipelines.manifests import APP, KIND
+from kraft_operator.pipelines.manifests import KIND
 from kraft_operator.pipelines.reconcile import key_of
 from kraft_operator.reconcile import Key
 from kraft_operator.specs.cluster import MANAGER
+from kraft_operator.specs.network import PIPELINE_APP
 
 INSTANCE: Final = "app.kubernetes.io/instance"
 SELECTOR: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": "kraftcluster"}
@@ -24,7 +25,7 @@ SELECTOR: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/n
 OBJECTS: Final = (("", "v1", "pods"), ("", "v1", "persistentvolumeclaims"), ("batch", "v1", "jobs"))
 
 
-PIPELINES: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": APP}
+PIPELINES: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": PIPELINE_APP}
 PIPELINE_OBJECTS: Final = (("", "v1", "pods"), ("batch", "v1", "jobs"), ("apps", "v1", "deployments"))
 
 

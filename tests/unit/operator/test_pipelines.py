@@ -99,6 +99,13 @@ def _document(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "kraftcluster.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": dict(spec)}
 
 
+def test_the_samples_are_one_of_each() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy/samples/pipelines.yaml").read_text()))
+    assert [one["kind"] for one in documents] == list(KINDS)
+    for one in documents:
+        KINDS[one["kind"]].spec.model_validate(one["spec"])
+
+
 # Passes
 
 

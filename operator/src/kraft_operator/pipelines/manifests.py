@@ -16,14 +16,10 @@ from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.pipelines import DriverVolume, PipelineSpec, RunSpec, given
 from kraft_operator.pipelines.kinds import Kind
 from kraft_operator.specs.cluster import MANAGER, digest
-from kraft_operator.specs.network import MANAGER_APP
+from kraft_operator.specs.network import MANAGER_APP, PIPELINE_APP, PIPELINES_CLUSTER
 from kraft_operator.specs.pods import USER, container_security
 
-APP: Final = "kraft-pipeline"
-"""The label `app.kubernetes.io/name`."""
 KIND: Final = f"{GROUP}/kind"
-CLUSTER: Final = f"{GROUP}/cluster"
-"""Whose nodes let it in."""
 GENERATED: Final = f"{GROUP}/specification"
 """On a pod: the digest of the file that it was started with."""
 HTTP_PORT: Final = 9404
@@ -59,12 +55,12 @@ class Pipeline:
 
     @property
     def selector(self) -> dict[str, str]:
-        return {"app.kubernetes.io/name": APP, "app.kubernetes.io/instance": self.name, KIND: self.kind.name}
+        return {"app.kubernetes.io/name": PIPELINE_APP, "app.kubernetes.io/instance": self.name, KIND: self.kind.name}
 
     def metadata(self, name: str, *, owned: bool = True) -> Object:
         labels = {**self.selector, "app.kubernetes.io/managed-by": MANAGER}
         if self.spec.cluster_ref is not None:
-            labels[CLUSTER] = self.spec.cluster_ref
+            labels[PIPELINES_CLUSTER] = self.spec.cluster_ref
         found: Object = {"name": name, "namespace": self.namespace, "labels": labels}
         if owned:
             owner = {"apiVersion": f"{GROUP}/{VERSION}", "kind": self.kind.name, "name": self.name, "uid": self.uid}
@@ -163,7 +159,7 @@ def workload(one: Pipeline, config: str) -> Object:
 def _deployment(one: Pipeline, config: str) -> Object:
     pod = _pod(one, config)
     (container,) = pod["spec"]["containers"]
-    container["command"] += ["--json", "--http", str(HTTP_PORT)]
+    container["args"] += ["--json", "--http", str(HTTP_PORT)]
     container["ports"] = [{"name": "http", "containerPort": HTTP_PORT}]
     container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": HTTP_PORT}, "periodSeconds": 2}
     return {
@@ -194,7 +190,8 @@ def _pod(one: Pipeline, config: str) -> Object:
         "name": "driver",
         "image": one.image,
         "imagePullPolicy": driver.image_pull_policy,
-        "command": ["kraft-pipeline", *one.kind.command, f"{CONFIG}/{FILE}"],
+        # The image begins with an init that hands signals on; `command` would take its place.
+        "args": ["kraft-pipeline", *one.kind.command, f"{CONFIG}/{FILE}"],
         "env": copy.deepcopy(driver.env),
         "resources": driver.resources.model_dump(),
         "securityContext": container_security(),

@@ -10,6 +10,9 @@ from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
 
 MANAGER_APP: Final = "kraftcluster-operator"
 """The label `app.kubernetes.io/name` of the operator's own pods, as its chart has it."""
+PIPELINE_APP: Final = "kraft-pipeline"
+"""The same label of pipelines' pods, and by which they name their cluster."""
+PIPELINES_CLUSTER: Final = f"{GROUP}/cluster"
 
 
 def _selector(cluster: Cluster, role: str) -> dict[str, str]:
@@ -88,7 +91,8 @@ def disruption_budgets(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
-    """Who may reach the nodes: clients the brokers' listeners; the cluster's own nodes and the operator all of them.
+    """Who may reach the nodes: clients the brokers' listeners; the cluster's own nodes and pipelines, and the operator,
+    all of them.
 
     Format jobs reach nobody and are reached by nobody. Where a network does not enforce policies, nothing is lost.
     """
@@ -97,10 +101,11 @@ def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
         return []
     mine = {"matchLabels": {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}}
     operator = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER_APP}}, "namespaceSelector": {}}
+    pipelines = {"matchLabels": {"app.kubernetes.io/name": PIPELINE_APP, PIPELINES_CLUSTER: cluster.name}}
     clients: dict[str, Any] = {"ports": [{"port": one.port} for one in cluster.spec.listeners]}
     if policies.clients:
         clients["from"] = policies.clients
-    nodes: list[dict[str, Any]] = [{"from": [{"podSelector": mine}, operator]}]
+    nodes: list[dict[str, Any]] = [{"from": [{"podSelector": mine}, {"podSelector": pipelines}, operator]}]
     if cluster.spec.metrics.enabled:
         nodes.append({"ports": [{"port": cluster.spec.metrics.port}]})  # the kubelet's probes and Prometheus
 
