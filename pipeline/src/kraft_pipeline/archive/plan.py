@@ -320,13 +320,13 @@ class _Balance:
             if path is None:
                 return
             for source, target in reversed(path):
-                number = candidate(source, target)
-                assert number is not None, "each step of a path is another leader's"
-                replicas = self.replicas[number]
+                chosen = candidate(source, target)
+                assert chosen is not None, "each step of a path is another leader's"
+                replicas = self.replicas[chosen]
                 at = replicas.index(target)
                 replicas[0], replicas[at] = target, source
                 for other in replicas[1:]:
-                    led[target, other].append(number)
+                    led[target, other].append(chosen)
                 counts[source] -= 1
                 counts[target] += 1
 
