@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from tests.registry import RegistryServer
 CLIENT = "KafkaTable"
 XDIST_GROUP = "spark"
 WAIT_S = 120.0
+KILLS = int(os.environ.get("KRAFT_KILLS", "2"))  # `make table-kills`: fifty
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -346,3 +348,48 @@ def test_a_full_disk(make_target: Callable[..., Target], tmp_path: Path, kind: s
     assert "No space left on device" in found["waited"][0]
     assert found["left"] == []
     assert Counter(row["offset"] for row in rows(tmp_path / "copy" / "t", kind)) == Counter(range(300))
+
+
+@pytest.mark.timeout(900 + 60 * KILLS)
+def test_rows_by_key_of_a_writer_that_is_killed(make_target: Callable[..., Target], tmp_path: Path) -> None:
+    """At random moments; each key has its last value in the end, and no file is left that is not the table's."""
+    target = make_target("kraftcluster").start()
+    create(target, "t")
+    file, path = tmp_path / "table.yaml", tmp_path / "t"
+    given = document(
+        target,
+        "t",
+        path,
+        "delta",
+        value={"format": "json", "schema": {"n": "long"}},
+        table={"mode": "upsert", "key": ["_key"]},
+        commit={"maxRows": 100},
+    )
+    file.write_text(json.dumps(given))
+    command = [sys.executable, "-m", "kraft_pipeline.cli.main", "table", "run", str(file), "--once"]
+    chance = random.Random(KILLS)
+    expected: dict[bytes, int] = {}
+    killed = sent = 0
+    while killed < KILLS:
+        changes = [(f"k{chance.randrange(50)}", None if chance.random() < 0.3 else n) for n in range(sent, sent + 700)]
+        sent += 700
+        keyed(target, "t", [(key, None if n is None else b'{"n": %d}' % n) for key, n in changes])
+        for key, n in changes:
+            expected.pop(key.encode(), None)
+            if n is not None:
+                expected[key.encode()] = n
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert process.stdout is not None
+        for _ in range(chance.randrange(1, 6)):  # a line a batch, then a moment of the next one
+            process.stdout.readline()
+        time.sleep(chance.random() * 0.1)
+        process.kill()
+        killed += process.wait() < 0
+        process.stdout.close()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert {row["_key"]: row["n"] for row in rows(path, "delta")} == expected
+    assert len(rows(path, "delta")) == len(expected)
+    there = {str(found.relative_to(path)) for found in path.rglob("*.parquet")}
+    there = {name for name in there if not name.startswith("_delta_log")}
+    assert there == runner.open_table(spec.parse(given)).files()

@@ -8,8 +8,10 @@ looked at again rather than retried blindly.
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -67,10 +69,8 @@ class DeltaTableOf:
         wider = Schema.from_arrow(widened(pa.schema(self._table.schema().to_arrow()), schema))
         new: list[Field] = [f for f in wider.fields if f != known.get(f.name)]
         if new:
-            try:
+            with self._told():
                 self._table.alter.add_columns(new)
-            except DeltaError as e:
-                raise ConflictError(f"table {self._uri}: {e}") from e
             self._load()
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
@@ -91,10 +91,8 @@ class DeltaTableOf:
             commit_properties=self._properties(batch, position),
         )
         merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
-        try:
+        with self._told():
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
-        except DeltaError as e:
-            raise ConflictError(f"table {self._uri}: {e}") from e
         if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
             self._write([], self._properties(batch, position))
         self._state = State(batch, position)
@@ -160,7 +158,7 @@ class DeltaTableOf:
 
     def _write(self, actions: list[Any], properties: CommitProperties) -> None:
         assert self._table is not None, "a table is created before anything is committed"
-        try:
+        with self._told():
             self._table.create_write_transaction(
                 actions,
                 "append",
@@ -168,8 +166,15 @@ class DeltaTableOf:
                 self._table.metadata().partition_columns,
                 commit_properties=properties,
             )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What delta-rs raises, as ours: what files could not be read or written is told by its text."""
+        try:
+            yield
         except DeltaError as e:
-            raise ConflictError(f"table {self._uri}: {e}") from e
+            kind = OSError if re.search(r"Generic \w+ error|os error", str(e)) else ConflictError
+            raise kind(f"table {self._uri}: {e}") from e
 
     def _load(self) -> None:
         try:

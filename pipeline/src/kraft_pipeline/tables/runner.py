@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +124,7 @@ class Runner:
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
                     raise
-                self._wait(str(e))
+                self._wait(" ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split()))  # delta-rs' are coloured, in lines
                 self._sleep(pause_s)
                 pause_s = min(2 * pause_s, WAIT_S_MAX)
         return rows
