@@ -109,8 +109,10 @@ class Faults:
             return self._may_lose_directory(replica, [sim.voters])
         if sim.is_upgradable and not self._may_lose_directory(replica, []):
             return False
-        in_force = {tuple(other.configured.ids): other.configured for other in sim.replicas.values()}
-        return all(self._may_lose_voter(replica, voters) for voters in in_force.values())
+        in_force = [other.configured for other in sim.replicas.values()]
+        if sim.roll is not None and sim.roll.wanted is not None:
+            in_force.append(sim.roll.wanted)
+        return all(self._may_lose_voter(replica, voters) for voters in in_force)
 
     def _may_lose_voter(self, replica: Replica, voters: VoterSet) -> bool:
         """Of static ones."""

@@ -36,7 +36,7 @@ class Roll:
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
-        self._wanted: VoterSet | None = None
+        self.wanted: VoterSet | None = None
         """Those to be brought about; None between two changes."""
         self._joins = self._leaves = -1
         self._restarts = 0
@@ -62,17 +62,17 @@ class Roll:
             return
         if sim.faults.scenes.is_playing or self._restarts or sim.now_us < self._rests_until_us:
             return
-        if self._wanted is None:
+        if self.wanted is None:
             self._plan()
         else:
-            self._go_on(self._wanted)
+            self._go_on(self.wanted)
 
     def _hand_over(self) -> None:
         """Once in a calm, a leader resigns in whose place one may come that not everybody has among its voters."""
         sim = self._sim
         strange = [r for r in sim.replicas.values() if any(r.id not in o.configured for o in sim.replicas.values())]
         leaders = [leader for leader in sim.leaders if leader.announced_epoch >= 0]
-        if self._wanted is None or not strange or not leaders or self._handed_over == sim.heals:
+        if self.wanted is None or not strange or not leaders or self._handed_over == sim.heals:
             return
         self._handed_over = sim.heals
         for leader in leaders:
@@ -93,12 +93,12 @@ class Roll:
         joins = bool(others) and (not leavers or sim.rng.random() < 0.5)
         if joins:
             self._joins = sim.rng.choice(others)
-            self._wanted = sim.voters.with_voter(Voter(ReplicaKey(self._joins)))
+            self.wanted = sim.voters.with_voter(Voter(ReplicaKey(self._joins)))
         elif leavers:
             self._leaves = sim.rng.choice(leavers)
-            self._wanted = sim.voters.without(self._leaves)
-        if self._wanted is not None:
-            sim.tell(f"the voters are to be {self._wanted.ids}")
+            self.wanted = sim.voters.without(self._leaves)
+        if self.wanted is not None:
+            sim.tell(f"the voters are to be {self.wanted.ids}")
 
     def _leads(self, voter_id: int) -> bool:
         return any(leader.id == voter_id for leader in self._sim.leaders)
@@ -121,7 +121,7 @@ class Roll:
         sim = self._sim
         for voter_id in voters.ids:
             replica = sim.replicas[voter_id]
-            if replica is without or (voter_id == self._joins and replica.configured != self._wanted):
+            if replica is without or (voter_id == self._joins and replica.configured != self.wanted):
                 continue
             node = replica.node
             if node is None or replica.is_paused or node.is_amnesiac or sim.faults.is_lost(replica):
@@ -159,7 +159,7 @@ class Roll:
         sim.voters = wanted
         self.changes += 1
         self._mark = sim.laws.end
-        self._wanted = None
+        self.wanted = None
         self._joins = self._leaves = -1
         self._rests_until_us = sim.now_us + sim.rng.randrange(REST_US)
 
