@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,9 +22,10 @@ from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.committer import ConflictError
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.storage import open_storage, s3_options
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import create, produced, written
+from tests.writers import ENDED, Writers
 
 CLIENT = "KafkaTable"
 XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
@@ -33,7 +33,7 @@ FORMATS = ["delta", "iceberg", "parquet"]
 pytestmark = pytest.mark.timeout(900)
 
 
-def document(target: Target, topic: str, path: Path, kind: str, **more: Any) -> dict[str, Any]:
+def document(target: Target, topic: str, path: Path | str, kind: str, **more: Any) -> dict[str, Any]:
     """A KafkaTable's YAML; `more` are sections of its spec."""
     return {
         "apiVersion": spec.API_VERSION,
@@ -56,22 +56,32 @@ def run(given: dict[str, Any]) -> list[runner.Progress]:
     return told
 
 
-def rows(path: Path, kind: str) -> list[dict[str, Any]]:
+def rows(uri: Path | str, kind: str, storage: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """What a reader of the format sees."""
+    uri, options = str(uri), storage or {}
     if kind == "delta":
         from deltalake import DeltaTable
 
-        return pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()
+        return pa.table(DeltaTable(uri, storage_options=s3_options(options)).to_pyarrow_table()).to_pylist()
     if kind == "iceberg":
         from pyiceberg.table import StaticTable
 
-        if not path.exists():
-            return []
-        return StaticTable.from_metadata(str(path)).scan().to_arrow().to_pylist()
+        named = {f"s3.{name}": options[key] for name, key in ICEBERG_NAMES.items() if key in options}
+        named |= {"s3.connect-timeout": "60", "s3.request-timeout": "60"}  # a store on a busy machine
+        return StaticTable.from_metadata(uri, named).scan().to_arrow().to_pylist()
     found: list[dict[str, Any]] = []
-    for file in ParquetTable(open_storage(str(path), {}), "t").live():
-        found += [{**row, **file.values} for row in pq.ParquetFile(path / file.path).read().to_pylist()]
+    store = open_storage(uri, options)
+    for file in ParquetTable(store, "t").live():
+        found += [{**row, **file.values} for row in pq.read_table(pa.BufferReader(store.read(file.path))).to_pylist()]
     return found
+
+
+ICEBERG_NAMES = {
+    "endpoint": "AWS_ENDPOINT_URL",
+    "access-key-id": "AWS_ACCESS_KEY_ID",
+    "secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "region": "AWS_REGION",
+}
 
 
 def send(target: Target, topic: str, values: list[bytes | None]) -> None:
@@ -182,7 +192,8 @@ KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_killed_at_any_moment(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
     """Nothing is lost, nothing is there twice, and no file is left that is not of the table."""
-    kill_often(make_target("kraftcluster").start(), "t", tmp_path, kind, KILLS)
+    server = make_target("kraftcluster").start()
+    kill_often(server, tmp_path, document(server, "t", tmp_path / "t", kind), KILLS)
 
 
 def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: str, tmp_path: Path) -> None:
@@ -210,39 +221,40 @@ def test_small_files_are_merged_and_a_table_begins_anew(cluster: Target, name: s
         maintenance.reset(spec.parse(document(cluster, name, tmp_path, "delta")))
 
 
-def kill_often(target: Target, topic: str, tmp_path: Path, kind: str, kills: int) -> None:
+def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) -> None:
+    """Kill the writer of JSON and dead letters at random moments, so often; then let it finish, and judge the table."""
+    given["spec"] |= {"value": {"format": "json", "schema": {"n": "long"}}, "commit": {"maxRows": 100}}
+    (topic,), kind, file = given["spec"]["topics"]["names"], given["spec"]["table"]["format"], folder / "table.yaml"
     create(target, topic)
-    path, file = tmp_path / "t", tmp_path / "table.yaml"
-    given = document(target, topic, path, kind, value={"format": "json"}, commit={"maxRows": 100})
-    given["spec"]["value"]["schema"] = {"n": "long"}
     file.write_text(json.dumps(given))
-    command = [sys.executable, "-m", "kraft_pipeline.cli.main", "table", "run", str(file), "--once"]
     chance = random.Random(f"{kind}{kills}")
     sent = killed = 0
-    while killed < kills:
-        send(target, topic, [b'{"n": %d}' % n if n % 10 else b"dead %d" % n for n in range(sent, sent + 1000)])
-        sent += 1000
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert process.stdout is not None
-        for _ in range(chance.randrange(1, 8)):  # a line a batch, then a moment of the next one
-            process.stdout.readline()
-        time.sleep(chance.random() * 0.05)
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-        process.stdout.close()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert Counter(row["n"] for row in rows(path, kind)) == Counter(n for n in range(sent) if n % 10)
-    dead = [row["value"] for row in rows(Path(f"{path}_dead_letters"), kind)]
+    with Writers() as writers:
+        while killed < kills:
+            send(target, topic, [b'{"n": %d}' % n if n % 10 else b"dead %d" % n for n in range(sent, sent + 1000)])
+            sent += 1000
+            pid = writers.start("table", "run", str(file), "--once")
+            lines = chance.randrange(1, 8)  # a line a batch, then a moment of the next one
+            while lines and not writers.line().startswith(ENDED):
+                lines -= 1
+            if not lines:
+                time.sleep(chance.random() * 0.05)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                killed += writers.ended()[0] == -signal.SIGKILL
+        writers.start("table", "run", str(file), "--once")
+        status, told = writers.ended()
+    assert status == 0, told
+    parsed = spec.parse(given)
+    assert Counter(row["n"] for row in rows(parsed.path, kind, parsed.storage)) == Counter(
+        n for n in range(sent) if n % 10
+    )
+    dead = [row["value"] for row in rows(parsed.dead_letter_path, kind, parsed.storage)]
     assert Counter(dead) == Counter(b"dead %d" % n for n in range(0, sent, 10))
-    for where in (path, Path(f"{path}_dead_letters")):
-        there = {
-            str(f.relative_to(where))
-            for f in where.rglob("*.parquet")
-            if not f.relative_to(where).parts[0].startswith("_")
-        }
-        opened = runner.open_table(spec.parse(given), dead_letters=where != path)
-        assert there == opened.files()
+    for where in (parsed.path, parsed.dead_letter_path):
+        there = {f.path for f in open_storage(where, parsed.storage).list() if f.path.endswith(".parquet")}
+        opened = runner.open_table(parsed, dead_letters=where != parsed.path)
+        assert {path for path in there if not path.startswith("_")} == opened.files()
 
 
 def test_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""`python -m tests.writers`: a process that starts a writer of a KafkaTable for each line of arguments that it reads.
+
+What a writer imports takes a process two seconds of processor time; here it is imported once, and each writer is a fork
+of it, killed as any other process. What they print comes out here, between `pid N` and `ended STATUS`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from types import TracebackType
+
+ENDED = "ended "
+
+
+class Writers:
+    """The process; one writer at a time."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.writers"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+        )
+
+    def start(self, *arguments: str) -> int:
+        """Its process id."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        line = self.line()
+        assert line.startswith("pid "), line
+        return int(line.split()[1])
+
+    def line(self) -> str:
+        """The next line that was printed; the last one of a writer begins with `ENDED`."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the process of the writers has ended"
+        return line
+
+    def ended(self) -> tuple[int, str]:
+        """The status with which the writer ended (a signal's number below zero), and what it had still printed."""
+        lines = []
+        while not (line := self.line()).startswith(ENDED):
+            lines.append(line)
+        return int(line.removeprefix(ENDED)), "".join(lines)
+
+    def __enter__(self) -> Writers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def main() -> None:
+    """Fork for each line; threads come into being only in the forks."""
+    from kraft_pipeline.cli.main import main as pipeline
+    from kraft_pipeline.tables import delta, iceberg, maintenance
+
+    del delta, iceberg, maintenance
+
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            print(f"pid {os.getpid()}", flush=True)
+            status = 1
+            try:
+                status = pipeline(json.loads(line))
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        status = os.waitpid(pid, 0)[1]
+        print(f"{ENDED}{os.waitstatus_to_exitcode(status)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
