@@ -23,7 +23,7 @@ MORE: Final = (2, 3)
 
 
 def _machine(what: str, number: int) -> None:
-    subprocess.run([PROGRAM, what, str(number)], check=True, capture_output=True, timeout=120)
+    subprocess.run([PROGRAM, what, str(number)], check=True, capture_output=True, timeout=600)
 
 
 @pytest.fixture(scope="module")
