@@ -62,7 +62,7 @@ class Controllers:
         self._servers = settings.servers()
         self._of_brokers = of_brokers
         self._connection: Connection | None = None
-        self._epoch = -1
+        self._epoch = 0  # below 0 is refused; an answer tells the true one
         self._decoder = Decoder()
         self.cluster_id = ""
 

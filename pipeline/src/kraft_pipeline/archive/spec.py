@@ -32,7 +32,6 @@ class ArchiveSpec:
     format: str = "parquet"
     path: str = ""
     storage: Mapping[str, str] = field(default_factory=dict)
-    engine: str = "inline"
 
     @property
     def app_id(self) -> str:
@@ -55,7 +54,7 @@ def parse(document: Any) -> ArchiveSpec:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
     top.get("status")
     meta, spec = top.section("metadata"), top.section("spec")
-    table, engine = spec.section("table"), spec.section("engine")
+    table = spec.section("table")
     for name in OPERATORS:
         spec.get(name)
     sources = {name: spec.get(name) for name in ("directory", "bootstrapControllers", "bootstrapServers")}
@@ -71,8 +70,7 @@ def parse(document: Any) -> ArchiveSpec:
         format=table.one_of("format", FORMATS, "parquet"),
         path=table.text("path"),
         storage=table.mapping("storageOptions"),
-        engine=engine.one_of("mode", ("inline", "local"), "inline"),
     )
-    for section in (table, engine, spec, top):
+    for section in (table, spec, top):
         section.done()
     return found

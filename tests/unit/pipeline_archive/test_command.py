@@ -1,0 +1,177 @@
+"""`kraft-pipeline meta`: sources, archives that grow, what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from kraft_node.metadata.features import record_version
+from kraft_node.metadata.log_batches import data_batch, snapshot_footer_batch, snapshot_header_batch
+from kraft_node.metadata.records import encode_record
+from kraft_node.wire import stored
+from kraft_pipeline.archive import files
+from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.spec import ArchiveSpec, parse
+from kraft_pipeline.cli.main import main
+from kraft_pipeline.tables.spec import API_VERSION, SpecError
+
+NOW = 1_760_000_000_000
+TOPIC = bytes([1]) * 16
+
+
+def batch(offset: int, *records: Any) -> bytes:
+    values = [encode_record(r, record_version(type(r).__name__, 30)) for r in records]
+    return data_batch(values, offset, 3, NOW + 1000 * offset)
+
+
+def broker(number: int) -> Any:
+    return stored.RegisterBrokerRecord(broker_id=number, broker_epoch=number, fenced=False, log_dirs=[bytes([9]) * 16])
+
+
+def partition(number: int, *replicas: int) -> Any:
+    return stored.PartitionRecord(
+        partition_id=number,
+        topic_id=TOPIC,
+        replicas=list(replicas),
+        isr=list(replicas),
+        leader=replicas[0],
+        leader_epoch=0,
+    )
+
+
+FIRST = (
+    broker(1),
+    broker(2),
+    stored.TopicRecord("t", TOPIC),
+    partition(0, 1),
+    partition(1, 1),
+    stored.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="5"),
+    stored.ConfigRecord(resource_type=4, resource_name="", name="ssl.key.password", value="hunter2"),
+    stored.UserScramCredentialRecord(name="ann", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v"),
+)
+SECOND = (stored.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[], leader=-1), partition(2, 2))
+
+
+def log_folder(path: Path) -> Path:
+    folder = path / files.FOLDER
+    folder.mkdir(parents=True)
+    (path / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    (folder / f"{0:020}.log").write_bytes(batch(0, *FIRST))
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Any:
+    assert main(["meta", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_an_archive_grows_by_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    folder = log_folder(tmp_path / "data")
+    file = tmp_path / "archive.yaml"
+    spec = {"directory": str(tmp_path / "data"), "table": {"format": kind, "path": str(tmp_path / "table")}}
+    document = {"apiVersion": API_VERSION, "kind": "KafkaMetadataArchive", "metadata": {"name": "a"}, "spec": spec}
+    file.write_text(yaml.safe_dump(document))
+    first = run(capsys, "archive", "-f", file)
+    assert (first["rows"], first["offset"], first["partitions"]) == (8, 7, 2)
+    orphan = tmp_path / "table" / "changes" / "kafkametadataarchive-a-left-by-the-dead.parquet"
+    orphan.write_bytes(b"")
+    with (folder / f"{0:020}.log").open("ab") as out:
+        out.write(batch(8, *SECOND))
+    second = run(capsys, "archive", "-f", file)
+    assert (second["rows"], second["offset"], second["partitions"]) == (2, 9, 3)
+    assert run(capsys, "archive", "-f", file)["rows"] == 0
+    assert not orphan.exists()
+    now, then = run(capsys, "as-of", "-f", file), run(capsys, "as-of", "-f", file, "--offset", 7)
+    assert [p["leader"] for p in now["partitions"]] == [-1, 1, 2]
+    assert [(p["leader"], p["leader_epoch"]) for p in then["partitions"]] == [(1, 0), (1, 0)]
+    assert now["topics"] == [{"topic": "t", "topic_id": "AQEBAQEBAQEBAQEBAQEBAQ", "partitions": 3, "replicas": 1}]
+    at = run(capsys, "as-of", "-f", file, "--time", NOW + 7999)
+    assert at["offset"] == 7
+    text = b"".join(path.read_bytes() for path in (tmp_path / "table").rglob("*.parquet"))
+    fields = pq.read_table([*(tmp_path / "table" / "changes").glob("*.parquet")]).column("fields").to_pylist()
+    assert b"hunter2" not in text
+    assert not any(secret in (line or "") for line in fields for secret in ("hunter2", '"storedKey":"aw=='))
+    (tmp_path / "data" / "meta.properties").write_text("cluster.id=other\n")
+    assert main(["meta", "archive", "-f", str(file)]) == 2
+    assert "the archive is of cluster abc, this is cluster other" in capsys.readouterr().err
+
+
+def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = log_folder(tmp_path)
+    (folder / f"{0:020}.log").unlink()
+    (folder / f"{8:020}.log").write_bytes(batch(8, *SECOND))
+    with pytest.raises(ArchiveError, match="the log begins at offset 8 and there is no snapshot"):
+        files.pieces([folder])
+    snapshot = folder / f"{8:020}-{3:010}.checkpoint"
+    snapshot.write_bytes(snapshot_header_batch(3, NOW, NOW) + batch(1, *FIRST) + snapshot_footer_batch(9, 3, NOW))
+    whole = run(capsys, "as-of", tmp_path)
+    assert (whole["offset"], [p["leader"] for p in whole["partitions"]]) == (9, [-1, 1, 2])
+    alone = run(capsys, "as-of", snapshot)
+    assert (alone["offset"], [p["leader"] for p in alone["partitions"]]) == (7, [1, 1])
+    assert main(["meta", "as-of", str(tmp_path), "--offset", "3"]) == 2
+    assert "neither the beginning of the log nor a snapshot" in capsys.readouterr().err
+
+
+def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = log_folder(tmp_path)
+    with (folder / f"{0:020}.log").open("ab") as out:
+        out.write(batch(8, *SECOND))
+    assert main(["meta", "report", str(folder), "--check"]) == 1
+    assert "3 partitions, 1 offline, 1 under-replicated" in capsys.readouterr().out
+    plan = tmp_path / "plan.json"
+    assert main(["meta", "plan", str(folder), "--out", str(plan), "--brokers", "2"]) == 0
+    assert "replicas max" in capsys.readouterr().out
+    moved = [{"topic": "t", "partition": number, "replicas": [2]} for number in (0, 1)]
+    assert json.loads(plan.read_text()) == {"version": 1, "partitions": moved}
+    told = run(capsys, "plan", folder, "--compare", plan)
+    assert (told["scores"]["plan"]["moved_replicas"], told["scores"]["other"]["moved_replicas"]) == (0, 2)
+    assert main(["meta", "plan", str(folder), "--brokers", "7"]) == 2
+    assert "7 is no registered broker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["as-of"], "give one of: files or a directory"),
+        (["as-of", "{tmp}"], "holds no segment and no snapshot"),
+        (["as-of", "{tmp}/absent"], "is no file"),
+        (["as-of", "{tmp}", "--time", "soon"], "'soon' is neither ISO 8601"),
+        (["archive", "{tmp}"], "--table says where"),
+        (["archive", "-f", "{tmp}/absent.yaml"], "No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["meta", *(a.format(tmp=tmp_path) for a in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_resource_is_read_strictly() -> None:
+    def read(**spec: Any) -> ArchiveSpec:
+        return parse(
+            {"apiVersion": API_VERSION, "kind": "KafkaMetadataArchive", "metadata": {"name": "a"}, "spec": spec}
+        )
+
+    table = {"path": "/t"}
+    found = read(bootstrapControllers="c:1", table=table, clusterRef="prod", schedule="@hourly")
+    assert found == ArchiveSpec(controllers="c:1", name="a", path="/t")
+    for spec, message in [
+        ({"table": table}, r"spec: give one of directory, bootstrapControllers, bootstrapServers"),
+        ({"table": table, "clusterRef": "prod"}, r"spec\.clusterRef: only the operator"),
+        ({"table": table, "directory": "/d", "bootstrapServers": "b:1"}, r"spec: give one of"),
+        ({"directory": "/d"}, r"spec\.table\.path: is missing"),
+        (
+            {"directory": "/d", "table": {**table, "format": "csv"}},
+            r"spec\.table\.format: 'csv' is none of parquet",
+        ),
+        ({"directory": "/d", "table": table, "tabel": 1}, r"spec\.tabel: there is no such field"),
+    ]:
+        with pytest.raises(SpecError, match=message):
+            read(**spec)
