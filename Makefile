@@ -64,7 +64,7 @@ test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline 
 
 table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store
 	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k killed tests/compat/test_pipeline_table.py \
-		tests/compat/test_pipeline_table_life.py tests/compat/test_pipeline_stores.py
+		tests/compat/test_pipeline_table_life.py tests/pipeline/test_stores.py
 
 matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
 	$(BIN)/python tools/peers.py suite
