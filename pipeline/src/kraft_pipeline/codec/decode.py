@@ -107,7 +107,7 @@ class Decoder:
     def _column(self, name: str, data: Bytes, fields: Fields) -> pa.Array:
         count = len(fields.offsets)
         if name in {"key", "value"}:
-            return _copied(data, *(fields.keys if name == "key" else fields.values))
+            return copied(data, *(fields.keys if name == "key" else fields.values))
         if name == "topic":
             return repeated(self._topic, count)
         if name == "partition":
@@ -144,7 +144,7 @@ def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list
         yield parts[0] if len(parts) == 1 else b"".join(parts), moved
 
 
-def _copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:
+def copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:
     """The byte strings data[begins:ends], null where an end lies before its begin: copied by Arrow, not by Python.
 
     An array over the whole buffer has them at its odd places and what lies between them at its even ones.
@@ -173,8 +173,8 @@ def _headers(data: Bytes, fields: Fields) -> pa.Array:
     count = len(fields.offsets)
     if not len(fields.header_keys[0]):
         return pa.nulls(count, HEADER_TYPE)
-    keys = _copied(data, *fields.header_keys)
-    values = _copied(data, *fields.header_values)
+    keys = copied(data, *fields.header_keys)
+    values = copied(data, *fields.header_values)
     try:
         keys = keys.cast(pa.string())
     except pa.ArrowInvalid as e:

@@ -16,6 +16,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
+from kraft_pipeline.tables.avrocolumns import Flat, flat
 from kraft_pipeline.tables.registry import Registered
 
 PRIMITIVES: Final = {
@@ -54,6 +55,8 @@ class Written(NamedTuple):
     plain: pa.StructType
     """Of the values as they are read."""
     columns: pa.Schema
+    flat: tuple[Flat, ...] | None
+    """How to read all values at once, where that can be."""
 
 
 def written(found: Registered) -> Written:
@@ -72,7 +75,7 @@ def written(found: Registered) -> Written:
         raise NoColumnError("the schema is of no record")
     types = _Types(names)
     plain, column = types.of(whole, "", ())
-    return Written(parsed, plain, pa.schema(list(column)))
+    return Written(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
 
 
 def _stripped(schema: Any) -> Any:

@@ -15,6 +15,7 @@ from fastavro import schemaless_reader
 from numpy.typing import NDArray
 
 from kraft_pipeline.codec.varints import Bytes, Ints
+from kraft_pipeline.tables import avrocolumns
 from kraft_pipeline.tables.avrotypes import NoColumnError, Written, written
 from kraft_pipeline.tables.jsonvalues import REASON_CHARACTERS, Parsed, check_names
 from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
@@ -150,7 +151,23 @@ def _decoded(
     data: Bytes, begins: Ints, ends: Ints, way: _Way, fields: pa.Schema
 ) -> tuple[pa.Table, NDArray[np.int64], dict[int, str]]:
     """Columns of the values that are as their schema says, which these are, and why the others are not."""
-    return _one_by_one(data, begins, ends, way, fields, np.arange(len(begins)))
+    everything = np.arange(len(begins))
+    if way.reader is not None or way.writer.flat is None:
+        return _one_by_one(data, begins, ends, way, fields, everything)
+    found = avrocolumns.read(data, begins, ends, way.writer.flat, way.writer.plain)
+    try:
+        table = None if found is None else aligned(aligned(found[0], way.target.columns), fields)
+    except pa.ArrowInvalid:
+        table = None  # some are beyond what the columns can hold
+    if found is None or table is None:
+        return _one_by_one(data, begins, ends, way, fields, everything)
+    good = np.flatnonzero(found[1])
+    if len(good) == len(begins):
+        return table, good, {}
+    rest, others, bad = _one_by_one(data, begins, ends, way, fields, np.flatnonzero(~found[1]))
+    places = np.concatenate([good, others])
+    order = np.argsort(places)
+    return pa.concat_tables([table, rest]).take(pa.array(order)), places[order], bad
 
 
 def _one_by_one(
