@@ -62,9 +62,9 @@ test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline 
 	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
 		tests/compat/test_pipeline_spark.py tests/compat/test_pipeline_connector.py
 
-table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store
-	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k killed tests/compat/test_pipeline_table.py \
-		tests/compat/test_pipeline_table_life.py tests/pipeline/test_stores.py
+table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store; brokers, too
+	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/test_pipeline_table.py \
+		tests/compat/test_pipeline_table_life.py tests/pipeline
 
 matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
 	$(BIN)/python tools/peers.py suite
