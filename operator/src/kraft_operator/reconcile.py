@@ -39,7 +39,7 @@ from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.topics import TopicState, plan_topics
+from kraft_operator.plan.topics import replicas_of
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
@@ -160,7 +160,11 @@ class Reconciler:
             return self._resync_s
         one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines)
         record = record_of(before)
-        wanted = wishes(cluster, resource["metadata"].get("annotations", {}))
+        topics = await self._api.list("KRaftTopic", key.namespace)
+        wanted = replace(
+            wishes(cluster, resource["metadata"].get("annotations", {})),
+            topic_replicas=replicas_of(by_topics.wishes(topics, key.name)[0]),
+        )
         if not spec.paused:
             await one.share(record)
         observed = await one.observe()
@@ -198,7 +202,7 @@ class Reconciler:
                 revision=wanted.revision,
             )
             await one.report(document(after), now)
-            if failure is None and not spec.paused and not spec.hibernated and await one.topics(record, now):
+            if failure is None and not spec.paused and not spec.hibernated and await one.topics(topics, record, now):
                 plan_.waits.append("topics change")
         if failure is not None and not isinstance(failure, NotYetError):
             raise failure
@@ -355,39 +359,31 @@ class _Pass:
         quorum = self.memory.view.quorum.value
         await by_kafka.carry_out(self.memory.client, step, ask, quorum=quorum, controllers=named)
 
-    async def topics(self, record: Record, now: str) -> bool:
-        """The cluster's KRaftTopics; whether the next pass should look again soon."""
-        found = await self.api.list("KRaftTopic", self.cluster.namespace)
+    async def topics(self, found: list[dict[str, Any]], record: Record, now: str) -> bool:
+        """The namespace's KRaftTopics; whether the next pass should look again soon."""
         wanted, states = by_topics.wishes(found, self.cluster.name)
         owned = dict(record.topics)
         brokers = list(objects.brokers(self.cluster, self.seen.pods.values()).values())
         if not brokers or not (wanted or states or owned):
             return bool(wanted or owned)
-        client = self.memory.client
-        seen = await by_topics.look(client, brokers[0], sorted({*owned, *(wish.topic for wish in wanted)}))
-        plan_ = plan_topics(wanted, seen, owned)
-        if plan_.owned != owned:
-            topics = tuple(sorted(plan_.owned.items()))
-            await self._remember(do.Remember(replace(record, topics=topics), "topics that go with their resources"))
-        refused = await by_topics.carry_out(client, brokers[0], plan_) if plan_.count else {}
+
+        async def remember(topics: dict[str, str]) -> None:
+            now_owned = replace(record, topics=tuple(sorted(topics.items())))
+            await self._remember(do.Remember(now_owned, "topics that go with their resources"))
+
+        outcome = await by_topics.one_pass(self.memory.client, brokers[0], wanted, owned, remember)
         names = {one.resource: one.topic for one in wanted}
-        states |= plan_.states
-        states |= {
-            one.resource: TopicState(False, "Refused", refused[one.topic]) for one in wanted if one.topic in refused
-        }
-        # How those are that were just changed, the next pass sees: half as many writes, and events of them.
-        under_way = plan_.changing - refused.keys()
-        states = {k: state for k, state in states.items() if names.get(k) not in under_way}
+        states |= outcome.states
 
         async def tell(resource: dict[str, Any]) -> None:
             name = resource["metadata"]["name"]
-            after = by_topics.status(states[name], seen.get(names.get(name, "")), resource, now)
+            after = by_topics.status(states[name], outcome.seen.get(names.get(name, "")), resource, now)
             change = difference(resource.get("status", {}), after)
             if change:
                 await self.api.patch("KRaftTopic", self.cluster.namespace, name, {"status": change}, "status")
 
         await asyncio.gather(*(tell(one) for one in found if one["metadata"]["name"] in states))
-        return plan_.count > len(refused)
+        return outcome.again
 
     # The status
 

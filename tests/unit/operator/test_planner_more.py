@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.balance import loads
 from kraft_operator.plan.moves import RATES
+from kraft_operator.plan.observed import Broker, Metadata, Partition
+from kraft_operator.plan.resize import _replicas
+from kraft_operator.plan.steps import Blocked
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
 from tests.unit.operator.world import World, made, wanted
 
@@ -297,6 +301,59 @@ def test_moves_wait_for_a_broker_that_is_down() -> None:
         world.step()
     assert not world.actions(do.Reassign)
     assert "replicas are balanced once all brokers serve" in world.last.waits
+
+
+# More or fewer replicas
+
+
+def _counts(world: World) -> set[int]:
+    return {len(partition.replicas) for partition in world.partitions.values()}
+
+
+def test_topics_get_as_many_replicas_as_they_shall_have_some_partitions_at_once() -> None:
+    world = made(brokers=4)
+    world.make_topics(rf=2, count=12)
+    topics = sorted({topic for topic, _ in world.partitions})
+    world.done.clear()
+    world.wanted = wanted(brokers=4, drain_at_once=5, topic_replicas=dict.fromkeys(topics, 3))
+    world.settle()
+    assert _counts(world) == {3}
+    assert max(len(step.moves) for step in world.done if isinstance(step, do.Reassign)) <= 5
+    firsts = {key: (partition.replicas[0],) for key, partition in world.partitions.items()}
+    world.wanted = wanted(brokers=4, topic_replicas=dict.fromkeys(topics, 1))
+    world.settle()
+    assert {key: partition.replicas for key, partition in world.partitions.items()} == firsts
+
+
+def test_replicas_that_nobody_is_there_to_take_are_told_of() -> None:
+    world = made()
+    world.make_topics(rf=2, count=4)
+    topics = sorted({topic for topic, _ in world.partitions})
+    world.wanted = wanted(topic_replicas=dict.fromkeys(topics, 4))
+    assert "only brokers [101, 102, 103]" in _blocked(world)["TooFewBrokers"]
+    assert not world.actions(do.Reassign)
+
+
+def test_fewer_replicas_let_a_broker_leave_that_could_not() -> None:
+    world = made()
+    world.make_topics(rf=3, count=4)
+    topics = sorted({topic for topic, _ in world.partitions})
+    world.wanted = wanted(brokers=2)
+    assert "CannotDrain" in _blocked(world)
+    world.wanted = wanted(brokers=2, topic_replicas=dict.fromkeys(topics, 2))
+    world.settle()
+    assert set(_loads(world)) == {101, 102}
+
+
+def test_who_is_not_in_sync_is_let_go_of_first_and_nobody_while_too_few_are() -> None:
+    partition = Partition("t", 0, (1, 2, 3), frozenset({1, 2}), 2)
+    metadata = Metadata(dict.fromkeys((1, 2, 3), Broker()), (partition,))
+    load = loads(metadata, [1, 2, 3])
+    assert _replicas(metadata, partition, 2, load) == (1, 2)
+    assert _replicas(metadata, replace(partition, isr=frozenset({2})), 2, load) == (1, 2)
+    found = _replicas(metadata, replace(partition, isr=frozenset({2, 3})), 1, load)
+    assert isinstance(found, Blocked)
+    assert "t-0 would have 0 in-sync replicas of at least 1" in found.message
 
 
 # Throttle

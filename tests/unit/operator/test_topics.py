@@ -13,7 +13,7 @@ from kraft_node.wire.api import ApiKey
 from kraft_node.wire.codec import decode, encode
 from kraft_operator.apply import topics
 from kraft_operator.kafka.client import Address
-from kraft_operator.plan.topics import BATCH_MAX, TopicPlan, TopicSeen, TopicWish, plan_topics
+from kraft_operator.plan.topics import BATCH_MAX, TopicPlan, TopicSeen, TopicWish, plan_topics, replicas_of
 from tests.kip.cluster import Cluster
 
 SEEN = {"t": TopicSeen("id", 3, 2, {"retention.ms": "5"})}
@@ -47,14 +47,20 @@ def test_throttles_of_moves_are_not_taken_back() -> None:
     assert plan_topics([WISH], there, {}).count == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"), [({"partitions": 2}, "TooManyPartitions"), ({"replicas": 3}, "ReplicasDiffer")]
-)
-def test_what_cannot_be_done_is_said_with_what_to_do(changes: dict[str, Any], reason: str) -> None:
-    plan = plan_topics([replace(WISH, **changes)], SEEN, {})
+def test_what_cannot_be_done_is_said_with_what_to_do() -> None:
+    plan = plan_topics([replace(WISH, partitions=2)], SEEN, {})
     assert plan.count == 0
-    assert plan.states["t"].reason == reason
+    assert plan.states["t"].reason == "TooManyPartitions"
     assert "spec." in plan.states["t"].message
+
+
+def test_replicas_are_the_planners_business() -> None:
+    other = replace(WISH, resource="v", topic="v", replicas=None)
+    wishes = [replace(WISH, replicas=3), replace(WISH, resource="u", replicas=1), other]
+    assert replicas_of(wishes) == {"t": 3}
+    plan = plan_topics(wishes[:1], SEEN, {})
+    assert plan.count == 0
+    assert plan.states["t"].reason == "ReplicasMove"
 
 
 def test_one_topic_has_one_resource() -> None:

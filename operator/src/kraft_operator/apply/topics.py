@@ -1,20 +1,21 @@
 """KRaftTopics by Kafka's protocol: what is there, the planned batch, what each topic was refused for.
 
-Who calls it: the reconciler, after a pass that found the cluster's brokers. It decides nothing: `plan.topics` does.
+Who calls it: the reconciler, and the supervisor of a local cluster, after a pass that found brokers. It decides
+nothing: `plan.topics` does.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
-from kraft_operator.plan.topics import TopicPlan, TopicSeen, TopicState, TopicWish
+from kraft_operator.plan.topics import TopicPlan, TopicSeen, TopicState, TopicWish, plan_topics
 
 TOPIC: Final = 2
 DYNAMIC_TOPIC: Final = 1
@@ -77,7 +78,8 @@ async def look(client: Client, broker: Address, names: Sequence[str]) -> dict[st
             topic = there[one["name"]]
             own = {c["name"]: c["value"] or "" for c in one["configs"] if c["source"] == DYNAMIC_TOPIC}
             partitions = topic["partitions"]
-            replicas = len(partitions[0]["replicas"]) if partitions else 0
+            # Replicas are added and taken away in the order of the partitions: of the last one last.
+            replicas = len(max(partitions, key=lambda one: one["index"])["replicas"]) if partitions else 0
             found[one["name"]] = TopicSeen(id_text(topic["id"]), len(partitions), replicas, own)
     return found
 
@@ -115,6 +117,40 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> dict[st
         gone = [{"name": None, "id": id_bytes(topic_id)} for topic_id in plan.delete.values()]
         await client.ask(broker, schemas.DELETE_TOPICS, topics=gone, timeout_ms=TIMEOUT_MS)
     return refused
+
+
+class Outcome(NamedTuple):
+    """Of one pass."""
+
+    seen: dict[str, TopicSeen]
+    """What there was before it."""
+    states: dict[str, TopicState]
+    """By resource; of those that were just changed nothing: the next pass sees how they are."""
+    again: bool
+    """Whether there is more to do, or something to be seen."""
+
+
+async def one_pass(
+    client: Client,
+    broker: Address,
+    wanted: Sequence[TopicWish],
+    owned: Mapping[str, str],
+    remember: Callable[[dict[str, str]], Awaitable[object]],
+) -> Outcome:
+    """Look, plan, do a batch. `remember` is awaited with what goes with its resources before any of it is made."""
+    seen = await look(client, broker, sorted({*owned, *(wish.topic for wish in wanted)}))
+    plan = plan_topics(wanted, seen, owned)
+    if plan.owned != owned:
+        await remember(plan.owned)
+    refused = await carry_out(client, broker, plan) if plan.count else {}
+    under_way = plan.changing - refused.keys()
+    states = dict(plan.states)
+    for wish in wanted:
+        if wish.topic in refused:
+            states[wish.resource] = TopicState(False, "Refused", refused[wish.topic])
+        elif wish.topic in under_way:
+            states.pop(wish.resource, None)
+    return Outcome(seen, states, plan.count > len(refused))
 
 
 def _note(refused: dict[str, str], answers: Iterable[Mapping[str, Any]], *, allowed: int = 0) -> None:

@@ -1,5 +1,7 @@
-"""Replicas move: off brokers that leave, else towards balance. A bounded number of partitions at once, throttled where
-that is asked for. Disturbs nobody: ISRs only grow while replicas are added.
+"""Replicas move: topics get as many as they shall have, brokers that leave lose theirs, else the rest is balanced.
+
+A bounded number of partitions at once, throttled where that is asked for. Disturbs nobody: ISRs only grow while
+replicas are added.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Final
 from kraft_operator.plan.balance import balanced, spread
 from kraft_operator.plan.drain import departing, moves_of
 from kraft_operator.plan.observed import Metadata
+from kraft_operator.plan.resize import resized
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Reassign, Remember, Throttle
 
@@ -34,7 +37,7 @@ def move(s: Situation) -> None:
         return
     moving = sum(partition.moving for partition in s.metadata.partitions)
     room = s.wanted.drain_at_once - moving
-    s.moves = _drain(s, s.metadata, leaving, room, moving) if leaving else _balance(s, s.metadata, room, moving)
+    s.moves = _next(s, s.metadata, leaving, room, moving)
     topics = {topic for topic, _ in s.moves}
     if s.wanted.drain_bytes and topics - s.metadata.throttled:
         s.plan.steps.append(Throttle(tuple(sorted(topics - s.metadata.throttled)), on=True))
@@ -43,6 +46,16 @@ def move(s: Situation) -> None:
         s.plan.steps.append(Reassign(s.moves))
     if s.metadata.throttled and not moving and not s.moves:
         s.plan.steps.append(Throttle(tuple(sorted(s.metadata.throttled)), on=False))
+
+
+def _next(
+    s: Situation, metadata: Metadata, leaving: set[int], room: int, moving: int
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """As many replicas as topics shall have, for fewer may be what lets a broker leave; then off those who do."""
+    moves = resized(s, metadata, [i for i in _takers(s, leaving) if s.up(i)], room) if s.wanted.topic_replicas else {}
+    if moves:
+        return moves
+    return _drain(s, metadata, leaving, room, moving) if leaving else _balance(s, metadata, room, moving)
 
 
 def _throttled(s: Situation, metadata: Metadata) -> bool:

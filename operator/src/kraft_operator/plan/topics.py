@@ -1,7 +1,8 @@
 """KRaftTopics: what is wanted and what is there -> what to do, in batches. Pure.
 
-A topic's partitions only grow, its own configuration is the resource's (throttles aside, which are of moves). A topic
-that there is already is taken over. Nothing blocks a resource's deletion: what is to be deleted with its resource is
+A topic's partitions only grow, its own configuration is the resource's (throttles aside, which are of moves). How many
+replicas it has is the planner's business, as everything that moves (`replicas_of`, `plan.resize`). A topic that there
+is already is taken over. Nothing blocks a resource's deletion: what is to be deleted with its resource is
 remembered with its id (`owned`), so that it is deleted even if nobody was there to see the resource go, and so that a
 topic of the same name that somebody has made since is not.
 """
@@ -72,6 +73,17 @@ class TopicPlan:
     def count(self) -> int:
         return len(self.create) + len(self.grow.keys() | self.configure.keys()) + len(self.delete)
 
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        created = [f"create topic {wish.topic} with {wish.partitions} partition(s)" for wish in self.create]
+        grown = [f"give topic {topic} {count} partitions" for topic, count in self.grow.items()]
+        changed = []
+        for topic, (put, remove) in self.configure.items():
+            words = [*(f"{key}={value}" for key, value in put.items()), *(f"no {key}" for key in remove)]
+            changed.append(f"configure topic {topic}: {', '.join(words)}")
+        return [*created, *grown, *changed, *(f"delete topic {topic}" for topic in self.delete)]
+
 
 def plan_topics(wishes: Iterable[TopicWish], seen: Mapping[str, TopicSeen], owned: Mapping[str, str]) -> TopicPlan:
     """The next batch. `seen` has all topics that are wished for or owned, as far as they are there."""
@@ -101,6 +113,14 @@ def plan_topics(wishes: Iterable[TopicWish], seen: Mapping[str, TopicSeen], owne
     return plan
 
 
+def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
+    """How many replicas topics shall have: what the first of their resources says."""
+    found: dict[str, int | None] = {}
+    for wish in sorted(wishes, key=lambda wish: wish.resource):
+        found.setdefault(wish.topic, wish.replicas)
+    return {topic: replicas for topic, replicas in found.items() if replicas is not None}
+
+
 def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
     """Plan what a topic lacks; how it is."""
     put = {key: value for key, value in wish.config.items() if there.config.get(key) != value}
@@ -115,8 +135,6 @@ def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
         text = f"{wish.topic} has {there.partitions} partitions, {wish.partitions} are asked for, and none can be taken"
         return TopicState(False, "TooManyPartitions", text + " away: raise spec.partitions")
     if wish.replicas is not None and there.replicas != wish.replicas:
-        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are asked for: move them with"
-        return TopicState(
-            False, "ReplicasDiffer", text + " kafka-reassign-partitions, or set spec.replicas to what it has"
-        )
+        text = f"{wish.topic} has {there.replicas} replicas, {wish.replicas} are asked for: the cluster's conditions"
+        return TopicState(False, "ReplicasMove", text + " tell what they wait for")
     return TopicState(False, "Changing") if put or remove or grows else TopicState(True, "InForce")

@@ -61,6 +61,8 @@ class Wanted:
     given_up: frozenset[int] = frozenset()
     """Voters that leave and are taken out of the quorum while they are down."""
     unavailable_topics: frozenset[str] = frozenset()
+    topic_replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many replicas each partition of these topics shall have."""
     drain_at_once: int = 50
     drain_bytes: int = 0
     """A second and broker; 0 for no throttle."""

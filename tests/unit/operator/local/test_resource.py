@@ -11,7 +11,7 @@ import yaml
 
 from e2e import test_rules as server
 from kraft_operator.apply.local.cel import CelError, compiled
-from kraft_operator.apply.local.resource import BadResourceError, parsed, values
+from kraft_operator.apply.local.resource import API_VERSION, BadResourceError, parsed, values
 
 ROOT = Path(__file__).parents[4]
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
@@ -69,8 +69,32 @@ def test_a_bad_file_is_refused_with_where_and_what(case: str) -> None:
 
 
 def test_other_kinds_in_the_file_are_named() -> None:
-    topic = "apiVersion: kraftcluster.io/v1alpha1\nkind: KRaftTopic\nmetadata: {name: t}\nspec: {}\n"
-    assert parsed(SAMPLE + "---\n" + topic, "f").other_kinds == ("KRaftTopic",)
+    table = "apiVersion: kraftcluster.io/v1alpha1\nkind: KafkaTable\nmetadata: {name: t}\nspec: {}\n"
+    assert parsed(SAMPLE + "---\n" + table, "f").other_kinds == ("KafkaTable",)
+
+
+def topic(**spec: Any) -> str:
+    resource = {"apiVersion": API_VERSION, "kind": "KRaftTopic", "metadata": {"name": "t"}, "spec": spec}
+    return SAMPLE + "---\n" + yaml.safe_dump(resource)
+
+
+def test_topics_of_the_file_are_held_to_their_rules() -> None:
+    name = parsed(SAMPLE, "f").name
+    found = parsed(topic(cluster=name, partitions=3, config={"retention.ms": "5"}), "f")
+    assert found.topics["t"]["partitions"] == 3
+    assert found.topics["t"]["config"] == {"retention.ms": "5"}
+    for text, said in (
+        (topic(cluster="other"), "KRaftTopic t: spec.cluster: the cluster of this file is"),
+        (topic(cluster=name, partitions=0), "KRaftTopic t: spec.partitions: "),
+        (topic(cluster=name, partitions=2), "partitions cannot be taken away"),
+        (
+            topic(cluster=name, partitions=3) + "---" + topic(cluster=name, partitions=3).rpartition("---")[2],
+            "two KRaftTop",
+        ),
+    ):
+        with pytest.raises(BadResourceError) as refused:
+            parsed(text, "f", None, found.topics)
+        assert said in str(refused.value)
 
 
 CEL: dict[str, object] = {

@@ -39,6 +39,8 @@ class Memory:
     """The specification in force, which the next one is held against."""
     annotations: dict[str, str] = field(default_factory=dict)
     """Of the file in force."""
+    topics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The specifications of its KRaftTopics, by name."""
     generation: int = 0
     uid: str = ""
     offset: int = 0
@@ -100,6 +102,7 @@ class Folder:
             "ports": memory.ports,
             "accepted": memory.accepted,
             "annotations": memory.annotations,
+            "topics": memory.topics,
             "generation": memory.generation,
             "uid": memory.uid,
             "offset": memory.offset,

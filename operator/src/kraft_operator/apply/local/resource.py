@@ -1,5 +1,6 @@
-"""A file with a `KRaftCluster` -> its specification, checked as the API server would: by the schema and by every rule,
-those of changes too. Who calls it: the supervisor and the command line. It reads nothing but what it is given.
+"""A file with a `KRaftCluster` and its `KRaftTopic`s -> their specifications, checked as the API server would: by the
+schema and by every rule, those of changes too. Who calls it: the supervisor and the command line. It reads nothing but
+what it is given.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from pydantic import ValidationError
 
 from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, NAME, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.api.crd import cluster_crd
+from kraft_operator.api.crd import cluster_crd, topic_crd
+from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.apply.local.cel import CelError, compiled
 
 KIND: Final = "KRaftCluster"
+TOPIC: Final = "KRaftTopic"
+TOPIC_NAME_CHARS_MAX: Final = 253
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
@@ -34,14 +38,21 @@ class Resource(NamedTuple):
     namespace: str
     annotations: dict[str, str]
     spec: KRaftClusterSpec
+    topics: dict[str, dict[str, Any]] = {}
+    """The specifications of its KRaftTopics, by name."""
     other_kinds: tuple[str, ...] = ()
     """What else is in the file, which only Kubernetes' operator does something with."""
 
 
-def parsed(text: str, where: str, before: Mapping[str, Any] | None = None) -> Resource:
-    """The one `KRaftCluster` of a file named `where`; `before` are the `values` that it follows, if any.
+def parsed(
+    text: str,
+    where: str,
+    before: Mapping[str, Any] | None = None,
+    topics_before: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Resource:
+    """The one `KRaftCluster` of a file named `where`, with its topics.
 
-    Raises BadResourceError.
+    `before` are the `values` that it follows, if any, `topics_before` those of its topics. Raises BadResourceError.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -55,8 +66,16 @@ def parsed(text: str, where: str, before: Mapping[str, Any] | None = None) -> Re
     if len(found) != 1:
         kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
         raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
-    others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND}))
-    return _resource(found[0], where, others, before)
+    others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC}))
+    cluster = _resource(found[0], where, before)
+    topics = {}
+    for document in documents:
+        if document.get("kind") == TOPIC:
+            name, spec = _topic(document, where, cluster.name, topics_before or {})
+            if name in topics:
+                raise BadResourceError(f"{where}: two {TOPIC}s are named {name}")
+            topics[name] = spec
+    return cluster._replace(topics=topics, other_kinds=others)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -65,9 +84,8 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"{problem}, in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
 
 
-def _resource(
-    document: dict[str, Any], where: str, others: tuple[str, ...], before: Mapping[str, Any] | None
-) -> Resource:
+def _metadata(document: dict[str, Any], where: str, chars_max: int) -> tuple[str, dict[str, Any]]:
+    """Name and metadata of a resource of ours."""
     if document.get("apiVersion") != API_VERSION:
         raise BadResourceError(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
     unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
@@ -75,9 +93,33 @@ def _resource(
         raise BadResourceError(f"{where}: {unknown[0]}: unknown field")
     metadata = document.get("metadata") or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not re.match(NAME, name) or len(name) > CLUSTER_NAME_CHARS_MAX:
-        text = f"lower-case letters, digits and hyphens, at most {CLUSTER_NAME_CHARS_MAX}"
+    if not isinstance(name, str) or not re.match(NAME, name) or len(name) > chars_max:
+        text = f"lower-case letters, digits and hyphens, at most {chars_max}"
         raise BadResourceError(f"{where}: metadata.name: {text}, not {name!r}")
+    return name, metadata
+
+
+def _topic(
+    document: dict[str, Any], where: str, cluster: str, before: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Name and specification of a KRaftTopic."""
+    name, _ = _metadata(document, where, TOPIC_NAME_CHARS_MAX)
+    at = f"{where}: {TOPIC} {name}"
+    try:
+        spec = KRaftTopicSpec.model_validate(document.get("spec") or {})
+    except ValidationError as error:
+        raise BadResourceError(*(f"{at}: {line}" for line in _schema_problems(error))) from None
+    if spec.cluster != cluster:
+        raise BadResourceError(f"{at}: spec.cluster: the cluster of this file is {cluster}, not {spec.cluster}")
+    found = spec.model_dump(by_alias=True, exclude_none=True)
+    problems = list(_broken(_TOPIC_SCHEMA, found, before.get(name), "spec"))
+    if problems:
+        raise BadResourceError(*(f"{at}: {line}" for line in problems))
+    return name, found
+
+
+def _resource(document: dict[str, Any], where: str, before: Mapping[str, Any] | None) -> Resource:
+    name, metadata = _metadata(document, where, CLUSTER_NAME_CHARS_MAX)
     try:
         spec = KRaftClusterSpec.model_validate(document.get("spec") or {})
     except ValidationError as error:
@@ -86,7 +128,7 @@ def _resource(
     if problems:
         raise BadResourceError(*(f"{where}: {line}" for line in problems))
     annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
-    return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec, others)
+    return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec)
 
 
 def _schema_problems(error: ValidationError) -> list[str]:
@@ -107,7 +149,14 @@ def values(spec: KRaftClusterSpec) -> dict[str, Any]:
 
 # Rules
 
-_SCHEMA: Final = cluster_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+def _schema_of(crd: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return found
+
+
+_SCHEMA: Final = _schema_of(cluster_crd())
+_TOPIC_SCHEMA: Final = _schema_of(topic_crd())
 
 
 def broken_rules(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:

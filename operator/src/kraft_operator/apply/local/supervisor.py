@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.apply import kafka
+from kraft_operator.apply import kafka, topics
 from kraft_operator.apply.local.files import local_aspects
 from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
@@ -36,6 +36,7 @@ from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import is_controller, situation
 from kraft_operator.plan.steps import Plan
+from kraft_operator.plan.topics import plan_topics, replicas_of
 from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, said, status
 from kraft_operator.specs.cluster import Cluster
@@ -113,6 +114,8 @@ class Supervisor:
         self._changed_at = self._wrote_at = -float(FOREVER_MS)
         self._before = KRaftClusterStatus()
         self._trouble = ""
+        self._topic_states: dict[str, dict[str, Any]] = (folder.status() or {}).get("topics", {})
+        self._topics_change = False
         self.ready = False
         self.last = Plan()
 
@@ -145,18 +148,20 @@ class Supervisor:
             raise
 
     def _take_over(self, text: str) -> None:
-        resource = parsed(text, str(self.file), self.memory.accepted)
+        resource = parsed(text, str(self.file), self.memory.accepted, self.memory.topics)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
         if resource.other_kinds:
             kinds = ", ".join(resource.other_kinds)
             self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
         accepted = values(resource.spec)
-        if (accepted, resource.annotations) != (self.memory.accepted, self.memory.annotations):
+        memory = self.memory
+        in_force = (memory.accepted, memory.annotations, memory.topics)
+        if (accepted, resource.annotations, resource.topics) != in_force:
             self.memory.generation += 1
             if self.memory.accepted is not None:
                 self._shown.event(f"{self.file} has changed: generation {self.memory.generation}")
-            self.memory.accepted, self.memory.annotations = accepted, resource.annotations
+            memory.accepted, memory.annotations, memory.topics = accepted, resource.annotations, resource.topics
             self.folder.remember(self.memory)
 
     def _reload(self) -> None:
@@ -229,10 +234,15 @@ class Supervisor:
         running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
         return {i: address for i in running if (address := self.address(i, inner)) is not None}
 
+    def _ready_brokers(self, kube: Kube) -> list[Address]:
+        return [address for i, address in self.brokers(kube).items() if kube.pods[i].ready]
+
     def wanted(self) -> Wanted:
         """As on Kubernetes, but for what a process has not got."""
         cluster = self.cluster
-        wanted = wishes(cluster, self.annotations())
+        wanted = replace(
+            wishes(cluster, self.annotations()), topic_replicas=replicas_of(topics.wishes(self.topics, self.name)[0])
+        )
         pools = []
         for one in wanted.pools:
             pool = cluster.pool(one.name)
@@ -250,10 +260,50 @@ class Supervisor:
             self._wrote_at = self._clock()
             if not await self._do(step, observed):
                 break
+        await self._reconcile_topics(observed)
         resource = self._told(observed, wanted, before)
         self.folder.tell(resource)
         self._shown.status(resource)
         return self.last
+
+    @property
+    def topics(self) -> list[dict[str, Any]]:
+        """Its KRaftTopics as resources, with their status as it was last told."""
+        return [
+            {
+                "metadata": {"name": name, "generation": self.memory.generation},
+                "spec": spec,
+                "status": self._topic_states.get(name, {}),
+            }
+            for name, spec in self.memory.topics.items()
+        ]
+
+    async def _reconcile_topics(self, observed: Observed) -> None:
+        """As on Kubernetes: once a broker serves, a batch in a pass."""
+        brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
+        resources, owned = self.topics, dict(self.memory.record.topics)
+        self._topics_change = bool(resources or owned)
+        if not brokers or spec.paused or spec.hibernated or not (resources or owned):
+            return
+        wanted, states = topics.wishes(resources, self.name)
+        try:
+            outcome = await topics.one_pass(self.client, brokers[0], wanted, owned, self._remember_topics)
+        except (RefusedError, UnreachableError) as error:
+            self.last.waits.append(f"topics: {error}")
+            return
+        self._topics_change = outcome.again
+        names = {one.resource: one.topic for one in wanted}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for one in resources:
+            name = one["metadata"]["name"]
+            state = {**states, **outcome.states}.get(name)
+            if state is not None:
+                self._topic_states[name] = topics.status(state, outcome.seen.get(names.get(name, "")), one, now)
+        self._topic_states = {name: self._topic_states.get(name, {}) for name in self.memory.topics}
+
+    async def _remember_topics(self, owned: dict[str, str]) -> None:
+        self.memory.record = replace(self.memory.record, topics=tuple(sorted(owned.items())))
+        self.folder.remember(self.memory)
 
     async def look(self) -> dict[str, Any]:
         """A pass that does nothing: the resource with its status, and with the plan as it would be."""
@@ -275,7 +325,21 @@ class Supervisor:
             record = self.last.steps[-1].record
         self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
         self.memory.record = record
-        return self._told(observed, wanted, record)
+        resource = self._told(observed, wanted, record)
+        resource["status"]["plan"] = [*resource["status"].get("plan", []), *await self._topic_lines(observed)]
+        return resource
+
+    async def _topic_lines(self, observed: Observed) -> list[str]:
+        """What would be done about topics, as far as a broker can be asked."""
+        wanted, owned = topics.wishes(self.topics, self.name)[0], dict(self.memory.record.topics)
+        brokers = self._ready_brokers(observed.kube.value or Kube())
+        if not brokers or not (wanted or owned):
+            return []
+        names = sorted({*owned, *(wish.topic for wish in wanted)})
+        try:
+            return plan_topics(wanted, await topics.look(self.client, brokers[0], names), owned).lines
+        except UnreachableError as error:
+            return [f"topics: {error}"]
 
     async def _do(self, step: do.Step, observed: Observed) -> bool:
         """Whether it was done; what was not, the next pass plans again."""
@@ -294,12 +358,11 @@ class Supervisor:
 
     async def _ask(self, step: do.Step, observed: Observed) -> None:
         kube = observed.kube.value or Kube()
-        controllers, brokers = self.controllers(kube), self.brokers(kube)
-        ready = [address for i, address in brokers.items() if kube.pods[i].ready]
+        controllers = self.controllers(kube)
         await kafka.carry_out(
             self.client,
             step,  # type: ignore[arg-type]  # the world has done all others
-            [*ready, *controllers.values()],
+            [*self._ready_brokers(kube), *controllers.values()],
             quorum=observed.quorum.value,
             controllers=controllers,
         )
@@ -326,6 +389,7 @@ class Supervisor:
             "metadata": metadata,
             "spec": values(self._spec()),
             "status": document(found),
+            "topics": {one["metadata"]["name"]: one["status"] for one in self.topics},
             "local": self.local(),
         }
 
@@ -355,7 +419,8 @@ class Supervisor:
                 self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
                 await self._pause(SETTLED_S, stop)
                 continue
-            busy = bool(done.steps or done.waits or not self.ready or self._newer != self._text)
+            changes = self._topics_change or self._newer != self._text
+            busy = bool(done.steps or done.waits or not self.ready or changes)
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
