@@ -26,7 +26,8 @@ three (its request, its fsync, its answer)."""
 SLICES_A_PAUSE: Final = 2
 PAUSE_MS: Final = 1
 """So many slices, then a pause: the thread that fsyncs a commit needs the interpreter for a moment, and on a busy
-machine whoever never rests waits long for the processor. A million partitions take some 6 s, two thirds of it pauses."""
+machine whoever never rests waits long for the processor. A million partitions take some 6 s, two thirds of it pauses.
+"""
 
 
 class SnapshotWriting:
