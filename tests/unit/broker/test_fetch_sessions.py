@@ -67,6 +67,16 @@ def test_a_changed_offset_makes_a_partition_ready_again() -> None:
     assert [(p.key, p.offset) for p in session.ready.values()] == [(("t", 1), 55)]
 
 
+def test_who_names_the_offset_of_before_is_told_the_high_watermark_again() -> None:
+    """A follower that was to begin anew while an answer came has not taken it in (simulated clusters, seed 378)."""
+    session = session_of(2)
+    for partition in session.partitions.values():
+        partition.sent_high_watermark = partition.sent_start_offset = 7
+    session.update([Obj(topic="t", topic_id=b"", partitions=[wanted(0), wanted(1, 55)])])
+    assert [p.sent_high_watermark for p in session.partitions.values()] == [-1, 7]
+    assert [p.sent_start_offset for p in session.partitions.values()] == [-1, 7]
+
+
 def test_a_full_cache_keeps_the_young() -> None:
     cache = SessionCache(2, Dice())
     assert cache.keep(session_of(1), 0)

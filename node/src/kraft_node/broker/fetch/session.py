@@ -66,9 +66,10 @@ class FetchPartition:
     def update(self, wanted: Any) -> None:
         """Take over a FetchRequest.FetchPartition.
 
-        A follower that names another leader epoch may have thrown away what it was told in the one before.
+        A follower that names another leader epoch, or the offset that it has named before, may have thrown away what it
+        was told meanwhile.
         """
-        if wanted.current_leader_epoch != self.leader_epoch:
+        if wanted.current_leader_epoch != self.leader_epoch or wanted.fetch_offset == self.offset:
             self.sent_high_watermark = self.sent_start_offset = UNKNOWN
         self.offset = wanted.fetch_offset
         self.log_start_offset = wanted.log_start_offset
