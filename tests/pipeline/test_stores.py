@@ -19,7 +19,7 @@ from tests.compat.test_pipeline_table import FORMATS, document, kill_often, rows
 from tests.objectstore import object_store
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "5"))
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stores"), pytest.mark.timeout(900 + 60 * KILLS)]
+pytestmark = [pytest.mark.xdist_group("stores"), pytest.mark.timeout(900 + 60 * KILLS)]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,7 @@ def test_of_two_transactions_at_once_the_store_takes_one(store: dict[str, str]) 
     assert ParquetTable(files, "a").state().batch == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_killed_on_an_object_store(server: Ours, tmp_path: Path, store: dict[str, str], kind: str) -> None:
     kill_often(server, tmp_path, stored(server, f"killed-{kind}", kind, store), KILLS)
