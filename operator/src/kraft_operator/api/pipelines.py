@@ -255,14 +255,6 @@ class ArchiveTable(Model):
     storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
 
 
-class ArchiveEngine(Model):
-    """Where the log is decoded."""
-
-    mode: Annotated[
-        Literal["inline", "local"], Field(description="inline: one process. local: Spark in the driver's pod")
-    ] = "inline"
-
-
 class KafkaMetadataArchiveSpec(RunSpec):
     """The metadata log of a cluster as tables: every change, kept when the log is trimmed."""
 
@@ -277,7 +269,6 @@ class KafkaMetadataArchiveSpec(RunSpec):
     bootstrap_controllers: Servers | None = None
     directory: Annotated[Text, Field(description="__cluster_metadata-0, on one of driver.volumes")] | None = None
     table: ArchiveTable
-    engine: ArchiveEngine = ArchiveEngine()
 
 
 # Status
