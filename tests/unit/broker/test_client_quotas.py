@@ -11,6 +11,7 @@ from tests.kip.cluster import Cluster
 
 BATCH_BYTES = 20_000
 RATE = 1000.0
+BROKER_CONFIG = 4
 USER = (("user", "ANONYMOUS"),)
 
 
@@ -120,10 +121,25 @@ def limit_ip(cluster: Cluster, value: float) -> None:
     cluster.until(lambda: rates.is_limited)
 
 
-def test_connections_beyond_the_rate_of_the_node_wait_for_their_turn() -> None:
-    cluster = Cluster(combined=1, overrides={"max.connection.creation.rate": "1"})
+def fourteen_connections_ms(cluster: Cluster) -> float:
+    """How long they take, one after the other."""
     began = now_ms(cluster)
     for _ in range(14):
         cluster._clients.clear()
         assert cluster.metadata("k1") is not None
-    assert now_ms(cluster) - began >= 2_000
+    return now_ms(cluster) - began
+
+
+def test_connections_beyond_the_rate_of_the_node_wait_for_their_turn() -> None:
+    assert fourteen_connections_ms(Cluster(combined=1, overrides={"max.connection.creation.rate": "1"})) >= 2_000
+
+
+def test_a_rate_of_connections_that_is_changed_acts_at_once(cluster: Cluster) -> None:
+    assert fourteen_connections_ms(cluster) < 2_000
+    request = m.IncrementalAlterConfigsRequest
+    config = request.AlterableConfig("max.connection.creation.rate", 0, "1")
+    resource = request.AlterConfigsResource(BROKER_CONFIG, "", [config])
+    assert cluster.ask("k1", request(resources=[resource])).responses[0].error_code == 0
+    rates = cluster.node("k1")._gate.rates
+    cluster.until(lambda: rates.is_limited)
+    assert fourteen_connections_ms(cluster) >= 2_000
