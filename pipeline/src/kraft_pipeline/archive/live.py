@@ -62,7 +62,7 @@ class Controllers:
         self._servers = settings.servers()
         self._of_brokers = of_brokers
         self._connection: Connection | None = None
-        self._epoch = 0  # below 0 is refused; an answer tells the true one
+        self._epoch = 0  # an answer tells the true one
         self._decoder = Decoder()
         self.cluster_id = ""
 
@@ -84,6 +84,7 @@ class Controllers:
         Where the log no longer reaches back as far, the snapshot comes first that it begins with. Raises ClientError
         when no leader answers for `Settings.retry_s`, ArchiveError for a log that is another one.
         """
+        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader's epoch before that of the last record
         patience = self._patience()
         while True:
             try:
