@@ -480,6 +480,9 @@ class Node:
             if broker.lifecycle is not None:
                 epoch = broker.lifecycle.broker_epoch
             broker.close()
+            if self.raft is not None:  # logs that are being closed are no longer deleted or set aside
+                loader = self.raft.loader
+                loader.publishers = [publisher for publisher in loader.publishers if publisher != broker.apply]
         if self.storage is not None:
             self.storage.close_logs(epoch, self._close_raft)
         else:
