@@ -20,7 +20,7 @@ EVENTS_MIN = 2_000
 FAILED_ONCE = (
     # A follower that was to begin anew while an answer came never heard of the high watermark: the session had told it.
     378,
-    # A broker that was stopping heard that a replica had moved away: the directory was renamed while its log was closed.
+    # A broker that was stopping heard that a replica had moved away: its directory was renamed while it was closed.
     1040,
 )
 """Seeds beyond the everyday ones that found a bug."""
