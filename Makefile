@@ -13,7 +13,7 @@ PICK ?=
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,9 +49,14 @@ pipeline-demo: $(VENV)/.pipeline ## a cluster, data in, a table and reports out 
 node: $(VENV)/.node ## one node on localhost:9092 (data in .kraft/data); Ctrl-C stops it
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(NODE_DATA)
 
-test: $(VENV)/.dev ## the everyday tests
+ON_SPARK := tests/compat/test_pipeline_*.py tests/pipeline
+
+test: $(VENV)/.dev ## the everyday tests: all but those of the pipeline on Spark
 	-@$(BIN)/python tools/peers.py suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK:%=--ignore-glob='%') tests
+
+test-pipeline: $(VENV)/.dev ## the everyday tests of the pipeline: Spark, tables, archive and scrub beside both servers
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK)
 
 SPARK42 := .spark/4.2
 $(SPARK42)/.installed: $(VENV)/.dev
