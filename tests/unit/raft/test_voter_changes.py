@@ -33,13 +33,14 @@ class Chance:
 class Leader:
     """A lone leader, whose disk is always quick."""
 
-    def __init__(self, kraft_version: int = 1) -> None:
+    def __init__(self, kraft_version: int = 1, own: Voter = ONE) -> None:
         self.answers: dict[Any, int] = {}
         self.stated: list[VoterSet] = []
         self.versions: list[int | None] = []
         self.supports: m.VersionsReply | None = m.VersionsReply(m.NONE, (0, 1))
         self.asked: list[m.VersionsRequest] = []
         self.now = 0
+        self.own = own
         self.node = self.make(kraft_version)
         self.tell(events.Started())
 
@@ -52,7 +53,7 @@ class Leader:
             rng=Chance(),
             cluster_id="c",
             kraft_version=kraft_version,
-            own=ONE,
+            own=self.own,
         )
 
     def send(self, effect: do.Send) -> None:
@@ -210,6 +211,19 @@ def test_endpoints_are_updated_at_once() -> None:
     assert leader.ask("stale", m.UpdateVoterRequest(leader.node.epoch - 1, moved)) == m.FENCED_LEADER_EPOCH
     assert leader.ask("update", m.UpdateVoterRequest(leader.node.epoch, moved)) == m.NONE
     assert leader.stated == [VoterSet([moved])]
+
+
+@pytest.mark.parametrize("change", [{"endpoints": {"CONTROLLER": ("elsewhere", 1)}}, {"kraft_versions": (0, 2)}])
+def test_a_leader_that_is_not_what_the_log_says_puts_that_right(change: dict[str, Any]) -> None:
+    """It has no leader to tell."""
+    own = ONE._replace(**change)
+    leader = Leader(own=own)
+    assert leader.stated == [VoterSet([own])]
+    assert leader.node.high_watermark == leader.node.log.end_offset, "it is made durable by itself"
+    leader.fetch(TWO)
+    assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None, "it stands in nobody's way"
+    assert leader.stated[1:] == [VoterSet([own, TWO])]
+    assert Leader(kraft_version=0, own=own).stated == [], "static voters are configured"
 
 
 REQUESTS: list[tuple[ApiKey, m.Request]] = [

@@ -22,6 +22,7 @@ from tests.unit.server.raft_world import MemoryStorage, World
 IDS = (1, 2, 3)
 OBSERVER = 101
 PORTS = {1: 9091, 2: 9092, 3: 9093}
+MOVED = 9193
 
 
 class Member:
@@ -30,6 +31,7 @@ class Member:
     def __init__(self, quorum: Quorum, node_id: int, *, dynamic: bool = False) -> None:
         self.quorum = quorum
         self.id = node_id
+        self.port = PORTS.get(node_id, -1)
         self.storage = MemoryStorage()
         self.dynamic = dynamic
         self.driver: RaftDriver | None = None
@@ -55,6 +57,7 @@ class Member:
             guards_empty_disk=guards_empty_disk,
         )
         if self.first_voters:
+            self.driver.own = Voter(self.driver.local, {"CONTROLLER": ("localhost", self.port)})
             key = [ReplicaKey(i, Uuid(bytes([i]) * 16)) for i in self.first_voters]
             stated = encode_voters(VoterSet(Voter(k, {"CONTROLLER": ("localhost", PORTS[k.id])}) for k in key))
             version = codec.encode(stored.KRaftVersionRecord(version=0, k_raft_version=1), 0)
@@ -101,7 +104,7 @@ class Way:
             self.quorum.world.call_soon(done, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
             return
         data = codec.encode(request, highest)
-        target = next(m for m in self.quorum.members.values() if PORTS.get(m.id) == self.port)
+        target = next((m for m in self.quorum.members.values() if m.port == self.port), None)
         asker = self.sender.driver
 
         def answered(response: Any) -> None:
@@ -110,6 +113,9 @@ class Way:
                 self.quorum.world.call_later(1, done, back)
 
         def deliver() -> None:
+            if target is None:
+                done(ConnectionRefusedError(f"localhost:{self.port}: refused"))
+                return
             if target.is_silent:
                 self.quorum.world.call_later(timeout_ms, done, TimeoutError("silent"))
                 return
@@ -248,6 +254,66 @@ def test_a_leader_that_is_none_of_the_own_voters_is_followed_where_it_says_that_
     assert quorum.leader() is three
     quorum.append(2, 3)
     assert quorum.images() == {2: 3, 3: 3, OBSERVER: 3}
+
+
+def test_a_leader_that_has_moved_is_followed_where_it_says_that_it_listens_and_states_that() -> None:
+    """Nobody led to whom it could have said so before it was elected."""
+    quorum = Quorum((*IDS, OBSERVER))
+    one, two, three, broker = quorum.members.values()
+    broker.dynamic = True
+    for member in (one, two, three):
+        member.first_voters = IDS
+        member.start(guards_empty_disk=False)
+    broker.start()
+    quorum.world.run(500)
+    two.stop()
+    quorum.append(1)
+    for member in (three, one):
+        member.stop()
+    three.port = MOVED
+    three.start()
+    two.start()
+    quorum.world.run(5_000)
+    assert quorum.leader() is three, "two lacks a record"
+    quorum.append(2)
+    assert quorum.images() == {2: 2, 3: 2, OBSERVER: 2}
+    for member in (two, three, broker):
+        assert member.driver is not None
+        stated = member.driver.voters.get(3)
+        assert stated is not None
+        assert stated.endpoints == {"CONTROLLER": ("localhost", MOVED)}
+
+
+def test_the_word_of_a_leader_goes_before_that_of_others_in_its_epoch_only() -> None:
+    quorum = Quorum()
+    for member in quorum.members.values():
+        member.first_voters = IDS
+        member.start(guards_empty_disk=False)
+    quorum.world.run(500)
+    follower = quorum.members[2].driver
+    assert quorum.leader().id == 1
+    assert follower is not None
+    tell = messages.BeginQuorumEpochRequest
+    partition = tell.PartitionData(partition_index=0, leader_id=1, leader_epoch=follower.epoch)
+    told = tell(
+        cluster_id="cluster",
+        topics=[tell.TopicData("__cluster_metadata", [partition])],
+        leader_endpoints=[tell.LeaderEndpoint("CONTROLLER", "localhost", MOVED)],
+    )
+    follower.peers.learn_leader(told, follower.epoch)
+    assert follower.peers.endpoint_of(1) == ("localhost", MOVED)
+    hearsay = messages.VoteResponse.NodeEndpoint(1, "localhost", PORTS[1])
+    stale = messages.VoteResponse.PartitionData(0, 0, 1, follower.epoch)
+    topics = [messages.VoteResponse.TopicData("__cluster_metadata", [stale])]
+    follower.peers._answered(10**6, 3, messages.VoteResponse(0, topics, [hearsay]))
+    assert follower.peers.endpoint_of(1) == ("localhost", MOVED), "three repeats what the log states"
+    told.cluster_id, told.leader_endpoints[0].port = "another", 1
+    follower.peers.learn_leader(told, follower.epoch)
+    assert follower.peers.endpoint_of(1) == ("localhost", MOVED)
+    quorum.leader().stop()
+    quorum.world.run(5_000)
+    assert quorum.leader().id == 2
+    assert follower.peers.endpoint_of(1) == ("localhost", PORTS[1]), "what the log states, in another epoch"
 
 
 def test_voters_that_know_no_pre_vote_are_asked_for_their_votes() -> None:

@@ -63,6 +63,7 @@ class Leader(RoleState):
         if not self.announced and node.high_watermark > self.progress.epoch_start_offset:
             self.announced = True
             node.emit(BecameLeader(self.epoch))
+            voter_changes.state_own(node)
         if others:
             self._tell_epoch(node)
         self.progress.expire_observers(node.now_ms)

@@ -283,6 +283,19 @@ def _write(node: RaftNode, token: Hashable, voters: VoterSet, deadline_ms: int) 
     use(node, offset, voters)
 
 
+def state_own(node: RaftNode) -> None:
+    """A leader whose LeaderChange is committed puts right what the log says of its endpoints and versions: it has no
+    leader to tell of them. Kafka's does so in the batch of its LeaderChange.
+    """
+    own = node.own
+    if own is None or node.voter_sets.kraft_version < 1 or not node.voters.has(own.key):
+        return
+    if node.voters.get(own.key.id) != own:
+        _write(node, None, node.voters.with_voter(own), 0)
+        node.leader.pending_change = None
+        node.want_flush()
+
+
 def use(node: RaftNode, offset: int, voters: VoterSet) -> None:
     """The log states these voters from now on."""
     node.voter_sets.stated(offset, voters)

@@ -153,6 +153,11 @@ class RaftDriver:
         return self._voters if self._node is None else self._node.voters
 
     @property
+    def has_stated_voters(self) -> bool:
+        """Whether the log states the voters, rather than the configuration."""
+        return self.node.voter_sets.kraft_version >= 1
+
+    @property
     def leader_id(self) -> int:
         """The leader as far as known, -1 for nobody."""
         return self.node.leader_id
@@ -299,7 +304,7 @@ class RaftDriver:
         if isinstance(request, FetchRequest):
             self.snapshot_lags.note(request.replica.id, told_snapshot(message))
         elif isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
-            self.peers.learn_leader(message)
+            self.peers.learn_leader(message, request.epoch)
         self.step(events.Asked(ctx, request))
         return None
 

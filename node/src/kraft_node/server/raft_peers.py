@@ -1,21 +1,29 @@
 """The core's requests to other replicas, and where those are.
 
 Part of `raft_driver`, which owns it. Where a replica listens is said by the voter set (configured, or in the log), else
-by the answers of other replicas, which name the leader's endpoint (KIP-853); the servers of
-`controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in Kafka; beside them those
-controllers are asked whose endpoints answers or registrations have told.
+by the answers of other replicas, which name the leader's endpoint (KIP-853). Where the leader of this epoch says that
+it listens goes before what the log states, for it may have moved, and who cannot reach it reads nothing of that in the
+log. The servers of `controller.quorum.bootstrap.servers`, whose ids nobody knows yet, have the ids -2, -3, … as in
+Kafka; beside them those controllers are asked whose endpoints answers or registrations have told.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.metadata.snapshot_state import tell_snapshot
 from kraft_node.raft import events, wire_form
-from kraft_node.raft.messages import INVALID_VOTER_KEY, FetchRequest, VersionsRequest, VoteRequest
+from kraft_node.raft.messages import (
+    INVALID_VOTER_KEY,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    VersionsRequest,
+    VoteRequest,
+)
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
@@ -42,10 +50,19 @@ class Peer(Protocol):
         """`done(response)`, or `done(error)` when there is none."""
 
 
+class _Told(NamedTuple):
+    """Where the leader of an epoch listens: it does so to the end of that epoch."""
+
+    epoch: int
+    leader_id: int
+    where: tuple[str, int]
+    by_itself: bool
+
+
 class RaftPeers:
     """Sends for one driver."""
 
-    __slots__ = ("_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems")
+    __slots__ = ("_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems", "_told")
 
     def __init__(
         self,
@@ -61,6 +78,7 @@ class RaftPeers:
         self._learned: dict[int, tuple[str, int]] = {}
         self._joining: tuple[int, tuple[str, int]] | None = None
         """The replica that is to become a voter, and where it is said to listen."""
+        self._told: _Told | None = None
         self._problems: dict[int, str] = {}
         """Why the last request to a node was not answered."""
 
@@ -79,6 +97,9 @@ class RaftPeers:
         index = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= index < len(self._bootstrap):
             return self._bootstrap[index]
+        told = self._told_of(node_id)
+        if told is not None:
+            return told
         voter = self._driver.voters.get(node_id)
         if voter is not None and voter.endpoints:
             return voter.endpoints.get(self._listener) or next(iter(voter.endpoints.values()))
@@ -92,18 +113,40 @@ class RaftPeers:
             self._learned[node_id] = (host, port)
             self._ask_too(node_id)
 
-    def learn_leader(self, request: Any) -> None:
-        """A leader, which need not be one of our voters, says where it listens."""
-        node_id, endpoints = wire_form.leader_told(request)
-        if endpoints:
-            self.learn(node_id, *(endpoints.get(self._listener) or next(iter(endpoints.values()))))
+    def learn_leader(self, request: Any, epoch: int) -> None:
+        """The leader of that epoch, which need not be one of our voters, says where it listens."""
+        leader_id, endpoints = wire_form.leader_told(request)
+        if endpoints and request.cluster_id in (None, self._driver.cluster_id):
+            where = endpoints.get(self._listener) or next(iter(endpoints.values()))
+            self.learn(leader_id, *where)
+            self._tell(_Told(epoch, leader_id, where, by_itself=True))
+
+    def _tell(self, told: _Told) -> None:
+        """Others may repeat what the log stated before the leader has moved: its own word stays."""
+        before = self._told
+        if before is None or (told.epoch, told.by_itself) >= (before.epoch, before.by_itself):
+            self._told = told
+
+    def _told_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where that node listens if it leads this epoch and said so; static voters are where they are configured."""
+        driver, told = self._driver, self._told
+        if told is None or (told.epoch, told.leader_id) != (driver.epoch, node_id) or not driver.has_stated_voters:
+            return None
+        return told.where
 
     def with_leader(self, voters: VoterSet, leader_id: int) -> VoterSet:
-        """The voters, and the leader where it is none of them: what others are told of where it listens."""
-        where = self._learned.get(leader_id)
-        if leader_id in voters or where is None:
+        """The voters, and the leader where it says that it listens: what others are told of that."""
+        driver, stated = self._driver, voters.get(leader_id)
+        if stated is not None and not driver.has_stated_voters:
             return voters
-        return voters.with_voter(Voter(ReplicaKey(leader_id), {self._listener: where}))
+        if driver.own is not None and leader_id == driver.local.id:
+            endpoints = driver.own.endpoints
+        else:
+            where = self._told_of(leader_id) or (self._learned.get(leader_id) if stated is None else None)
+            endpoints = {} if where is None else {self._listener: where}
+        if not endpoints or (stated is not None and stated.endpoints == endpoints):
+            return voters
+        return voters.with_voter(Voter(ReplicaKey(leader_id), endpoints))
 
     def _ask_too(self, node_id: int) -> None:
         """Once in contact, a node does without the servers that it was configured with (KIP-631, "Nodes")."""
@@ -155,7 +198,10 @@ class RaftPeers:
             else:
                 self._answered(number, node_id, response)
 
-        message = wire_form.request_to_wire(request, driver.local, driver.voters)
+        voters = driver.voters
+        if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            voters = self.with_leader(voters, driver.local.id)
+        message = wire_form.request_to_wire(request, driver.local, voters)
         if isinstance(request, FetchRequest):
             tell_snapshot(message, driver.snapshot_lags.own_end)
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
@@ -181,13 +227,16 @@ class RaftPeers:
             self._note(node_id, _error_name(response.error_code))
         else:
             self._note(node_id, None)
-        for node in getattr(response, "node_endpoints", None) or ():
-            self.learn(node.node_id, node.host, node.port)
         try:
             reply = wire_form.reply_from_wire(response)
         except ValueError as e:
             self._note(node_id, f"it answers what cannot be read: {e}")
             reply = None
+        for node in getattr(response, "node_endpoints", None) or ():
+            self.learn(node.node_id, node.host, node.port)
+            if reply is not None and node.node_id == reply.leader_id and node.host and node.port > 0:
+                by_itself = node_id == reply.leader_id
+                self._tell(_Told(reply.epoch, reply.leader_id, (node.host, node.port), by_itself))
         if reply is not None and reply.error == INVALID_VOTER_KEY:
             self._note(node_id, "it is another node, or has another directory, than the voters say")
         driver.step(events.Answered(number, reply))
