@@ -73,13 +73,8 @@ class DiskFaults(Misfortune):
         image = self._newest_image()
         if image is None or self.rotten is not None or any(machine.node is None for machine in self.cluster.machines):
             return False
-        for machine in self.cluster.brokers:
-            assert machine.node is not None
-            broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
-            if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
-                return False
-            if broker.lifecycle.broker_epoch != registered.epoch:
-                return False
+        if not all(_is_registered(machine, image) for machine in self.cluster.brokers):
+            return False
         return all(
             set(state.isr) == set(state.replicas) and len(state.isr) > 1
             for topic in image.topics
@@ -225,6 +220,8 @@ class DiskFaults(Misfortune):
             self.world.run(self._broken, CHANGES_MAX_MS)  # what was asked for before is done by then, or given up
             self.world.run(lambda: self._outvoted(machine) or self._broken(), MENDS_MAX_MS)
             self.cluster.voters_stay = False
+        if machine.running:  # who takes a disk away waits until it has nothing that the others lack
+            self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
         machine.kill()
         mended = self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
         if self._broken():
@@ -245,6 +242,8 @@ class DiskFaults(Misfortune):
             others = [other for other in self.cluster.controllers if other is not machine]
             if not all(_is_current(other, image.offset) for other in others) or not self._outvoted(machine):
                 return False
+        if not all(_is_registered(other, image) for other in self.cluster.brokers if other is not machine):
+            return False
         return all(
             state.leader != NO_LEADER and set(state.isr) - gone == set(state.replicas) - gone
             for topic in image.topics
@@ -268,6 +267,15 @@ class DiskFaults(Misfortune):
 
     def _stall_disk(self, machine: SimMachine) -> None:
         machine.host.stalled_until_ms = self.world.now_ms + self.world.rng.choice((1500.0, 5000.0, 15_000.0))
+
+
+def _is_registered(machine: SimMachine, image: MetadataImage) -> bool:
+    """Whether the broker's present process serves: an earlier one's place in an ISR is lost with its registration."""
+    assert machine.node is not None
+    broker, registered = machine.node.broker, image.brokers.get(machine.config.node_id)
+    if broker is None or broker.lifecycle is None or registered is None or registered.fenced:
+        return False
+    return broker.lifecycle.broker_epoch == registered.epoch
 
 
 def _is_current(machine: SimMachine, offset: int) -> bool:
