@@ -144,20 +144,11 @@ class Reconciler:
             self.forget(key)
             return None
         memory = self._memory(key)
-        try:
-            # What a later version of the definitions has besides is for a later operator.
-            spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
-            before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
-        except ValidationError as error:
-            # Nothing is done to a cluster that is not understood.
-            await self._tell_once(memory, resource, (("NotUnderstood", str(error)[:900]),))
+        found = await self._understand(key, memory, resource)
+        if found is None:
             return self._resync_s
-        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
-        if not cluster.image:
-            await self._tell_once(
-                memory, resource, (("NoImage", "neither spec.image nor the operator names an image"),)
-            )
-            return self._resync_s
+        cluster, before = found
+        spec = cluster.spec
         one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines)
         record = record_of(before)
         topics = await self._api.list("KRaftTopic", key.namespace)
@@ -208,6 +199,24 @@ class Reconciler:
             raise failure
         self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
+
+    async def _understand(
+        self, key: Key, memory: _Memory, resource: dict[str, Any]
+    ) -> tuple[Cluster, KRaftClusterStatus] | None:
+        """What is wanted, and the status of before; None, and told, where that makes no sense: nothing is done then."""
+        try:
+            # What a later version of the definitions has besides is for a later operator.
+            spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
+            before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
+        except ValidationError as error:
+            await self._tell_once(memory, resource, (("NotUnderstood", str(error)[:900]),))
+            return None
+        cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
+        if not cluster.image:
+            message = "neither spec.image nor the operator names an image"
+            await self._tell_once(memory, resource, (("NoImage", message),))
+            return None
+        return cluster, before
 
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
         """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""

@@ -17,7 +17,7 @@ from kraft_operator.api.pipelines import DriverVolume, PipelineSpec, RunSpec, gi
 from kraft_operator.pipelines.kinds import Kind
 from kraft_operator.specs.cluster import MANAGER, digest
 from kraft_operator.specs.network import MANAGER_APP, PIPELINE_APP, PIPELINES_CLUSTER
-from kraft_operator.specs.pods import USER, container_security
+from kraft_operator.specs.pods import container_security, placement, pod_security
 
 KIND: Final = f"{GROUP}/kind"
 GENERATED: Final = f"{GROUP}/specification"
@@ -207,14 +207,7 @@ def _pod(one: Pipeline, config: str) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "containers": [container],
         "volumes": [
             {"name": "config", "configMap": {"name": one.object_name}},
@@ -225,15 +218,6 @@ def _pod(one: Pipeline, config: str) -> Object:
             ),
         ],
     }
-    if driver.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in driver.image_pull_secrets]
-    if driver.affinity is not None:
-        spec["affinity"] = driver.affinity
-    if driver.tolerations:
-        spec["tolerations"] = driver.tolerations
-    if driver.node_selector:
-        spec["nodeSelector"] = driver.node_selector
-    if driver.priority_class_name is not None:
-        spec["priorityClassName"] = driver.priority_class_name
+    spec |= placement(driver, driver.image_pull_secrets)
     labels = {**driver.labels, **metadata["labels"]}
     return {"metadata": {"labels": labels, "annotations": {**driver.annotations, GENERATED: config}}, "spec": spec}

@@ -4,11 +4,12 @@ can become root, writes outside its volumes or knows the API server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.pools import NodePool
+from kraft_operator.api.pipelines import Driver
+from kraft_operator.api.pools import NodePool, PodTemplate
 from kraft_operator.plan.record import Node
 from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
@@ -82,14 +83,7 @@ def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "volumes": [
             {"name": "config", "configMap": {"name": cluster.node(node.id)}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
@@ -102,19 +96,9 @@ def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
             ),
         ],
     }
-    if cluster.spec.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in cluster.spec.image_pull_secrets]
-    if template.affinity is not None:
-        spec["affinity"] = template.affinity
-    if template.tolerations:
-        spec["tolerations"] = template.tolerations
-    if template.node_selector:
-        spec["nodeSelector"] = template.node_selector
     if template.topology_spread_constraints:
         spec["topologySpreadConstraints"] = template.topology_spread_constraints
-    if template.priority_class_name is not None:
-        spec["priorityClassName"] = template.priority_class_name
-    return spec
+    return spec | placement(template, cluster.spec.image_pull_secrets)
 
 
 def mounts(pool: NodePool) -> list[dict[str, Any]]:
@@ -124,6 +108,34 @@ def mounts(pool: NodePool) -> list[dict[str, Any]]:
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
         *({"name": f"volume-{one.name}", "mountPath": f"{DATA}/{one.name}"} for one in pool.storage.volumes),
     ]
+
+
+def placement(template: PodTemplate | Driver, image_pull_secrets: Sequence[str]) -> dict[str, Any]:
+    """Where a pod may run and how urgent it is, of what was asked for; and who may pull its image."""
+    spec: dict[str, Any] = {}
+    if image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in image_pull_secrets]
+    if template.affinity is not None:
+        spec["affinity"] = template.affinity
+    if template.tolerations:
+        spec["tolerations"] = template.tolerations
+    if template.node_selector:
+        spec["nodeSelector"] = template.node_selector
+    if template.priority_class_name is not None:
+        spec["priorityClassName"] = template.priority_class_name
+    return spec
+
+
+def pod_security() -> dict[str, Any]:
+    """A user of no rights, who owns the volumes."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def container_security() -> dict[str, Any]:
