@@ -110,7 +110,7 @@ class ConnectionRates:
 class Arrivals:
     """The connections of one listener that nothing is read of yet: they wait for their turn, or for their end."""
 
-    __slots__ = ("_doomed", "_env", "_let_in", "_listener", "_waiting")
+    __slots__ = ("_doomed", "_env", "_held", "_let_in", "_listener", "_waiting")
 
     def __init__(self, env: Env, listener: str, let_in: Callable[[Connection], None]) -> None:
         self._env = env
@@ -119,6 +119,8 @@ class Arrivals:
         self._waiting: dict[Connection, None] = {}
         """In the order of their arrival; there are as many as `max.connections` allows."""
         self._doomed: set[Connection] = set()
+        self._held = False
+        """Whether all wait for the one whose turn it is, or was before it went away."""
 
     def __contains__(self, connection: Connection) -> bool:
         return connection in self._waiting or connection in self._doomed
@@ -126,7 +128,7 @@ class Arrivals:
     def add(self, connection: Connection, rates: ConnectionRates) -> None:
         connection.transport.pause_reading()
         self._waiting[connection] = None
-        if len(self._waiting) == 1:
+        if not self._held:
             self._go_on(rates)
 
     def discard(self, connection: Connection) -> None:
@@ -140,11 +142,13 @@ class Arrivals:
             first = next(iter(self._waiting))
             wait_ms = rates.wait_ms(self._listener, self._env.clock.monotonic_ms())
             if wait_ms > 0:
+                self._held = True
                 self._env.scheduler.call_later(wait_ms, self._waited, first, rates)
                 return
             self._decide(first, rates)
 
     def _waited(self, connection: Connection, rates: ConnectionRates) -> None:
+        self._held = False
         if connection in self._waiting:
             self._decide(connection, rates)
         self._go_on(rates)
