@@ -202,7 +202,7 @@ class ReplicaLaws:
                 self._joined_early(name, partition, member, follower.end_offset)
 
     def _look_at_proposal(self, name: str, partition: Partition) -> None:
-        """What a leader asks for now."""
+        """The change of the ISR that a leader has under way."""
         lead = partition.lead
         if lead is None or lead.proposal is None:
             return
