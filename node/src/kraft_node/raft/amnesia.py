@@ -55,7 +55,7 @@ class Amnesia:
 
     def heard(self, node: RaftNode, voter_id: int, epoch: int) -> bool:
         """A voter has said what epoch it is in; whether the quorum is certainly new."""
-        if epoch == 0:
+        if epoch == 0 and voter_id in node.voters:
             self._new.add(voter_id)
         others = (other for other in node.voters.ids if other != node.local.id)
         return node.epoch == 0 and all(other in self._new for other in others)
