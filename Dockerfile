@@ -19,14 +19,25 @@ FROM tools AS operator-needs
 COPY deploy/locks/operator.txt /tmp/lock.txt
 RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt
 
-FROM tools AS pipeline-needs
-COPY deploy/locks/pipeline.txt /tmp/lock.txt
-RUN python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --require-hashes -r /tmp/lock.txt \
-    && cd /opt/kraft/lib/python3*/site-packages/pyspark && rm -rf examples data pandas/tests
+FROM tools AS build
+COPY deploy/locks/build.txt /tmp/build.txt
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install -q --require-hashes -r /tmp/build.txt
 
-FROM tools AS wheel
-COPY deploy/locks/build.txt /tmp/lock.txt
-RUN python3 -m venv /opt/build && /opt/build/bin/pip install -q --require-hashes -r /tmp/lock.txt
+# PySpark comes as source: a wheel is made of it by the tools of build.txt, not by what its build would fetch. Of its jars
+# those stay away that no pipeline uses: Hive, MLlib, RocksDB, Connect's server, YARN, a compiler, other systems' libraries.
+FROM build AS pipeline-needs
+COPY deploy/locks/pipeline.txt /tmp/lock.txt
+RUN /opt/build/bin/pip wheel -q --require-hashes --no-deps --no-build-isolation -w /tmp/wheels -r /tmp/lock.txt \
+    && python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --no-deps /tmp/wheels/*.whl \
+    && rm -rf /tmp/wheels && cd /opt/kraft/lib/python3*/site-packages \
+    && rm -rf pyspark/examples pyspark/data pyspark/jars/connect-repl && cd pyspark/jars \
+    && find . \( -name 'hive-[!s]*' -o -name 'hive-s[!t]*' -o -name 'spark-hive*' -o -name 'datanucleus-*' -o -name 'derby*' \
+        -o -name 'spark-mllib*' -o -name 'spark-graphx*' -o -name 'breeze*' -o -name 'spire*' -o -name 'cats-*' -o -name 'algebra_*' \
+        -o -name 'lapack*' -o -name 'blas*' -o -name 'arpack*' -o -name 'J[TL]*' -o -name 'rocksdbjni-*' -o -name 'spark-connect_*' \
+        -o -name 'spark-yarn*' -o -name 'spark-repl*' -o -name 'scala-compiler-*' -o -name 'jline-*' \
+        -o -name '*-osx-*' -o -name '*-windows-*' \) -delete
+
+FROM build AS wheel
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY node/src node/src

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ FLAGS = (
     "--no-emit-index-url",
     "--no-emit-find-links",
     "--no-emit-trusted-host",
+    "--allow-unsafe",  # setuptools: what it calls unsafe is to be locked as the rest
 )
 
 PIPELINE = ("pipeline", "delta", "iceberg", "avro")
@@ -34,11 +36,13 @@ def wanted() -> dict[str, list[str]]:
         "node": node,
         "operator": extras["operator"] + metrics,
         "pipeline": [*node, *(one for name in PIPELINE for one in extras[name])],
-        "build": project["build-system"]["requires"],
+        "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # these two make PySpark's wheel
     }
 
 
 def main() -> None:
+    # Where this machine keeps wheels is nobody else's business.
+    environment = {name: value for name, value in os.environ.items() if name != "PIP_FIND_LINKS"}
     for name, requirements in wanted().items():
         target = LOCKS / f"{name}.txt"
         made = subprocess.run(
@@ -47,6 +51,7 @@ def main() -> None:
             capture_output=True,
             text=True,
             check=True,
+            env=environment,
         ).stdout
         target.write_text(f"# What the {name} image is made of: make locks\n{made}")
 

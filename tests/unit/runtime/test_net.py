@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -193,6 +194,23 @@ def test_refused_connections_and_unknown_hosts_are_told(real: RealEnv) -> None:
     real.loop.run()
     assert len(errors) == 2
     closed.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_SYNCNT"), reason="the kernel's own patience cannot be set here")
+def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> None:
+    """Of a pod that is gone. The kernel would ask for two minutes, and a name that tells another address by then is
+    looked up no sooner. What says nothing here is a listener whose queue is full."""
+    errors: list[OSError] = []
+
+    def failed(error: OSError) -> None:
+        errors.append(error)
+        real.loop.stop()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as filler:
+        filler.connect(full.getsockname())
+        real.env.net.connect("127.0.0.1", full.getsockname()[1], lambda t: pytest.fail("connected"), failed)
+        real.loop.run()
+    assert [error.errno for error in errors] == [errno.ETIMEDOUT]
 
 
 def test_a_port_that_is_taken_is_named(real: RealEnv) -> None:

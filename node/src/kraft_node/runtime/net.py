@@ -37,6 +37,11 @@ IOV_MAX: Final = 512
 SEND_TURN_MAX: Final = 4 << 20
 """Bytes that one connection may hand to the kernel in one turn before others have theirs."""
 
+SYN_AGAIN: Final = 1
+"""How often an address that says nothing is asked again: given up after 3 s (the kernel's own six times take two
+minutes). It may be that of a pod that is gone; the attempt after that looks the name up anew."""
+
+TCP_SYNCNT: Final = getattr(socket, "TCP_SYNCNT", None)
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 """Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
 
@@ -335,6 +340,8 @@ class _Connecting:
         family, address = self._addresses.pop(0)
         self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
+        if TCP_SYNCNT is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, TCP_SYNCNT, SYN_AGAIN)
         code = sock.connect_ex(address)
         if code in (0, errno.EINPROGRESS):
             self._net.loop.watch(sock.fileno(), WRITABLE, self._ready)
