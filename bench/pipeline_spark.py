@@ -1,22 +1,23 @@
-"""`python -m bench.pipeline_spark [--rounds N] [--minutes N] [--write docs/pipeline.md]`: beside Spark's connector.
+"""`python -m bench.pipeline_spark [--only ROW] [--rounds N] [--minutes N] [--write PAGE]`: beside Spark's connector.
 
 Our data source and Spark's own connector to Kafka in one session against one node of ours, in turns, after a pass of
 each for warming up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the
 node's), as the connector works in the JVM and we in Python. A figure above 1 says how many times more the connector
-takes. A line a round tells how far it is; when time is short, fewer rounds have to do, and a pass that hangs ends the
-run with what there is.
+takes. Of micro-batches what counts is how long they take by Spark's own account. A line a round tells how far it is;
+when time is short, fewer rounds have to do, and a pass that hangs ends the run with what there is.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +45,10 @@ AIMS: Final = {
 }
 LATENCY: Final = "micro-batch of 200 records"
 LATENCY_AIM: Final = 2.0
-LATENCY_S: Final = 120.0
-"""Of the time, for the micro-batches and a clean end."""
 BATCHES: Final = 16
+"""Micro-batches that a round measures, after a few that warm up."""
+RESERVE_S: Final = 30.0
+"""Of the time, for a clean end."""
 KINDS: Final = ("kraft", "kafka")
 PARTITIONS: Final = 2
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -65,7 +67,8 @@ class Row:
     unit: str
     aim: float
     per: float = 1.0
-    """What figures are divided by to be shown."""
+    """What measures are divided by to be shown."""
+    measure: str = "s CPU"
     pairs: list[tuple[float, float]] = field(default_factory=list)
 
     @property
@@ -139,22 +142,16 @@ class Bench:
         self._begun = time.monotonic()
         gigabytes = mib * MIB / 1e9
         self.rows = [Row(name, "s/GB", aim, gigabytes) for name, aim in AIMS.items()]
-        self.rows.append(Row(LATENCY, "ms", 1 / LATENCY_AIM))
+        self.rows.append(Row(LATENCY, "ms", 1 / LATENCY_AIM, measure="ms"))
 
-    def run(self) -> None:
-        """All rows; one that fails is told and left out. Raises TimeIsUpError."""
-        rows = {row.name: row for row in self.rows}
-        for what, size in SIZES.items():
-            self._tell(f"{self._mib} MiB of values of {what} are written")
-            self._fill(size)
-            for name, one in self._passes(size):
-                row = rows[f"{name} {what}"]
-                try:
-                    self._compare(row, one)
-                except PySparkException as e:
-                    self._tell(f"{row.name}: {e}")
-        self._topics("live")
-        self._latency(rows[LATENCY])
+    def run(self, only: str = "") -> None:
+        """All rows that have `only` in their names; one that fails is told and left out. Raises TimeIsUpError."""
+        self.rows = [row for row in self.rows if only in row.name]
+        for row in self.rows:
+            try:
+                self._compare(row, self._measure(row))
+            except PySparkException as e:
+                self._tell(f"{row.name}: {e}")
 
     def _tell(self, text: str) -> None:
         print(f"[{time.monotonic() - self._begun:4.0f} s] {text}", flush=True)
@@ -164,7 +161,9 @@ class Bench:
         for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
             made.result(60)
 
+    @functools.cache  # noqa: B019 - there is one
     def _fill(self, size: int) -> None:
+        self._tell(f"{self._mib} MiB of values of {size} bytes are written")
         self._topics(f"read{size}", f"kraft{size}", f"kafka{size}")
         write_ours(self._target.bootstrap, f"read{size}", values(size, self._mib * MIB // size))
         self._frame("kraft", f"read{size}").select("value").write.parquet(f"{self._folder}/rows{size}")
@@ -173,52 +172,53 @@ class Bench:
         reader = self._spark.read.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
         return reader.option("subscribe", topic).load()
 
-    def _passes(self, size: int) -> Iterator[tuple[str, Callable[[str], None]]]:
-        def read(kind: str) -> None:
-            self._frame(kind, f"read{size}").write.format("noop").mode("overwrite").save()
+    def _measure(self, row: Row) -> Callable[[str], float]:
+        """What a row compares, given the kind."""
+        if row.name == LATENCY:
+            self._topics("live")
+            return self._micro_batches
+        what, _, size_name = row.name.rpartition(" ")
+        what, _, number = what.rpartition(" ")
+        size = SIZES[f"{number} {size_name}"]
+        self._fill(size)
+        one = {"read": self._read, "topic to Parquet": self._to_parquet, "sink": self._sink}[what]
+        return lambda kind: self._spent_by(one, kind, size)
 
-        def to_parquet(kind: str) -> None:
-            self._frame(kind, f"read{size}").write.mode("overwrite").parquet(f"{self._folder}/parquet-{kind}")
+    def _read(self, kind: str, size: int) -> None:
+        self._frame(kind, f"read{size}").write.format("noop").mode("overwrite").save()
 
-        def sink(kind: str) -> None:
-            writer = self._spark.read.parquet(f"{self._folder}/rows{size}").write.format(kind).mode("append")
-            writer = writer.option("kafka.bootstrap.servers", self._target.bootstrap).option("topic", f"{kind}{size}")
-            writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
+    def _to_parquet(self, kind: str, size: int) -> None:
+        self._frame(kind, f"read{size}").write.mode("overwrite").parquet(f"{self._folder}/parquet-{kind}")
 
-        yield "read", read
-        yield "topic to Parquet", to_parquet
-        yield "sink", sink
+    def _sink(self, kind: str, size: int) -> None:
+        writer = self._spark.read.parquet(f"{self._folder}/rows{size}").write.format(kind).mode("append")
+        writer = writer.option("kafka.bootstrap.servers", self._target.bootstrap).option("topic", f"{kind}{size}")
+        writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
 
-    def _compare(self, row: Row, one: Callable[[str], None]) -> None:
+    def _compare(self, row: Row, measure: Callable[[str], float]) -> None:
         """The first round warms up; then as many as there is time for, one at least."""
         waiting = sum(not other.pairs for other in self.rows)
         share = (self._until - time.monotonic()) / waiting + time.monotonic()
         for number in range(self._rounds + 1):
             before = time.monotonic()
-            ours, theirs = (self._spent_by(one, kind) for kind in KINDS)
+            ours, theirs = (measure(kind) for kind in KINDS)
             if number:
                 row.pairs.append((ours, theirs))
             took = time.monotonic() - before
             which = f"round {number}" if number else "warming up"
-            self._tell(f"{row.name}, {which}: kraft {ours:.2f} s, kafka {theirs:.2f} s CPU ({took:.1f} s)")
+            self._tell(f"{row.name}, {which}: kraft {ours:.3g}, kafka {theirs:.3g} {row.measure} ({took:.1f} s)")
             if row.pairs and time.monotonic() + took > share:
                 break
 
-    def _spent_by(self, one: Callable[[str], None], kind: str) -> float:
+    def _spent_by(self, one: Callable[[str, int], None], kind: str, size: int) -> float:
         assert self._target.process is not None
         node = self._target.process.pid
         before = spent(os.getpid(), but=node)
-        one(kind)
+        one(kind, size)
         return spent(os.getpid(), but=node) - before
 
-    def _latency(self, row: Row) -> None:
-        found = {kind: self._micro_batches(kind) for kind in reversed(KINDS)}
-        row.pairs = list(zip(*(found[kind] for kind in KINDS), strict=True))
-        ours, theirs = (statistics.median(found[kind]) for kind in KINDS)
-        self._tell(f"{row.name}: kraft {ours:.0f} ms, kafka {theirs:.0f} ms")
-
-    def _micro_batches(self, kind: str) -> list[float]:
-        """Milliseconds of the last `BATCHES` micro-batches; those before warm up."""
+    def _micro_batches(self, kind: str) -> float:
+        """Milliseconds of a micro-batch of a query that goes on from its checkpoint, the median of the last ones."""
         reader = self._spark.readStream.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
         writer = reader.option("subscribe", "live").load().writeStream.format("noop")
         writer = writer.option("checkpointLocation", f"{self._folder}/checkpoint-{kind}")
@@ -239,17 +239,17 @@ class Bench:
                         found[progress.batchId] = progress.durationMs["triggerExecution"]
         finally:
             query.stop()
-        return [found[batch] for batch in sorted(found)][-BATCHES:]
+        return statistics.median([found[batch] for batch in sorted(found)][-BATCHES:])
 
 
 def page(rows: list[Row], mib: int) -> str:
     """What stands in the page between the marks."""
     short = [row.name for row in rows if not row.reached]
-    rounds = max(len(row.pairs) for row in rows if row.unit == "s/GB")
+    rounds = max(len(row.pairs) for row in rows)
     return (
         f"{mib} MiB of values in {PARTITIONS} partitions, medians of up to {rounds} interleaved rounds on "
         f"{report.machine()}. Processor seconds of JVM and Python workers a GB of values; milliseconds "
-        "of a micro-batch.\n"
+        f"of a micro-batch, of {BATCHES} in each round.\n"
         f"{len(rows) - len(short)} of {len(rows)} rows reach their aim"
         + (f"; short of it: {'; '.join(short)}." if short else ".")
         + f"\n\n{report.grid(HEAD, [row.cells() for row in rows])}"
@@ -272,6 +272,7 @@ def up(number: int, frame: Any) -> None:  # noqa: ARG001 - a handler's
 def main() -> int:
     """The command line; 1 when an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_spark", description=__doc__)
+    parser.add_argument("--only", default="", metavar="ROW", help="rows whose names contain this")
     parser.add_argument("--mib", type=int, default=256, help="MiB of values in each topic")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=15.0, help="that the run takes at most")
@@ -286,10 +287,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
         target = fresh("ours", Path(folder) / "node", **{"log.segment.bytes": str(1 << 30)}).start()
         spark = session()
-        # The alarm is for what hangs: rounds end in time for the micro-batches.
-        bench = Bench(spark, target, Path(folder), options.mib, options.rounds, until - LATENCY_S)
+        # The alarm is for what hangs: rounds end in time.
+        bench = Bench(spark, target, Path(folder), options.mib, options.rounds, until - RESERVE_S)
         try:
-            bench.run()
+            bench.run(options.only)
         except TimeIsUpError:
             print(f"{options.minutes:g} minutes are up", file=sys.stderr)
         except PySparkException as e:

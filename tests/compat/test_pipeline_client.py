@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +105,50 @@ def test_offsets_by_time(cluster: Target, name: str) -> None:
     with Cluster(Settings(cluster.bootstrap)) as client:
         found = [client.offsets({key: NOW + when})[key] for when in (-5, 41_500, 99_000, 99_001)]
     assert found == [0, 42, 99, -1]
+
+
+def offsets_of(parts: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(part.wanted.start, part.wanted.end) for part in parts]
+
+
+def test_a_stream_that_begins_at_the_end_misses_nothing(cluster: Target, name: str) -> None:
+    """Spark asks for the first offset until the first micro-batch has been written, also when a query starts again."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from kraft_pipeline.sources.kraft import KraftStreamReader
+    from kraft_pipeline.sources.options import parse
+
+    def reader() -> KraftStreamReader:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribePattern": f"{name}.*"}
+        return KraftStreamReader(parse(given, streaming=True), ("value",))
+
+    everything = ReadAllAvailable()
+    begun = reader()
+    start = begun.initialOffset()  # of no topic
+    create(cluster, name)
+    produced(cluster, name, 10)
+    first = begun.latestOffset(start, everything)
+    produced(cluster, name, 5, first=10)
+    assert offsets_of(begun.partitions(begun.initialOffset(), first)) == [(0, 10)]
+    begun.stop()
+    begun = reader()
+    start = begun.initialOffset()
+    assert begun.latestOffset(start, everything) == start
+    assert begun.partitions(begun.initialOffset(), start) == []
+    produced(cluster, name, 7, first=15)
+    first = begun.latestOffset(start, everything)
+    produced(cluster, name, 3, first=22)
+    begun.stop()
+    again = reader()
+    assert offsets_of(again.partitions(again.initialOffset(), first)) == [(15, 22)]
+    second = again.latestOffset(first, everything)
+    assert offsets_of(again.partitions(first, second)) == [(22, 25)]
+    assert set(second) == {name, "@ids"}
+    again.prepareForTriggerAvailableNow()
+    produced(cluster, name, 2, first=25)
+    start = again.initialOffset()
+    assert again.latestOffset(start, everything) == start
+    again.stop()
 
 
 def test_read_committed(cluster: Target, server_name: str, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -153,7 +154,11 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._open
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return position(self._cluster, offsets.starting(self._cluster, self._options)).to_json()
+        """Where the stream begins. Spark keeps no answer, and asks until the first micro-batch has been written."""
+        begun = offsets.starting(self._cluster, self._options)
+        if self._until is not None:
+            self.prepareForTriggerAvailableNow()  # was asked before: an end that has been passed since is none
+        return replace(position(self._cluster, begun), begun=begun).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger:
@@ -171,12 +176,14 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._latest() if self._until is None else self._until
         then = Position.from_json(start)
         begin = self._begin(then, end)
+        if then.is_beginning:  # the first micro-batch says itself where it begins: asked again, "latest" would be later
+            end = replace(end, begun=begin)
         if not isinstance(limit, ReadAllAvailable):
             if self._until is None and self._waits(begin, end.offsets):
                 return start
             if self._options.max_offsets_per_trigger:
                 some = planning.limited(begin, end.offsets, self._options.max_offsets_per_trigger)
-                end = Position(some, end.cluster, end.topics)
+                end = replace(end, offsets=some)
         if begin == end.offsets and then.offsets == end.offsets and not strangers(then, end):
             return start
         return end.to_json()
@@ -185,8 +192,10 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        last = Position.from_json(end)
-        return plan(self._options, self._begin(Position.from_json(start), last), last)
+        then, last = Position.from_json(start), Position.from_json(end)
+        if last.begun:
+            then = replace(then, offsets=last.begun)
+        return plan(self._options, self._begin(then, last), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)

@@ -32,9 +32,15 @@ class Position:
     topics: Mapping[str, str] = field(default_factory=dict)
     """Ids in hexadecimal digits, by name."""
     begun: Offsets = field(default_factory=dict)
-    """Where reading began, where that is kept: of tables, for those who fill in what came before."""
+    """Where reading began, where that is kept: of tables, for those who fill in what came before; of streams, up to the
+    end of their first micro-batch."""
     until: Offsets = field(default_factory=dict)
     """Where reading is to end, where that was settled when it began."""
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether nothing has been read yet."""
+        return self.offsets == self.begun
 
     def to_json(self) -> dict[str, Any]:
         """{"orders": {"0": 5}} as Spark's `kafka` source has it, and the ids."""
