@@ -30,7 +30,8 @@ COPY deploy/locks/pipeline.txt /tmp/lock.txt
 RUN /opt/build/bin/pip wheel -q --require-hashes --no-deps --no-build-isolation -w /tmp/wheels -r /tmp/lock.txt \
     && python3 -m venv /opt/kraft && /opt/kraft/bin/pip install -q --no-compile --no-deps /tmp/wheels/*.whl \
     && rm -rf /tmp/wheels && cd /opt/kraft/lib/python3*/site-packages \
-    && rm -rf pyspark/examples pyspark/data pyspark/jars/connect-repl && cd pyspark/jars \
+    && rm -rf pyspark/examples pyspark/data pyspark/jars/connect-repl pandas/tests pyarrow/tests pyarrow/include \
+    && cd pyspark/jars \
     && find . \( -name 'hive-[!s]*' -o -name 'hive-s[!t]*' -o -name 'spark-hive*' -o -name 'datanucleus-*' -o -name 'derby*' \
         -o -name 'spark-mllib*' -o -name 'spark-graphx*' -o -name 'breeze*' -o -name 'spire*' -o -name 'cats-*' -o -name 'algebra_*' \
         -o -name 'lapack*' -o -name 'blas*' -o -name 'arpack*' -o -name 'J[TL]*' -o -name 'rocksdbjni-*' -o -name 'spark-connect_*' \
@@ -91,7 +92,8 @@ LABEL org.opencontainers.image.title="kraft-pipeline" \
       org.opencontainers.image.description="Topics to tables, scrubs of replicas, archives of metadata, on Spark" \
       org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
 USER root
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null \
+# Java's package wants to put a manual page where slim images have no folder.
+RUN mkdir -p /usr/share/man/man1 && apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null \
     && rm -rf /var/lib/apt/lists/*
 USER 10001:10001
 COPY --from=pipeline-files /opt/kraft /opt/kraft
