@@ -233,15 +233,7 @@ def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) 
         while killed < kills:
             send(target, topic, [b'{"n": %d}' % n if n % 10 else b"dead %d" % n for n in range(sent, sent + 1000)])
             sent += 1000
-            pid = writers.start("table", "run", str(file), "--once")
-            lines = chance.randrange(1, 8)  # a line a batch, then a moment of the next one
-            while lines and not writers.line().startswith(ENDED):
-                lines -= 1
-            if not lines:
-                time.sleep(chance.random() * 0.05)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                killed += writers.ended()[0] == -signal.SIGKILL
+            killed += cut_off(writers, file, chance, batches=8)
         writers.start("table", "run", str(file), "--once")
         status, told = writers.ended()
     assert status == 0, told
@@ -251,10 +243,29 @@ def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) 
     )
     dead = [row["value"] for row in rows(parsed.dead_letter_path, kind, parsed.storage)]
     assert Counter(dead) == Counter(b"dead %d" % n for n in range(0, sent, 10))
-    for where in (parsed.path, parsed.dead_letter_path):
-        there = {f.path for f in open_storage(where, parsed.storage).list() if f.path.endswith(".parquet")}
-        opened = runner.open_table(parsed, dead_letters=where != parsed.path)
-        assert {path for path in there if not path.startswith("_")} == opened.files()
+    for dead_letters in (False, True):
+        files = runner.open_table(parsed, dead_letters=dead_letters).files()
+        assert written_files(parsed, dead_letters=dead_letters) == files
+
+
+def cut_off(writers: Writers, file: Path, chance: random.Random, *, batches: int) -> bool:
+    """Start the writer of a spec and kill it in one of its first batches; whether it was still at work."""
+    pid = writers.start("table", "run", str(file), "--once")
+    lines = chance.randrange(1, batches)  # a line a batch, then a moment of the next one
+    while lines and not writers.line().startswith(ENDED):
+        lines -= 1
+    if lines:
+        return False
+    time.sleep(chance.random() * 0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return writers.ended()[0] == -signal.SIGKILL
+
+
+def written_files(parsed: spec.TableSpec, *, dead_letters: bool = False) -> set[str]:
+    """The data files that lie there, committed or not."""
+    where = open_storage(parsed.dead_letter_path if dead_letters else parsed.path, parsed.storage)
+    return {f.path for f in where.list() if f.path.endswith(".parquet") and not f.path.startswith("_delta_log/")}
 
 
 def test_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:

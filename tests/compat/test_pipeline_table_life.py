@@ -23,8 +23,9 @@ from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import NOW, create, produced
-from tests.compat.test_pipeline_table import document, rows, run, send
+from tests.compat.test_pipeline_table import cut_off, document, rows, run, send, written_files
 from tests.registry import RegistryServer
+from tests.writers import Writers
 
 CLIENT = "KafkaTable"
 XDIST_GROUP = "spark"
@@ -140,13 +141,17 @@ def test_avro_values_of_confluents_serializer(cluster: Target, name: str, tmp_pa
         assert len(rows(f"{tmp_path}/t_dead_letters", "delta")) == 4
 
 
-def test_rows_by_key_with_tombstones(cluster: Target, name: str, tmp_path: Path) -> None:
+KEYED = ["delta", "iceberg"]
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_rows_by_key_with_tombstones(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
     create(cluster, name)
     given = document(
         cluster,
         name,
         tmp_path / "t",
-        "delta",
+        kind,
         value={"format": "json", "evolve": "additive"},
         table={"mode": "upsert", "key": ["_key"], "partitionBy": ["c"]},
         commit={"maxRows": 4},
@@ -170,12 +175,12 @@ def test_rows_by_key_with_tombstones(cluster: Target, name: str, tmp_path: Path)
     assert [(p.batch, p.rows) for p in run(given)] == [(2, 1)]  # a batch that changes nothing is one, too
     keyed(cluster, name, [("c", b'{"n": 6, "c": "y"}')])
     assert [(p.batch, p.rows) for p in run(given)] == [(3, 1)]
-    found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["_key"])
+    found = sorted(rows(tmp_path / "t", kind), key=lambda row: row["_key"])
     assert [(row["_key"], row["n"], row["c"], row["more"], row["_offset"]) for row in found] == [
         (b"a", 3, "y", None, 2),
         (b"c", 6, "y", None, 9),
     ]
-    dead = sorted(rows(f"{tmp_path}/t_dead_letters", "delta"), key=lambda row: row["offset"])
+    dead = sorted(rows(f"{tmp_path}/t_dead_letters", kind), key=lambda row: row["offset"])
     assert [(row["offset"], row["stage"]) for row in dead] == [(3, "key"), (7, "decode")]
     assert dead[0]["reason"] == "the record has no _key"
     assert not list((tmp_path / "t").rglob("_staged/*"))
@@ -351,45 +356,35 @@ def test_a_full_disk(make_target: Callable[..., Target], tmp_path: Path, kind: s
 
 
 @pytest.mark.timeout(900 + 60 * KILLS)
-def test_rows_by_key_of_a_writer_that_is_killed(make_target: Callable[..., Target], tmp_path: Path) -> None:
-    """At random moments; each key has its last value in the end, and no file is left that is not the table's."""
+@pytest.mark.parametrize("kind", KEYED)
+def test_rows_by_key_of_a_writer_that_is_killed(make_target: Callable[..., Target], tmp_path: Path, kind: str) -> None:
+    """Each key has its last value in the end, and no file is left that is not the table's."""
     target = make_target("kraftcluster").start()
-    create(target, "t")
-    file, path = tmp_path / "table.yaml", tmp_path / "t"
-    given = document(
-        target,
-        "t",
-        path,
-        "delta",
-        value={"format": "json", "schema": {"n": "long"}},
-        table={"mode": "upsert", "key": ["_key"]},
-        commit={"maxRows": 100},
-    )
+    kill_often_by_key(target, tmp_path, document(target, "t", tmp_path / "t", kind), KILLS)
+
+
+def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills: int) -> None:
+    """Kill the writer of rows by key at random moments, so often; then let it finish, and judge the table."""
+    given["spec"] |= {"value": {"format": "json", "schema": {"n": "long"}}, "commit": {"maxRows": 100}}
+    given["spec"]["table"] |= {"mode": "upsert", "key": ["_key"]}
+    (topic,), kind, file = given["spec"]["topics"]["names"], given["spec"]["table"]["format"], folder / "table.yaml"
+    create(target, topic)
     file.write_text(json.dumps(given))
-    command = [sys.executable, "-m", "kraft_pipeline.cli.main", "table", "run", str(file), "--once"]
-    chance = random.Random(KILLS)
-    expected: dict[bytes, int] = {}
-    killed = sent = 0
-    while killed < KILLS:
-        changes = [(f"k{chance.randrange(50)}", None if chance.random() < 0.3 else n) for n in range(sent, sent + 700)]
-        sent += 700
-        keyed(target, "t", [(key, None if n is None else b'{"n": %d}' % n) for key, n in changes])
-        for key, n in changes:
-            expected.pop(key.encode(), None)
-            if n is not None:
-                expected[key.encode()] = n
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert process.stdout is not None
-        for _ in range(chance.randrange(1, 6)):  # a line a batch, then a moment of the next one
-            process.stdout.readline()
-        time.sleep(chance.random() * 0.1)
-        process.kill()
-        killed += process.wait() < 0
-        process.stdout.close()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert {row["_key"]: row["n"] for row in rows(path, "delta")} == expected
-    assert len(rows(path, "delta")) == len(expected)
-    there = {str(found.relative_to(path)) for found in path.rglob("*.parquet")}
-    there = {name for name in there if not name.startswith("_delta_log")}
-    assert there == runner.open_table(spec.parse(given)).files()
+    chance, expected, killed = random.Random(f"{kind}{kills}"), dict[bytes, int](), 0
+    with Writers() as writers:
+        while killed < kills:
+            changes = [(f"k{chance.randrange(50)}", None if chance.random() < 0.3 else n) for n in range(700)]
+            keyed(target, topic, [(key, None if n is None else b'{"n": %d}' % n) for key, n in changes])
+            for key, n in changes:
+                expected.pop(key.encode(), None)
+                if n is not None:
+                    expected[key.encode()] = n
+            killed += cut_off(writers, file, chance, batches=6)
+        writers.start("table", "run", str(file), "--once")
+        status, told = writers.ended()
+    assert status == 0, told
+    parsed = spec.parse(given)
+    found = rows(parsed.path, kind, parsed.storage)
+    assert {row["_key"]: row["n"] for row in found} == expected
+    assert len(found) == len(expected)
+    assert written_files(parsed) == runner.open_table(parsed).files()

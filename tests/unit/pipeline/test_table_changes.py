@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, jsonvalues, partitions, schemas, spec, values
+from kraft_pipeline.tables import changes, jsonvalues, maintenance, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.engine import TaskError
+from kraft_pipeline.tables.engine import InlineEngine, TaskError
 from kraft_pipeline.tables.jsonvalues import parse
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.plans import _begun
@@ -114,11 +115,33 @@ def position(offset: int) -> Position:
     return Position({("t", 0): offset}, "c", {"t": "00"}, {("t", 0): 0}, {("t", 0): 99})
 
 
-def test_changes_of_a_delta_table_are_batches(tmp_path: Path) -> None:
-    """Also those that change nothing; names of columns may be anything."""
-    from deltalake import DeltaTable
+def keyed(kind: str, path: Path) -> Any:
+    if kind == "delta":
+        return DeltaTableOf(str(path), "app", {})
+    from kraft_pipeline.tables.iceberg import IcebergTable
 
-    table = DeltaTableOf(str(tmp_path), "app", {})
+    return IcebergTable(Folder(path), "app", {})
+
+
+def seen(kind: str, path: Path) -> list[dict[str, Any]]:
+    """What another reader finds."""
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        return pa.table(DeltaTable(str(path)).to_pyarrow_table()).to_pylist()
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(str(path)).scan().to_arrow().to_pylist()
+
+
+KEYED = ["delta", "iceberg"]
+each = InlineEngine().map
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_changes_of_rows_are_batches(tmp_path: Path, kind: str) -> None:
+    """Also those that change nothing; names of columns may be anything."""
+    table = keyed(kind, tmp_path)
     schema = pa.schema([("Der `Key`", pa.binary()), ("n", pa.int64())])
     staged = schema.append(pa.field(DELETED, pa.bool_()))
     table.create(schema, [])
@@ -130,12 +153,42 @@ def test_changes_of_a_delta_table_are_batches(tmp_path: Path) -> None:
     ]
     for batch, rows in enumerate(steps):
         found = pa.Table.from_pylist([dict(zip(staged.names, row, strict=True)) for row in rows], staged)
-        table.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1)
-        other = DeltaTableOf(str(tmp_path), "app", {})
+        table.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1, each=each)
+        other = keyed(kind, tmp_path)
         assert other.state() == State(batch, position(batch))
         with pytest.raises(ConflictError, match=f"batch {batch} follows {batch - 1}"):
-            other.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1)
-    assert pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist() == [{"Der `Key`": b"a", "n": 3}]
+            other.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1, each=each)
+    assert seen(kind, tmp_path) == [{"Der `Key`": b"a", "n": 3}]
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_rows_by_key_are_those_of_a_dictionary(tmp_path: Path, kind: str) -> None:
+    """Keys of two columns, rows that move between partitions, columns that come later, files that are merged."""
+    chance, expected = random.Random(kind), dict[tuple[str, int], dict[str, Any]]()
+    narrow = pa.schema([("a", pa.string()), ("b", pa.int32()), ("c", pa.string()), ("n", pa.int64())])
+    wide = narrow.append(pa.field("deep", pa.struct([("x", pa.list_(pa.int64()))])))
+    table, batches = keyed(kind, tmp_path), 12
+    given = parsed(path=str(tmp_path), format=kind, mode="upsert", key=["a", "b"], partitionBy=["c"])
+    for batch in range(batches):
+        schema = narrow if batch < batches // 2 else wide
+        levels = partitions.parse(["c"], schema)
+        table.create(schema, levels)
+        changed = {}
+        for _ in range(chance.randrange(1, 40)):
+            key = (chance.choice(["", "x" * chance.randrange(90), "é"]), chance.randrange(5))
+            row = {"a": key[0], "b": key[1], "c": chance.choice(["p", "q/=", None]), "n": chance.randrange(9)}
+            more = {"deep": {"x": [batch]}} if schema is wide else {}
+            changed[key] = {**row, **more, DELETED: chance.random() < 0.3}
+        for key, row in changed.items():
+            expected.pop(key, None)
+            if not row[DELETED]:
+                expected[key] = {"deep": None, **{name: value for name, value in row.items() if name != DELETED}}
+        found = pa.Table.from_pylist(list(changed.values()), schema.append(pa.field(DELETED, pa.bool_())))
+        table.upsert(batch, position(batch), found, ["a", "b"], after=batch - 1, each=each)
+        if batch % 4 == 3:
+            maintenance.compact(given)
+        rows = [{"deep": None, **row} for row in seen(kind, tmp_path)]
+        assert sorted(rows, key=repr) == sorted(({k: r[k] for k in rows[0]} for r in expected.values()), key=repr)
 
 
 def struct(**fields: pa.DataType) -> pa.DataType:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from kraft_pipeline.tables.committer import DELETED, Added
 from kraft_pipeline.tables.partitions import By, with_values
@@ -35,6 +36,15 @@ def check(keys: Sequence[str], schema: pa.Schema) -> None:
             raise SpecError(f"spec.table.key: there is no column {key!r}")
         if pa.types.is_nested(schema.field(key).type) or pa.types.is_floating(schema.field(key).type):
             raise SpecError(f"spec.table.key: {key!r} is {schema.field(key).type}, which is no key")
+
+
+def untouched(there: pa.Table, keys: pa.Table) -> NDArray[np.bool_]:
+    """Which rows have none of `keys`; both tables have the columns of the keys and no other."""
+    names = keys.column_names
+    places = there.append_column(_PLACE, pa.array(np.arange(there.num_rows)))
+    kept = np.zeros(there.num_rows, np.bool_)
+    kept[places.join(keys, names, join_type="left anti").column(_PLACE).to_numpy()] = True
+    return kept
 
 
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.partitions import By
 
+T = TypeVar("T")
+R = TypeVar("R")
 DELETED: Final = "_kraft_deleted"
 """Of changes by key: whether the row goes; a column of no table."""
 
@@ -30,6 +32,8 @@ class Added:
     """Of the columns that rows are filed under."""
     minima: Mapping[str, Any] = field(default_factory=dict)
     maxima: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = True
+    """False where it is not ours to replace: rows of it are deleted elsewhere, or it is filed otherwise than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,21 @@ class Committer(Protocol):
         """Take the table out of its catalog; called before its files are removed."""
 
 
+class Each(Protocol):
+    """Calls a function with each of many arguments, several at once where it can; the results in their order."""
+
+    def __call__(self, call: Callable[[T], R], work: Sequence[T], /) -> list[R]: ...
+
+
 @runtime_checkable
 class Keyed(Committer, Protocol):
     """A table that also takes rows by key."""
 
-    def upsert(self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int) -> None:
+    def upsert(
+        self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int, each: Each
+    ) -> None:
         """As `commit`, but rows take the place of those that have the same `keys`.
 
         `changes` has the table's columns and `committer.DELETED`, which is true for rows that only take the old ones
-        away; no two of them have the same keys.
+        away; no two of them have the same keys. What is to be done file by file may be done by `each`.
         """

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, Transaction
@@ -21,7 +22,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
+from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State
 from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import s3_options
@@ -78,7 +79,16 @@ class DeltaTableOf:
         self._write([_add(file, new=True) for file in files], self._properties(batch, position))
         self._state = State(batch, position)
 
-    def upsert(self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int) -> None:
+    def upsert(
+        self,
+        batch: int,
+        position: Position,
+        changes: pa.Table,
+        keys: Sequence[str],
+        *,
+        after: int,
+        each: Each,  # noqa: ARG002 - delta-rs goes through the files by itself
+    ) -> None:
         self._follows(batch, after)
         assert self._table is not None, "a table is created before anything is committed"
         columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
@@ -109,10 +119,13 @@ class DeltaTableOf:
         self._load()
         if self._table is None:
             return []
-        rows = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        rows = pa.table(self._table.get_add_actions(flatten=True))
+        found = zip(*(rows.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
+        names = self._table.metadata().partition_columns
+        texts = [rows.column(f"partition.{name}").cast(pa.string()).to_pylist() for name in names]
         return [
-            Added(row["path"], row["size_bytes"], row["num_records"] or 0, _texts(row.get("partition_values")))
-            for row in rows
+            Added(unquote(path), size, count or 0, {name: text[at] for name, text in zip(names, texts, strict=True)})
+            for at, (path, size, count) in enumerate(found)
         ]
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
@@ -203,13 +216,10 @@ def _quoted(name: str) -> str:
 
 
 def _add(file: Added, *, new: bool) -> AddAction:
-    stats = {"numRecords": file.rows, "minValues": dict(file.minima), "maxValues": dict(file.maxima)}
+    least, most = ({n: v for n, v in b.items() if not isinstance(v, bytes)} for b in (file.minima, file.maxima))
+    stats = {"numRecords": file.rows, "minValues": least, "maxValues": most}
     now = int(time.time() * 1000)
     return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
-
-
-def _texts(values: Mapping[str, Any] | None) -> dict[str, str | None]:
-    return {name: None if value is None else str(value) for name, value in (values or {}).items()}
 
 
 def _relative(path: str, uri: str) -> str:

@@ -18,12 +18,11 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -32,44 +31,34 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import (
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    YearTransform,
-)
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State
+from kraft_pipeline.tables.icebergfields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
-from kraft_pipeline.tables.partitions import FORMATS, By
+from kraft_pipeline.tables.merging import Merge
+from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.tasks import prefix
 
 APP: Final = "kraft.app"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 TRIES: Final = 5
 """Times that a commit is begun anew because another one, which is not in its way, was first."""
+FOREIGN: Final = "deleted rows by files of their own, or filed rows otherwise"
 LEFT_S: Final = 3600.0
 """Age from which a manifest that no snapshot refers to is of a commit that was cut off: commits take seconds."""
 _LOG: Final = logging.getLogger(__name__)
-TRANSFORMS: Final[Mapping[str, Transform[Any, Any]]] = {
-    "year": YearTransform(),
-    "month": MonthTransform(),
-    "date": DayTransform(),
-    "hour": HourTransform(),
-}
 PROPERTIES: Final = {
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each version holds all snapshots there are
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
@@ -104,7 +93,7 @@ class IcebergTable:
         if self._table is None:
             return None
         whole = schema_to_pyarrow(self._table.schema(), include_field_ids=False)
-        return pa.schema([pa.field(field.name, _small(field.type)) for field in whole])
+        return pa.schema([pa.field(field.name, small(field.type)) for field in whole])
 
     def state(self) -> State:
         """Of the newest snapshot of ours that the present one goes back to."""
@@ -131,12 +120,12 @@ class IcebergTable:
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         if self._table is None:
             fields = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
-            self._create(fields, _spec(fields, levels))
+            self._create(fields, spec_of(fields, levels))
         assert self._table is not None
         there = self._table.spec()
-        wanted = _spec(self._table.schema(), levels)
+        wanted = spec_of(self._table.schema(), levels)
         if not there.compatible_with(wanted):
-            raise ValueError(f"table {self._uri} is partitioned by {_shown(there)}, not by {_shown(wanted)}")
+            raise ValueError(f"table {self._uri} is partitioned by {shown(there)}, not by {shown(wanted)}")
         known = self.schema()
         assert known is not None
         if any(field.name not in known.names or known.field(field.name).type != field.type for field in schema):
@@ -144,16 +133,34 @@ class IcebergTable:
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
         def fill(tx: Transaction) -> None:
-            last = self._state().batch
-            if last != after:
-                raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
-            info = self._info(State(batch, position))
-            producer = tx.update_snapshot(info).merge_append()
-            producer.commit_uuid = self._tag()
-            with producer:
-                for file in files:
-                    producer.append_data_file(self._data_file(file))
-            self._remember(tx, info)
+            self._follows(batch, after)
+            self._snapshot(tx, State(batch, position), {}, files)
+
+        self._transact(fill)
+
+    def upsert(
+        self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int, each: Each
+    ) -> None:
+        merge = Merge(self._storage, f"{prefix(self._app)}b{batch:08d}", changes.select(list(keys)))
+        rows = changes.filter(pc.invert(changes.column(DELETED))).drop_columns([DELETED])
+
+        def fill(tx: Transaction) -> None:
+            self._follows(batch, after)
+            assert self._table is not None
+            schema, spec = self._table.schema(), self._table.spec()
+            there, clean = self._present()
+            some = [there[path] for path in holding(schema, there, merge.keys)]
+            old = [self._added(file, clean=clean) for file in some]
+            if not all(file.whole for file in old):
+                raise ValueError(f"table {self._uri}: another writer has {FOREIGN}; rows by key cannot be kept in it")
+            changed = [left for left in each(merge.left, old) if left is not None]
+            new = [*merge.added(rows, levels_of(spec, schema))]
+            new += [left.rest for left in changed if left.rest is not None]
+            for file in new:
+                if not self._storage.exists(file.path):
+                    raise ConflictError(f"batch {batch}: {file.path} is gone: another writer of the table has started")
+            gone = {left.old.path: there[left.old.path] for left in changed}
+            self._snapshot(tx, State(batch, position), gone, new)
 
         self._transact(fill)
 
@@ -165,21 +172,18 @@ class IcebergTable:
         self._load()
         if self._table is None:
             return []
-        return [self._added(file) for file in self._data_files().values()]
+        files, clean = self._present()
+        return [self._added(file, clean=clean) for file in files.values()]
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         def fill(tx: Transaction) -> None:
-            state, there = self._state(), self._data_files()
+            there, clean = self._present()
             gone = [path for path in old if path not in there]
             if gone:
                 raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
-            info = {} if state.position is None else self._info(state)
-            producer = tx.update_snapshot(info).overwrite(commit_uuid=self._tag())
-            with producer:
-                for path in old:
-                    producer.delete_data_file(there[path])
-                for file in new:
-                    producer.append_data_file(self._data_file(file))
+            if not all(self._added(there[path], clean=clean).whole for path in old):
+                raise ConflictError(f"table {self._uri}: another writer has {FOREIGN}; they are its to merge")
+            self._snapshot(tx, self._state(), {path: there[path] for path in old}, new)
 
         self._transact(fill)
 
@@ -264,9 +268,30 @@ class IcebergTable:
                 self._load()
                 return
 
-    def _info(self, state: State) -> dict[str, str]:
-        assert state.position is not None
-        return {APP: self._app, BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
+    def _follows(self, batch: int, after: int) -> None:
+        last = self._state().batch
+        if last != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
+
+    def _snapshot(self, tx: Transaction, state: State, old: Mapping[str, DataFile], new: Sequence[Added]) -> None:
+        """One snapshot that tells `state`, with files taken away and added."""
+        info = {}
+        if state.position is not None:
+            info = {APP: self._app, BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
+        assert self._table is not None
+        producer: _SnapshotProducer[Any]
+        if old:
+            producer = _Overwrite(Operation.OVERWRITE, tx, self._table.io, snapshot_properties=info)
+        else:
+            producer = tx.update_snapshot(info).merge_append()
+        producer.commit_uuid = self._tag()
+        with producer:
+            for file in old.values():
+                producer.delete_data_file(file)
+            for added in new:
+                producer.append_data_file(self._data_file(added))
+        if info:
+            self._remember(tx, info)
 
     def _remember(self, tx: Transaction, info: Mapping[str, str]) -> None:
         last = {f"{self._app}.batch": info[BATCH], f"{self._app}.position": info[POSITION]}
@@ -287,15 +312,15 @@ class IcebergTable:
             content=DataFileContent.DATA,
             file_path=f"{self._uri}/{file.path}",
             file_format=FileFormat.PARQUET,
-            partition=Record(*(_number(field, schema, file.values[field.name]) for field in spec.fields)),
+            partition=Record(*(number(field, schema, file.values[field.name]) for field in spec.fields)),
             record_count=file.rows,
             file_size_in_bytes=file.size,
             column_sizes={},
             value_counts={},
             null_value_counts={},
             nan_value_counts={},
-            lower_bounds=_bounds(schema, file.minima),
-            upper_bounds=_bounds(schema, file.maxima),
+            lower_bounds=bounds(schema, file.minima),
+            upper_bounds=bounds(schema, file.maxima),
             split_offsets=None,
             sort_order_id=None,
             equality_ids=None,
@@ -303,25 +328,27 @@ class IcebergTable:
             spec_id=spec.spec_id,
         )
 
-    def _added(self, file: DataFile) -> Added:
+    def _added(self, file: DataFile, *, clean: bool) -> Added:
         assert self._table is not None
-        schema, spec = self._table.schema(), self._table.specs()[file.spec_id]
-        values = {f.name: _text(f, schema, file.partition[i]) for i, f in enumerate(spec.fields)}
-        return Added(self._path(file.file_path), file.file_size_in_bytes, file.record_count, values)
+        schema, spec = self._table.schema(), self._table.spec()
+        path, size, rows = self._path(file.file_path), file.file_size_in_bytes, file.record_count
+        if file.spec_id != spec.spec_id:
+            return Added(path, size, rows, whole=False)
+        values = {f.name: text_of(f, schema, file.partition[i]) for i, f in enumerate(spec.fields)}
+        return Added(path, size, rows, values, whole=clean)
 
-    def _data_files(self) -> dict[str, DataFile]:
-        """Of the present version, by path. Raises ValueError for tables with rows that were deleted one by one."""
+    def _present(self) -> tuple[dict[str, DataFile], bool]:
+        """The data files of the present version by path, and whether none of their rows is deleted by other files."""
         assert self._table is not None
         snapshot = self._table.metadata.current_snapshot()
-        found = {}
+        found, clean = {}, True
         for manifest in [] if snapshot is None else snapshot.manifests(self._table.io):
             if manifest.content == ManifestContent.DELETES:
-                raise ValueError(
-                    f"table {self._uri} has files of deleted rows, which are another writer's to look after"
-                )
+                clean = clean and not (manifest.has_added_files() or manifest.has_existing_files())
+                continue
             for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=True):
                 found[self._path(entry.data_file.file_path)] = entry.data_file
-        return found
+        return found, clean
 
     def _referred(self, snapshots: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
         """The paths of the data files, and of the manifests and their lists, that these snapshots refer to."""
@@ -342,25 +369,29 @@ class IcebergTable:
         return location.removeprefix(f"{self._uri}/")
 
 
+class _Overwrite(_OverwriteFiles, _MergeAppendFiles):
+    """PyIceberg's overwrite, its manifests merged as those of appends are.
+
+    By itself it keeps, with each commit, one more that only says which files are gone; and of many partitions it makes
+    a condition to find their manifests by, though all of them have been read.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return [m for m in super()._existing_manifests() if m.has_added_files() or m.has_existing_files()]
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:  # noqa: ARG002
+        return lambda _: True
+
+    def _build_delete_files_partition_predicate(self) -> None:
+        """See above."""
+
+
 TAG_CHARACTERS: Final = 19
 """Of a tag's text: the first half of its digits with their hyphens."""
 
 
 def _told(snapshot: Snapshot) -> Mapping[str, str]:
     return {} if snapshot.summary is None else snapshot.summary.additional_properties
-
-
-def _spec(schema: Schema, levels: Sequence[By]) -> PartitionSpec:
-    fields = []
-    for at, by in enumerate(levels):
-        transform = TRANSFORMS[by.transform] if by.transform else IdentityTransform()
-        source = schema.find_field(by.column).field_id
-        fields.append(PartitionField(source, PARTITION_FIELD_ID_START + at, transform, by.name))
-    return PartitionSpec(*fields)
-
-
-def _shown(spec: PartitionSpec) -> list[str]:
-    return [f"{field.name} ({field.transform})" for field in spec.fields]
 
 
 def _evolve(tx: Transaction, schema: pa.Schema) -> None:
@@ -373,67 +404,3 @@ def _expire(tx: Transaction, snapshots: list[int]) -> None:
 
     with ExpireSnapshots(tx) as expiry:
         expiry.by_ids(snapshots)
-
-
-def _bounds(schema: Schema, values: Mapping[str, Any]) -> dict[int, bytes]:
-    fields = [(schema.find_field(name), value) for name, value in values.items()]
-    return {f.field_id: to_bytes(f.field_type, value) for f, value in fields if isinstance(f.field_type, PrimitiveType)}
-
-
-EPOCH: Final = date(1970, 1, 1)
-
-
-def _number(field: PartitionField, schema: Schema, text: str | None) -> Any:
-    """A partition's value as Iceberg stores it: days and hours since 1970, of a text such as 2024-02-29-10."""
-    if text is None:
-        return None
-    for name, transform in TRANSFORMS.items():
-        if field.transform == transform:
-            at = datetime.strptime(text, FORMATS[name]).replace(tzinfo=UTC)
-            return {
-                "year": at.year - EPOCH.year,
-                "month": (at.year - EPOCH.year) * 12 + at.month - 1,
-                "date": (at.date() - EPOCH).days,
-                "hour": int(at.timestamp()) // 3600,
-            }[name]
-    found = pa.array([text]).cast(_arrow(schema, field))
-    return (found.cast(_stored(found.type)) if pa.types.is_temporal(found.type) else found)[0].as_py()
-
-
-def _text(field: PartitionField, schema: Schema, value: Any) -> str | None:
-    """The other way."""
-    if value is None:
-        return None
-    for name, transform in TRANSFORMS.items():
-        if field.transform == transform:
-            months = value * 12 if name == "year" else value if name == "month" else 0
-            hours = value * 24 if name == "date" else value if name == "hour" else 0
-            at = datetime(EPOCH.year + months // 12, months % 12 + 1, 1, tzinfo=UTC) + timedelta(hours=hours)
-            return at.strftime(FORMATS[name])
-    kind = _arrow(schema, field)
-    found = pa.array([value], _stored(kind)).cast(kind) if pa.types.is_temporal(kind) else pa.array([value], kind)
-    text: str = found.cast(pa.string())[0].as_py()
-    return text
-
-
-def _arrow(schema: Schema, field: PartitionField) -> pa.DataType:
-    return _small(schema_to_pyarrow(schema.find_field(field.source_id).field_type))
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
-
-
-def _small(kind: pa.DataType) -> pa.DataType:
-    """Without the 64-bit offsets that PyIceberg gives texts and lists, and without ids."""
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_small(kind.key_type), _small(kind.item_type))
-    return kind

@@ -77,7 +77,7 @@ def _merge(spec: TableSpec, path: str, group: Sequence[Added]) -> Added:
     parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
     schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
-    data, minima, maxima = encoded(rows)
+    data, minima, maxima = encoded(rows, spec.keys)
     folder = partitions.folder(dict(group[0].values))
     name = f"{prefix(spec.app_id)}compact-{uuid.uuid4().hex}.parquet"
     where = f"{folder}/{name}" if folder else name
@@ -109,9 +109,9 @@ def care(spec: TableSpec, engine: Engine) -> str:
 
 def _groups(live: list[Added], wanted: int) -> Iterator[list[Added]]:
     """Small files that have the same partition values, as many as make one of the size wanted."""
-    small = [file for file in live if file.size < SMALL * wanted]
+    small = [file for file in live if file.whole and file.size < SMALL * wanted]
     group: list[Added] = []
-    for file in sorted(small, key=lambda file: (sorted(file.values.items(), key=repr), file.path)):
+    for file in sorted(small, key=lambda file: (repr(sorted(file.values.items())), file.path)):
         full = sum(other.size for other in group) + file.size > wanted
         if group and (full or file.values != group[0].values):
             if len(group) > 1:

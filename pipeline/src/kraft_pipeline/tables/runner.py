@@ -25,7 +25,7 @@ from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
 from kraft_pipeline.tables.registry import RefusedError
 from kraft_pipeline.tables.schemas import merged
-from kraft_pipeline.tables.spec import SpecError, TableSpec
+from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import Job, Result, prefix, run_task
 
@@ -89,8 +89,6 @@ class Runner:
         self._options = options_of(spec)
         self._table = open_table(spec, backfill=backfill)
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
-        if spec.mode == "upsert" and not isinstance(self._table, Keyed):
-            raise SpecError(f"spec.table.mode: upsert is not for {spec.format}; delta has it")
         self._sizes = Sizes(spec, self._options)
         self._run = uuid.uuid4().hex[:8]
         self._stopping = False
@@ -233,13 +231,13 @@ class Runner:
         if not self.spec.keys:
             table.commit(number, end, files, after=number - 1)
             return
-        assert isinstance(table, Keyed) and schema is not None, "looked at before"
+        assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
         storage = open_storage(self.spec.path, self.spec.storage)
         levels = partitions.parse(
             self.spec.partition_by, values.schema_of(self.spec, values.fields_of(self.spec, schema))
         )
         found = changes.gathered(storage, files, self.spec.keys, schema, levels)
-        table.upsert(number, end, found, self.spec.keys, after=number - 1)
+        table.upsert(number, end, found, self.spec.keys, after=number - 1, each=self._engine.map)
         for file in files:
             storage.delete(file.path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,9 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """A whole file. Raises FileNotFoundError."""
+
+    def open(self, path: str) -> Any:
+        """A file to read here and there, in a `with`. Raises FileNotFoundError."""
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""
@@ -93,6 +97,9 @@ class Folder:
 
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
+
+    def open(self, path: str) -> Any:
+        return (self.root / path).open("rb")
 
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
@@ -152,6 +159,10 @@ class ObjectStore:
         with _as_os_errors(path):
             return bytes(self._store.get(path).bytes())
 
+    def open(self, path: str) -> Any:
+        with _as_os_errors(path):
+            return _Ranges(self._store, path, self._store.head(path)["size"])
+
     def exists(self, path: str) -> bool:
         try:
             with _as_os_errors(path):
@@ -172,6 +183,36 @@ class ObjectStore:
                 self._store.delete(path)
         except FileNotFoundError:
             return
+
+
+class _Ranges(io.RawIOBase):
+    """A file of an object store; each read is a request for what is wanted."""
+
+    def __init__(self, store: Any, path: str, size: int) -> None:
+        super().__init__()
+        self._store, self._path, self._size, self._at = store, path, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        with _as_os_errors(self._path):
+            buffer[:length] = memoryview(self._store.get_range(self._path, start=self._at, length=length))
+        self._at += length
+        return length
 
 
 @contextmanager

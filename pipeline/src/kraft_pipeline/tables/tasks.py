@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ FILE_BYTES: Final = 96 * 1024 * 1024
 """Arrow bytes that a task holds before it writes them: files large enough for readers, memory small enough for two."""
 STATISTICS: Final = 32
 """Columns with a minimum and a maximum in the commit, as Delta's writers have by default."""
+KEY_LENGTH: Final = 64
+"""Longer texts and bytes are no bounds of keys: each commit holds those of all files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,16 @@ class _Writer:
         return Added(path, data.size, rows.num_rows, texts, minima, maxima)
 
 
-def encoded(rows: pa.Table) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
-    """The rows as a Parquet file, and the least and greatest of the integer columns."""
+def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:
+    """The rows as a Parquet file, and the least and greatest of integer columns, and of `keys` that are short texts."""
     out = pa.BufferOutputStream()
     pq.write_table(rows, out, compression="zstd", compression_level=1)
     minima, maxima = {}, {}
-    for name in rows.column_names[:STATISTICS]:
-        if pa.types.is_integer(rows.schema.field(name).type) and rows.column(name).null_count < rows.num_rows:
-            found = pc.min_max(rows.column(name)).as_py()
-            minima[name], maxima[name] = found["min"], found["max"]
+    for name in dict.fromkeys([*keys, *rows.column_names[:STATISTICS]]):
+        kind = rows.schema.field(name).type
+        text = name in keys and (pa.types.is_string(kind) or pa.types.is_binary(kind))
+        if (text or pa.types.is_integer(kind)) and rows.column(name).null_count < rows.num_rows:
+            least, most = pc.min_max(rows.column(name)).as_py().values()
+            if not text or max(len(least), len(most)) <= KEY_LENGTH:
+                minima[name], maxima[name] = least, most
     return out.getvalue(), minima, maxima

@@ -1,0 +1,77 @@
+"""Tables whose rows are filed by values of any kind: each file is known by its path and its values, in every format."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kraft_pipeline.tables import maintenance, partitions, runner, spec
+from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.storage import Folder
+from kraft_pipeline.tables.tasks import encoded, prefix
+from tests.unit.pipeline.test_table_changes import parsed, position, seen
+
+FIRST = datetime.datetime(2024, 2, 29, 23, 30, tzinfo=datetime.UTC)
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "text": (pa.string(), ["a b", "q/=", "100%", "ä", "a=b&c", "", None]),
+    "number": (pa.int32(), [-1, 0, None]),
+    "day": (pa.date32(), [FIRST.date(), None]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "when": (pa.timestamp("us", "UTC"), [FIRST, FIRST + datetime.timedelta(microseconds=1), None]),
+    "date(when)": (pa.timestamp("us", "UTC"), [FIRST, FIRST + datetime.timedelta(days=1), None]),
+}
+
+
+def put(given: spec.TableSpec, batch: int, rows: pa.Table) -> None:
+    """As tasks and the runner do."""
+    table, levels, files = open_table(given), partitions.parse(given.partition_by, rows.schema), []
+    table.create(rows.schema, levels)
+    for values, part in partitions.split(rows, levels, whole=given.format == "iceberg"):
+        data, minima, maxima = encoded(part)
+        name = f"{partitions.folder(values)}/{prefix(given.app_id)}{batch}.parquet"
+        Folder(Path(given.path)).write(name, data)
+        files.append(Added(name, data.size, part.num_rows, values, minima, maxima))
+    table.commit(batch, position(batch), files, after=batch - 1)
+
+
+def rows_of(given: spec.TableSpec) -> list[dict[str, Any]]:
+    if given.format != "parquet":
+        return seen(given.format, Path(given.path))
+    return [
+        {**row, **file.values}
+        for file in open_table(given).live()
+        for row in pq.ParquetFile(Path(given.path) / file.path).read().to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("by", VALUES)
+@pytest.mark.parametrize("kind", spec.FORMATS)
+def test_files_are_known_by_path_and_values(tmp_path: Path, kind: str, by: str) -> None:
+    """None is taken for left over, and only those of the same values are merged."""
+    name, (column, values) = by.removeprefix("date(").removesuffix(")"), VALUES[by]
+    if kind == "delta" and by == "text":
+        values = [value for value in values if value != ""]  # which Delta cannot tell from null
+    given = parsed(path=str(tmp_path), format=kind, partitionBy=[by])
+    rows = pa.table({"n": range(len(values)), name: pa.array(values, column)})
+    for batch in range(2):
+        put(given, batch, rows)
+    table = open_table(given)
+    there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("kafkatable-*.parquet")}
+    assert {file.path for file in table.live()} == table.files() == there
+    before = sorted(map(repr, rows_of(given)))
+    assert len(before) == 2 * len(values)
+    assert runner.Runner(given, InlineEngine()).sweep() == 0
+    folders = len({file.path.rpartition("/")[0] for file in table.live()})
+    assert maintenance.compact(given) == (2 * folders, folders)
+    assert sorted(map(repr, rows_of(given))) == before
+    assert runner.Runner(given, InlineEngine()).sweep() == 0
+    if kind != "parquet":
+        kept = {(row["n"], row[name]) for row in rows_of(given)}
+        assert kept == set(zip(range(len(values)), values, strict=True))
