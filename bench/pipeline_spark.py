@@ -1,7 +1,7 @@
 """`python -m bench.pipeline_spark [--only ROW] [--rounds N] [--minutes N] [--write PAGE]`: beside Spark's connector.
 
-Our data source and Spark's own connector to Kafka in one session against one node of ours, in turns, after a pass of
-each for warming up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the
+Our data source and Spark's own connector to Kafka in one session against one node of ours, in turns, after rounds that
+warm up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the
 node's), as the connector works in the JVM and we in Python. A figure above 1 says how many times more the connector
 takes. Of micro-batches what counts is how long they take by Spark's own account. A line a round tells how far it is;
 when time is short, fewer rounds have to do, and a pass that hangs ends the run with what there is.
@@ -50,6 +50,8 @@ BATCHES: Final = 16
 RESERVE_S: Final = 30.0
 """Of the time, for a clean end."""
 KINDS: Final = ("kraft", "kafka")
+WARM_UP: Final = 2
+"""Rounds that are not counted: the JVM compiles, and Spark's workers start."""
 PARTITIONS: Final = 2
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 HEAD: Final = ["", "`kraft`", "`kafka`", "kafka/kraft (spread)", "aim", "reached"]
@@ -124,6 +126,7 @@ def session() -> Any:
         "spark.driver.memory": "2g",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.python.daemon.module": "bench.spark_daemon",
         "spark.python.authenticate.socketTimeout": "240s",
     }.items():
         builder = builder.config(name, value)
@@ -196,16 +199,16 @@ class Bench:
         writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
 
     def _compare(self, row: Row, measure: Callable[[str], float]) -> None:
-        """The first round warms up; then as many as there is time for, one at least."""
+        """The first rounds warm up; then as many as there is time for, one at least."""
         waiting = sum(not other.pairs for other in self.rows)
         share = (self._until - time.monotonic()) / waiting + time.monotonic()
-        for number in range(self._rounds + 1):
+        for number in range(1 - WARM_UP, self._rounds + 1):
             before = time.monotonic()
             ours, theirs = (measure(kind) for kind in KINDS)
-            if number:
+            if number > 0:
                 row.pairs.append((ours, theirs))
             took = time.monotonic() - before
-            which = f"round {number}" if number else "warming up"
+            which = f"round {number}" if number > 0 else "warming up"
             self._tell(f"{row.name}, {which}: kraft {ours:.3g}, kafka {theirs:.3g} {row.measure} ({took:.1f} s)")
             if row.pairs and time.monotonic() + took > share:
                 break
@@ -274,7 +277,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline_spark", description=__doc__)
     parser.add_argument("--only", default="", metavar="ROW", help="rows whose names contain this")
     parser.add_argument("--mib", type=int, default=256, help="MiB of values in each topic")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=15.0, help="that the run takes at most")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
     options = parser.parse_args()
