@@ -1,10 +1,10 @@
 """`python -m bench.pipeline_spark [--only ROW] [--rounds N] [--minutes N] [--write PAGE]`: beside Spark's connector.
 
 Our data source and Spark's own connector to Kafka in one session against one node of ours, in turns, after rounds that
-warm up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the
-node's), as the connector works in the JVM and we in Python. A figure above 1 says how many times more the connector
-takes. Of micro-batches what counts is how long they take by Spark's own account. A line a round tells how far it is;
-when time is short, fewer rounds have to do, and a pass that hangs ends the run with what there is.
+warm up. What counts is processor seconds of Spark's JVM and of the Python workers together (not the node's), as the
+connector works in the JVM and we in Python. A figure above 1 says how many times more the connector takes. Of
+micro-batches what counts is how long they take by Spark's own account. A line a round tells how far it is; when time is
+short, fewer rounds have to do, and a pass that hangs ends the run with what there is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PySpark's daemon for benches: workers that have ended stay as zombies, so that their processor time can still be read.
+"""PySpark's daemon for benches: workers that have ended stay as zombies, so that their processor time is still told.
 
 By itself it has the kernel forget them. Spark is told of it by `spark.python.daemon.module`.
 """
