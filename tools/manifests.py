@@ -33,6 +33,15 @@ HEADER: Final = f"""\
 """
 
 
+EXECUTORS: Final = "executors.yaml"
+EXECUTORS_HEADER: Final = f"""\
+# What drivers of pipelines need for `engine.mode: kubernetes` in the namespace {NAMESPACE} (for another one:
+# sed s/{NAMESPACE}/OTHER/): kubectl apply -f deploy/{EXECUTORS}
+# Whoever may write a KafkaTable in this namespace then makes pods in it, too.
+# Written by `python -m tools.manifests` from charts/kraftcluster-operator; do not edit.
+"""
+
+
 def helm() -> str | None:
     """The program, from the PATH or from the lab."""
     return shutil.which("helm") or (str(LAB) if LAB.exists() else None)
@@ -62,6 +71,15 @@ def plain(name: str) -> str:
     return HEADER.format(what=what, name=name) + yaml.safe_dump_all(documents, sort_keys=False, width=118)
 
 
+def executors() -> str:
+    """The text of the file of rights to make executors."""
+    words = ("--set", f"pipelineExecutors.namespaces={{{NAMESPACE}}}", "--show-only", f"templates/{EXECUTORS}")
+    documents = rendered(*words)
+    for document in documents:
+        _forget_helm(document)
+    return EXECUTORS_HEADER + yaml.safe_dump_all(documents, sort_keys=False, width=118)
+
+
 def _forget_helm(node: Any) -> None:
     if isinstance(node, dict):
         node.pop("helm.sh/chart", None)
@@ -75,8 +93,10 @@ def _forget_helm(node: Any) -> None:
 
 
 def main(words: list[str]) -> None:
+    folder = Path(words[0]) if words else FOLDER
     for name in FILES:
-        (Path(words[0] if words else FOLDER) / name).write_text(plain(name))
+        (folder / name).write_text(plain(name))
+    (folder / EXECUTORS).write_text(executors())
 
 
 if __name__ == "__main__":

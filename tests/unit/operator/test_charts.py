@@ -15,8 +15,9 @@ from kraft_operator.api import generate
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.pipelines.executors import ACCOUNT
 from kraft_operator.specs.network import MANAGER_APP
-from tools.manifests import CHART, FILES, FOLDER, helm, plain, rendered
+from tools.manifests import CHART, EXECUTORS, FILES, FOLDER, executors, helm, plain, rendered
 
 ROOT = Path(__file__).parents[3]
 CLUSTER_CHART = ROOT / "charts" / "kraftcluster"
@@ -58,6 +59,16 @@ def test_helm_finds_nothing_wrong(folder: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_the_plain_manifests_are_the_charts(name: str) -> None:
     assert (FOLDER / name).read_text() == plain(name), "run python -m tools.manifests"
+
+
+@needs_helm
+def test_the_rights_to_make_executors_are_the_charts_and_nobodys_unless_asked_for() -> None:
+    text = executors()
+    assert (FOLDER / EXECUTORS).read_text() == text, "run python -m tools.manifests"
+    documents = list(yaml.safe_load_all(text))
+    assert {one["metadata"]["name"] for one in documents} == {ACCOUNT}
+    assert [rule["resources"] for rule in _rules(documents)] == [["pods"]]
+    assert ACCOUNT not in {one["metadata"]["name"] for one in rendered()}
 
 
 @needs_helm

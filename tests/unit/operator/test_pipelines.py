@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpec, KafkaTableSpec, given
 from kraft_operator.events import Events
 from kraft_operator.metrics import Metrics
+from kraft_operator.pipelines import executors
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import FILE
 from kraft_operator.pipelines.reconcile import Pipelines, every, key_of
@@ -70,6 +71,8 @@ def _same_fields(model: type[BaseModel], asked: set[str]) -> None:
 def test_a_tables_fields_are_those_of_the_command(asked: set[str]) -> None:
     for value in ({}, {"format": "avro", "registry": {"url": "http://r"}}):
         table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
+    asked.remove("value.registry.passwordEnv")
+    asked |= {f"value.registry.passwordSecret.{name}" for name in ("name", "key")}
     _same_fields(KafkaTableSpec, asked)
 
 
@@ -149,6 +152,12 @@ class World:
     def resource(self) -> dict[str, Any]:
         return self.api.objects[self.kind, "demo", "one"]
 
+    @property
+    def driver(self) -> dict[str, Any]:
+        """The pod of a table, as its Deployment has it."""
+        found: dict[str, Any] = self.made("Deployment")[0]["spec"]["template"]
+        return found
+
     def conditions(self) -> dict[str, tuple[str, str, str]]:
         found = self.resource["status"]["conditions"]
         return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
@@ -213,7 +222,7 @@ def test_all_is_the_resources_but_the_claim_which_outlives_it() -> None:
     }
     assert owners.pop("PersistentVolumeClaim") == []
     assert owners == {kind: ["KafkaTable-one"] for kind in ("ConfigMap", "NetworkPolicy", "Deployment")}
-    mounted = world.made("Deployment")[0]["spec"]["template"]["spec"]["volumes"]
+    mounted = world.driver["spec"]["volumes"]
     claims = [v["persistentVolumeClaim"]["claimName"] for v in mounted if "persistentVolumeClaim" in v]
     assert claims == [one["metadata"]["name"] for one in world.made("PersistentVolumeClaim")]
 
@@ -221,7 +230,7 @@ def test_all_is_the_resources_but_the_claim_which_outlives_it() -> None:
 def test_a_new_specification_restarts_the_driver() -> None:
     world = World("KafkaTable")
     world.run()
-    before = world.made("Deployment")[0]["spec"]["template"]["metadata"]["annotations"]
+    before = world.driver["metadata"]["annotations"]
     world.resource["spec"]["commit"] = {"maxRows": 7}
     world.run()
     (deployment,) = world.made("Deployment")
@@ -352,3 +361,129 @@ def test_what_is_gone_is_forgotten_and_what_is_there_is_found() -> None:
     assert asyncio.run(every(world.api, None)) == [Key("demo", "KafkaTable/one")]  # type: ignore[arg-type]
     del world.api.objects["KafkaTable", "demo", "one"]
     assert world.run() is None
+
+
+# Secrets
+
+
+def _avro(**registry: Any) -> dict[str, Any]:
+    return {"format": "avro", "registry": {"url": "http://r", "user": "u", **registry}}
+
+
+def test_a_registrys_password_comes_from_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = {"name": "registry", "key": "word"}
+    world = World("KafkaTable", value=_avro(passwordSecret=secret))
+    world.run()
+    (container,) = world.driver["spec"]["containers"]
+    (variable,) = container["env"]
+    assert variable["valueFrom"] == {"secretKeyRef": secret}
+    document = yaml.safe_load(world.made("ConfigMap")[0]["data"][FILE])
+    with pytest.raises(table_spec.SpecError, match="there is no environment variable KRAFT_REGISTRY_PASSWORD"):
+        table_spec.parse(document)
+    monkeypatch.setenv(variable["name"], "p")
+    assert table_spec.parse(document).value.registry_auth == "u:p"
+
+
+def test_a_password_in_a_resource_is_refused_and_nothing_is_made() -> None:
+    world = World("KafkaTable", value=_avro(password="p"))
+    world.run()
+    assert world.conditions()["Degraded"][:2] == ("True", "PlainPassword")
+    assert not world.made("ConfigMap")
+
+
+# Executors
+
+CREW = {"engine": {"mode": "kubernetes", "executors": 3, "memory": "1Gi"}, "table": {"path": "s3://lake/orders"}}
+
+
+def _executor(world: World, name: str, **status: Any) -> None:
+    world.put("Pod", name, labels={**world.selector, "spark-role": "executor"}, status=status)
+
+
+def _template(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(world.made("ConfigMap")[0]["data"][executors.TEMPLATE])
+    return found
+
+
+def test_a_driver_of_executors_has_an_account_and_they_have_none() -> None:
+    world = World("KafkaTable", **CREW)
+    world.run()
+    assert world.driver["spec"]["serviceAccountName"] == executors.ACCOUNT
+    assert world.driver["spec"]["automountServiceAccountToken"] is True
+    template = _template(world)
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in template["spec"]
+    assert template["metadata"]["labels"] == {**world.selector, **template["metadata"]["labels"]}
+
+
+def test_executors_pass_the_restricted_standard_and_see_what_the_driver_sees() -> None:
+    lake = {"name": "lake", "mountPath": "/lake", "size": "1Gi", "accessMode": "ReadWriteMany"}
+    word = {"name": "AWS_REGION", "value": "x"}
+    value = _avro(passwordSecret={"name": "a", "key": "b"})
+    driver = {"volumes": [lake], "env": [word], "scratch": "3Gi", "nodeSelector": {"disk": "fast"}}
+    world = World("KafkaTable", **CREW, value=value, driver=driver)
+    world.run()
+    pod = _template(world)["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"] == world.driver["spec"]["securityContext"]
+    assert container["securityContext"] == world.driver["spec"]["containers"][0]["securityContext"]
+    assert pod["nodeSelector"] == {"disk": "fast"}
+    assert container["env"] == [word], "the registry's password is the driver's"
+    scratch = {"name": executors.SCRATCH, "emptyDir": {"sizeLimit": "3Gi"}}
+    claim = {"name": "volume-lake", "persistentVolumeClaim": {"claimName": "one-table-lake"}}
+    assert pod["volumes"] == [scratch, claim]
+    assert [one["mountPath"] for one in container["volumeMounts"]] == ["/tmp", "/lake"]
+    assert world.made("PersistentVolumeClaim")[0]["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_spark_is_told_where_its_executors_are() -> None:
+    world = World("KafkaTable", **CREW)
+    world.run()
+    data = world.made("ConfigMap")[0]["data"]
+    told = dict(line.split("=", 1) for line in data[executors.DEFAULTS].splitlines())
+    assert told["spark.kubernetes.namespace"] == "demo"
+    assert told["spark.kubernetes.container.image"] == "i:1"
+    assert told["spark.authenticate"] == "true"
+    names = {one["name"] for one in world.driver["spec"]["containers"][0]["env"]}
+    assert {f"${{env:{name}}}" for name in names} >= {value for value in told.values() if "${" in value}
+    found = table_spec.parse(yaml.safe_load(data[FILE])).engine
+    assert (found.mode, found.executors, found.memory) == ("kubernetes", 3, 1 << 30)
+
+
+def test_executors_are_not_the_driver_and_ended_ones_are_taken_away() -> None:
+    world = World("KafkaTable", **CREW)
+    world.run()
+    world.pod(ready=True)
+    world.answer = {"name": "one", "rows": 5, "deadLetters": 0, "lag": 3}
+    _executor(world, "at-work", phase="Running")
+    _executor(world, "of-a-driver-before", phase="Failed")
+    world.run()
+    assert world.conditions()["Ready"] == ("True", "Running", "3 records behind")
+    gone = [one["metadata"]["name"] for one in world.made("Pod") if "deletionTimestamp" in one["metadata"]]
+    assert gone == ["of-a-driver-before"]
+
+
+def test_executors_that_cannot_be_are_told() -> None:
+    world = World("KafkaTable", **CREW)
+    world.run()
+    world.pod(ready=True)
+    world.answer = {"name": "one", "rows": 0, "deadLetters": 0, "lag": 3}
+    _executor(world, "one", containerStatuses=[PULL])
+    world.run()
+    assert world.conditions()["Degraded"] == ("True", "ErrImagePull", "ErrImagePull: no such image")
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("ReadWriteOnce", "ClaimNotShared"), ("ReadWriteMany", "Starting")])
+def test_a_claim_of_one_machine_is_refused(mode: str, reason: str) -> None:
+    lake = {"name": "lake", "mountPath": "/lake", "claimName": "mine"}
+    world = World("KafkaTable", **CREW, driver={"volumes": [lake]})
+    world.put("PersistentVolumeClaim", "mine", spec={"accessModes": [mode]})
+    world.run()
+    assert world.conditions()["Ready"][1] == reason
+
+
+def test_local_drivers_have_neither_files_nor_account() -> None:
+    world = World("KafkaTable")
+    world.run()
+    assert set(world.made("ConfigMap")[0]["data"]) == {FILE}
+    assert "serviceAccountName" not in world.driver["spec"]

@@ -17,13 +17,19 @@ PIPELINE_NAME_CHARS_MAX: Final = 40
 """Of the resource: a CronJob is named `NAME-archive`, its pods get 11 and 6 more, of 63 characters."""
 VOLUMES_MAX: Final = 8
 TOPICS_MAX: Final = 1000
-COLUMNS_MAX: Final = 2000
+EXECUTORS_MAX: Final = 1000
 OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})
 """Fields that `kraft-pipeline` is not given."""
+IN_PLAIN: Final = (
+    "whoever may read a resource reads this password: put it into a Secret, and name that in passwordSecret"
+)
+REGISTRY_VARIABLE: Final = "KRAFT_REGISTRY_PASSWORD"
+"""The driver's environment variable."""
 
 Duration = Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m|h|d)$", max_length=16)]
 Size = Annotated[str, Field(pattern=r"^[0-9]+([kKmMgG]i?)?$", max_length=16)]
 Words = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=128)]
+Secret = Annotated[str, Field(min_length=1, max_length=253)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 ClusterRef = Annotated[str, Field(min_length=1, max_length=63, description="a KRaftCluster in the same namespace")]
 Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port, several with commas")]
@@ -42,10 +48,13 @@ class DriverVolume(Model):
         ),
     )
     name: Name
-    mount_path: Annotated[str, Field(pattern=r"^/[^:]*$", max_length=512)]
+    mount_path: Annotated[str, Field(pattern=r"^/[^:]*[^:/]$", max_length=512)]
     claim_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     size: Quantity | None = None
     storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
+    access_mode: Annotated[
+        Literal["ReadWriteOnce", "ReadWriteMany"], Field(description="of a claim that is made; executors need Many")
+    ] = "ReadWriteOnce"
 
 
 class DriverResources(Model):
@@ -92,12 +101,23 @@ class Topics(Model):
     pattern: Annotated[str, Field(min_length=1, max_length=1024, description="a regular expression")] | None = None
 
 
+class SecretKey(Model):
+    """A value of a Secret in the same namespace."""
+
+    name: Secret
+    key: Secret
+
+
 class Registry(Model):
     """A schema registry that speaks as Confluent's does."""
 
+    RULES: ClassVar = (Rule("!has(self.password)", IN_PLAIN),)
     url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several with commas")]
     user: Annotated[str, Field(max_length=253)] | None = None
-    password: Annotated[str, Field(max_length=1024)] | None = None
+    password_secret: SecretKey | None = None
+    password: Annotated[str, Field(max_length=1024, description="refused: passwordSecret names where it is")] | None = (
+        None
+    )
 
 
 class Value(Model):
@@ -172,9 +192,16 @@ class Engine(Model):
     """Where tasks run."""
 
     mode: Annotated[
-        Literal["local", "inline"],
-        Field(description="local: Spark in the driver's pod. inline: one process without Spark, for little data"),
+        Literal["local", "inline", "kubernetes"],
+        Field(
+            description="local: Spark in the driver's pod. inline: one process without Spark, for little data."
+            " kubernetes: Spark, whose executors are pods"
+        ),
     ] = "local"
+    executors: Annotated[int, Field(ge=1, le=EXECUTORS_MAX)] = 2
+    cores: Annotated[int, Field(ge=1, le=256, description="of an executor: tasks at once")] = 1
+    memory: Annotated[Size, Field(description="of an executor's pod")] = "2Gi"
+    spark: Annotated[Words, Field(description="further settings of Spark")] = {}
 
 
 class PipelineSpec(Model):
@@ -199,7 +226,7 @@ _ONE_SOURCE: Final = Rule(
 
 
 _KEPT: Final = Rule(
-    "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath))",
+    "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath + '/'))",
     "this path is gone with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
     " object store",
 )
@@ -211,6 +238,12 @@ class KafkaTableSpec(PipelineSpec):
     RULES: ClassVar = (
         _ONE_SOURCE,
         _KEPT,
+        Rule(
+            "self.engine.mode != 'kubernetes' ||"
+            " self.driver.volumes.all(v, has(v.claimName) || v.accessMode == 'ReadWriteMany')",
+            "executors mount driver.volumes, too, on whatever machine they are: these need accessMode ReadWriteMany;"
+            " or use an object store",
+        ),
     )
     topics: Topics
     value: Value = Value()
@@ -331,4 +364,7 @@ class KafkaRunStatus(PipelineStatus):
 def given(spec: PipelineSpec) -> dict[str, Any]:
     """What `kraft-pipeline` gets of it."""
     document = spec.model_dump(by_alias=True, exclude_none=True)
+    registry = document.get("value", {}).get("registry", {})
+    if registry.pop("passwordSecret", None) is not None:
+        registry["passwordEnv"] = REGISTRY_VARIABLE
     return {key: value for key, value in document.items() if key not in OPERATORS_OWN}

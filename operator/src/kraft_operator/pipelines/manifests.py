@@ -1,6 +1,7 @@
 """The objects of one pipeline, as plain dictionaries. Pure functions.
 
-Pods are hardened as nodes' are: nobody's root, nothing but volumes can be written, the API server is unknown to them.
+Pods are hardened as nodes' are: nobody's root, nothing but volumes can be written, the API server is unknown to them
+(but to the driver of executors).
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import Any, Final
 import yaml
 
 from kraft_operator.api.base import GROUP, VERSION
-from kraft_operator.api.pipelines import DriverVolume, PipelineSpec, RunSpec, given
+from kraft_operator.api.pipelines import (
+    REGISTRY_VARIABLE,
+    DriverVolume,
+    KafkaTableSpec,
+    PipelineSpec,
+    RunSpec,
+    given,
+)
+from kraft_operator.pipelines import executors
 from kraft_operator.pipelines.kinds import Kind
 from kraft_operator.specs.cluster import MANAGER, digest
 from kraft_operator.specs.network import MANAGER_APP, PIPELINE_APP, PIPELINES_CLUSTER
@@ -21,7 +30,7 @@ from kraft_operator.specs.pods import container_security, placement, pod_securit
 
 KIND: Final = f"{GROUP}/kind"
 GENERATED: Final = f"{GROUP}/specification"
-"""On a pod: the digest of the file that it was started with."""
+"""On a pod: the digest of the files that it was started with."""
 HTTP_PORT: Final = 9404
 CONFIG: Final = "/etc/kraft"
 FILE: Final = "pipeline.yaml"
@@ -79,14 +88,28 @@ class Pipeline:
 
 def objects(one: Pipeline) -> list[Object]:
     """All that it is made of, in the order in which it is made."""
-    text = yaml.safe_dump(one.document(), sort_keys=False)
+    pod, files = _pod(one), {FILE: yaml.safe_dump(one.document(), sort_keys=False)}
+    if executors.wanted(one.spec):
+        files |= executors.files(one, pod, CONFIG)
+        executors.drive(pod, CONFIG)
+    (container,) = pod["spec"]["containers"]
+    container["env"] += _secrets(one.spec)
+    pod["metadata"]["annotations"] = {**one.spec.driver.annotations, GENERATED: digest(files)}
     config = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": one.metadata(one.object_name),
-        "data": {FILE: text},
+        "data": files,
     }
-    return [config, *claims(one), network_policy(one), workload(one, digest(text))]
+    return [config, *claims(one), network_policy(one), workload(one, pod)]
+
+
+def _secrets(spec: PipelineSpec) -> list[Object]:
+    """Environment variables of the driver, which the file names."""
+    registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
+    if registry is None or registry.password_secret is None:
+        return []
+    return [{"name": REGISTRY_VARIABLE, "valueFrom": {"secretKeyRef": registry.password_secret.model_dump()}}]
 
 
 def claims(one: Pipeline) -> list[Object]:
@@ -95,7 +118,7 @@ def claims(one: Pipeline) -> list[Object]:
     for volume in one.spec.driver.volumes:
         if volume.size is None:
             continue
-        spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": volume.size}}}
+        spec: Object = {"accessModes": [volume.access_mode], "resources": {"requests": {"storage": volume.size}}}
         if volume.storage_class is not None:
             spec["storageClassName"] = volume.storage_class
         metadata = one.metadata(_claim(one, volume), owned=False)
@@ -128,11 +151,11 @@ def network_policy(one: Pipeline) -> Object:
 # What runs
 
 
-def workload(one: Pipeline, config: str) -> Object:
+def workload(one: Pipeline, pod: Object) -> Object:
     """A Deployment of one for what runs for ever; a CronJob for a schedule; else a Job for each specification."""
     if not isinstance(one.spec, RunSpec):
-        return _deployment(one, config)
-    job = _job(one, config)
+        return _deployment(one, pod)
+    job = _job(pod)
     if one.spec.schedule is None:
         return {
             "apiVersion": "batch/v1",
@@ -156,8 +179,7 @@ def workload(one: Pipeline, config: str) -> Object:
     }
 
 
-def _deployment(one: Pipeline, config: str) -> Object:
-    pod = _pod(one, config)
+def _deployment(one: Pipeline, pod: Object) -> Object:
     (container,) = pod["spec"]["containers"]
     container["args"] += ["--json", "--http", str(HTTP_PORT)]
     container["ports"] = [{"name": "http", "containerPort": HTTP_PORT}]
@@ -176,16 +198,14 @@ def _deployment(one: Pipeline, config: str) -> Object:
     }
 
 
-def _job(one: Pipeline, config: str) -> Object:
-    pod = _pod(one, config)
+def _job(pod: Object) -> Object:
     pod["spec"]["restartPolicy"] = "Never"
     found = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [FOUND_EXIT]}}
     return {"backoffLimit": ATTEMPTS_MAX - 1, "podFailurePolicy": {"rules": [found]}, "template": pod}
 
 
-def _pod(one: Pipeline, config: str) -> Object:
+def _pod(one: Pipeline) -> Object:
     driver = one.spec.driver
-    metadata = one.metadata("")
     container = {
         "name": "driver",
         "image": one.image,
@@ -219,5 +239,5 @@ def _pod(one: Pipeline, config: str) -> Object:
         ],
     }
     spec |= placement(driver, driver.image_pull_secrets)
-    labels = {**driver.labels, **metadata["labels"]}
-    return {"metadata": {"labels": labels, "annotations": {**driver.annotations, GENERATED: config}}, "spec": spec}
+    labels = {**driver.labels, **one.metadata("")["labels"]}
+    return {"metadata": {"labels": labels}, "spec": spec}

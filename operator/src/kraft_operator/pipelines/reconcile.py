@@ -16,12 +16,13 @@ import aiohttp
 from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec, PipelineSpec
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
-from kraft_operator.pipelines import told
+from kraft_operator.pipelines import executors, told
 from kraft_operator.pipelines.kinds import KINDS, Kind
 from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, objects
 from kraft_operator.reconcile import Key
@@ -36,6 +37,8 @@ ANSWER_S_MAX: Final = 3.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
 OWNED: Final = ("ConfigMap", "NetworkPolicy", "Deployment", "CronJob", "Job")
 """Kinds of objects that go when the specification asks for others."""
+
+SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 Ask = Callable[[str], Any]
 
@@ -103,11 +106,25 @@ class Pipelines:
             spec = kind.spec.model_validate(resource["spec"], extra="ignore")
         except ValidationError as error:
             raise _RefusedError("NotUnderstood", str(error)[:900]) from None
+        registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
+        if registry is not None and registry.password is not None:  # of a resource from before the rule
+            raise _RefusedError("PlainPassword", f"spec.value.registry.password: {IN_PLAIN}")
         image = spec.driver.image or self._image
         if not image:
             raise _RefusedError("NoImage", "neither driver.image nor the operator names an image")
+        if executors.wanted(spec):
+            await self._shared(metadata["namespace"], spec)
         servers = await self._servers(metadata["namespace"], spec.cluster_ref)
         return Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
+
+    async def _shared(self, namespace: str, spec: PipelineSpec) -> None:
+        """Raises _RefusedError for a claim that executors on other machines cannot have; the schema knows only those
+        that are to be made."""
+        for name in filter(None, (volume.claim_name for volume in spec.driver.volumes)):
+            claim = await self._api.get("PersistentVolumeClaim", namespace, name)
+            if claim is not None and not SHARED & set(claim["spec"]["accessModes"]):
+                text = f"executors mount the claim {name}, too, on any machine: it has to be ReadWriteMany"
+                raise _RefusedError("ClaimNotShared", text)
 
     async def _servers(self, namespace: str, cluster_name: str | None) -> dict[str, str]:
         """What `clusterRef` comes to. Raises _RefusedError."""
@@ -135,12 +152,22 @@ class Pipelines:
                 mine = [owner["uid"] for owner in each["metadata"].get("ownerReferences", ())] == [one.uid]
                 if mine and (kind, each["metadata"]["name"]) not in names:
                     await self._api.delete(kind, one.namespace, each["metadata"]["name"], each["metadata"]["uid"])
-        pods = there["Pod"]
+        pods = [pod for pod in there["Pod"] if not executors.is_executor(pod)]
+        crew = await self._at_work([pod for pod in there["Pod"] if executors.is_executor(pod)])
         driver = None
         if workload["kind"] == "Deployment":
             host = next((pod["status"]["podIP"] for pod in pods if _serves(pod)), None)
             driver = await self._ask(host) if host is not None else None
-        return told.Seen(made[workload["kind"]], pods, there["Job"], driver)
+        return told.Seen(made[workload["kind"]], pods, there["Job"], crew, driver)
+
+    async def _at_work(self, crew: Sequence[Object]) -> list[Object]:
+        """Those executors that have not ended; the others go. Spark takes its own away, but a driver that was killed
+        leaves them to its pod, which has another one by then."""
+        ended = [pod for pod in crew if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}]
+        for pod in ended:
+            metadata = pod["metadata"]
+            await self._api.delete("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
+        return [pod for pod in crew if pod not in ended]
 
     async def _ensure(self, wanted: Object, there: Mapping[str, Sequence[Object]]) -> Object:
         kind, metadata = wanted["kind"], wanted["metadata"]

@@ -34,6 +34,8 @@ class Seen:
     workload: Object | None = None
     pods: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
+    executors: Sequence[Object] = ()
+    """Pods, too, which a driver has made."""
     driver: Object | None = None
     """What the driver of a table answered, None when it was not asked or did not answer."""
 
@@ -50,7 +52,9 @@ def table_verdict(one: Pipeline, seen: Seen) -> Verdict:
     if pod is None:
         return Verdict("Progressing", "Starting", "the driver's pod is to be made")
     if condition_of(pod, "Ready").get("status") == "True":
-        return Verdict("Ready", "Running", _doing(seen.driver))
+        # The driver waits for executors that cannot be, and says nothing.
+        wrong = next(filter(None, map(_wrong, seen.executors)), None)
+        return Verdict("Degraded", *wrong) if wrong else Verdict("Ready", "Running", _doing(seen.driver))
     if wrong := _wrong(pod):
         return Verdict("Degraded", *wrong)
     return Verdict("Progressing", "Starting", why_not(pod)[:MESSAGE_CHARS_MAX])
@@ -125,11 +129,7 @@ def runs(seen: Seen) -> list[dict[str, Any]]:
 
 def _said(job: Object, pods: Iterable[Object]) -> str:
     """The last words of the newest pod of a job."""
-    mine = [
-        pod
-        for pod in pods
-        if pod["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name") == job["metadata"]["name"]
-    ]
+    mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB) == job["metadata"]["name"]]
     pod = _newest(mine)
     for container in (pod or {}).get("status", {}).get("containerStatuses", ()):
         ended = container.get("state", {}).get("terminated")

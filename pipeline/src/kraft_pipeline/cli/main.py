@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-GROUPS: Final = ("table", "meta", "scrub")
+GROUPS: Final = ("table", "meta", "scrub", "executor")
 """Modules of this package, in the order of the help."""
 
 

@@ -65,7 +65,7 @@ def engine_of(given: TableSpec) -> Engine:
     """What the spec says where tasks run."""
     from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
 
-    return InlineEngine() if given.engine == "inline" else SparkEngine.local(given.app_id)
+    return InlineEngine() if given.engine.mode == "inline" else SparkEngine.start(given.app_id, given.engine)
 
 
 def _run(options: argparse.Namespace, given: TableSpec) -> int:

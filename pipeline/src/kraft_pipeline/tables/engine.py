@@ -9,15 +9,46 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.tables.spec import EngineSpec, SpecError
 from kraft_pipeline.tables.tasks import Job, Result, run_task
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+COMMON: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+LOCAL: Final = {
+    "spark.master": "local[*]",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+JAVA_MIB: Final = 512
+"""Of an executor's memory: about the least that Spark takes. Records never come to Java, they are Python's."""
+PYTHON_MIB_MIN: Final = 256
+"""Of one task at a time."""
+
+
+def settings(spec: EngineSpec) -> dict[str, str]:
+    """Spark's, of what a specification says. Raises SpecError for executors that are too small."""
+    if spec.mode == "local":
+        return LOCAL
+    python = spec.memory // (1 << 20) - JAVA_MIB
+    if python < PYTHON_MIB_MIN * spec.cores:
+        least = JAVA_MIB + PYTHON_MIB_MIN * spec.cores
+        raise SpecError(f"spec.engine.memory: executors of {spec.cores} cores need at least {least}Mi")
+    return {
+        "spark.executor.instances": str(spec.executors),
+        "spark.executor.cores": str(spec.cores),
+        "spark.executor.memory": f"{JAVA_MIB}m",
+        "spark.executor.memoryOverhead": f"{python}m",
+        # Batches are split by it, before the executors are there.
+        "spark.default.parallelism": str(spec.executors * spec.cores),
+    }
 
 
 class TaskError(Exception):
@@ -67,18 +98,21 @@ class SparkEngine:
         self.parallelism = int(spark.sparkContext.defaultParallelism)
 
     @classmethod
-    def local(cls, name: str) -> SparkEngine:
-        """On all cores of this machine. Raises ImportError without PySpark."""
+    def start(cls, name: str, spec: EngineSpec) -> SparkEngine:
+        """On all cores of this machine, or on executors of their own. Raises ImportError without PySpark, SpecError."""
         from pyspark.sql import SparkSession  # noqa: PLC0415 - only who runs on Spark needs it
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName(name).config("spark.ui.enabled", "false")
-        if "spark.master" not in os.environ:
-            builder = builder.master("local[*]").config("spark.driver.bindAddress", "127.0.0.1")
-            builder = builder.config("spark.driver.host", "127.0.0.1")
-        session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        builder = SparkSession.builder.appName(name)
+        for key, value in {**COMMON, **settings(spec), **spec.spark}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        return cls(session)
+        engine = cls(session)
+        if spec.mode != "local" and str(session.sparkContext.master).startswith("local"):
+            engine.close()
+            raise SpecError(f"spec.engine.mode: for {spec.mode}, Spark's configuration has to name a spark.master")
+        return engine
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
         return self.map(partial(run_task, job), ranges)

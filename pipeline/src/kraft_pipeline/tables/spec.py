@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
 VALUE_FORMATS: Final = ("raw", "json", "avro")
 MODES: Final = ("append", "upsert")
+ENGINES: Final = ("local", "inline", "kubernetes")
 DEAD_LETTERS: Final = "_dead_letters"
 """What the table of dead letters is called after that of the rows."""
 OPERATORS: Final = ("driver", "paused")
@@ -46,6 +48,21 @@ class ValueSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """Where tasks run, and with what."""
+
+    mode: str = "local"
+    executors: int = 2
+    """Of `kubernetes`, as all that follows but `spark`."""
+    cores: int = 1
+    """Tasks at once of an executor."""
+    memory: int = 1 << 31
+    """Bytes of an executor, its Java and Python together."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec:
     """One KafkaTable."""
 
@@ -71,7 +88,7 @@ class TableSpec:
     vacuum_after_s: float
     care_every_s: float
     """How often a running table is looked after; 0: never."""
-    engine: str
+    engine: EngineSpec
     starting: str
     fail_on_data_loss: bool
     committed: bool
@@ -210,7 +227,13 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
         care_every_s=care.quantity("every", "1h", _TIMES),
-        engine=engine.one_of("mode", ("local", "inline"), "local"),
+        engine=EngineSpec(
+            engine.one_of("mode", ENGINES, "local"),
+            engine.count("executors", 2),
+            engine.count("cores", 1),
+            int(engine.quantity("memory", "2Gi", _SIZES)),
+            engine.mapping("spark"),
+        ),
         starting=spec.one_of("startingOffsets", ("earliest", "latest"), "earliest"),
         fail_on_data_loss=spec.flag("failOnDataLoss", default=True),
         committed=spec.one_of("isolationLevel", ("read_committed", "read_uncommitted"), "read_committed")
@@ -232,7 +255,8 @@ def _value(given: _Section, folder: Path) -> ValueSpec:
     if kind != "avro":
         return ValueSpec(kind, evolve, given.mapping("schema"))
     registry = given.section("registry")
-    url, user, password = (registry.get(name, "") for name in ("url", "user", "password"))
+    url, user = registry.get("url", ""), registry.get("user", "")
+    password = _password(registry)
     registry.done()
     if any(not re.match(r"https?://[^/]", one) for one in str(url).split(",") if url):
         raise SpecError(f"{registry.path}.url: {url!r} is no URL of http or https")
@@ -240,6 +264,18 @@ def _value(given: _Section, folder: Path) -> ValueSpec:
     if not schema and not url:
         raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
     return ValueSpec(kind, evolve, avro=schema, registry=url, registry_auth=f"{user}:{password}" if user else "")
+
+
+def _password(registry: _Section) -> str:
+    """As it is, or of an environment variable."""
+    plain, variable = str(registry.get("password", "")), registry.get("passwordEnv")
+    if variable is None:
+        return plain
+    if plain:
+        raise SpecError(f"{registry.path}: either password or passwordEnv is wanted")
+    if variable not in os.environ:
+        raise SpecError(f"{registry.path}.passwordEnv: there is no environment variable {variable}")
+    return os.environ[variable]
 
 
 def _avro_schema(given: _Section, folder: Path) -> str:
@@ -264,5 +300,5 @@ def _check_keys(found: TableSpec) -> None:
         raise SpecError("spec.table.key: mode upsert wants the columns that say which row a record is about")
     if found.mode == "upsert" and found.format == "parquet":
         raise SpecError(
-            "spec.table.mode: upsert is not for parquet, whose files have no transactions by row; delta has"
+            "spec.table.mode: upsert is not for parquet, whose readers see replaced files too; delta, iceberg have it"
         )
