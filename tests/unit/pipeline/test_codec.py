@@ -72,6 +72,10 @@ def test_batches_that_compaction_left() -> None:
     assert rows(data, "key", "offset") == [(b"k", 3), (b"l", 9), (b"m", 21)]
     assert rows(data, "key", "offset", start=4, end=21) == [(b"l", 9)]
     assert rows(empty, "key") == []
+    for codec in range(5):  # nothing is no compressed data, whatever the attributes say
+        header = bytearray(empty)
+        header[22] = codec
+        assert rows(bytes(header), "key", check_crc=False) == []
 
 
 def test_an_error_names_partition_and_offset() -> None:

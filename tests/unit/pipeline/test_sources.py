@@ -10,6 +10,7 @@ import pytest
 from kraft_pipeline.client import DataLossError
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
+from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.options import columns_of, parse
 from kraft_pipeline.sources.positions import Position, continued
@@ -62,12 +63,42 @@ def test_options_have_no_case_and_times_go_before_offsets() -> None:
         ({"minPartitions": "0"}, "option minPartitions: '0' is no number from 1 on"),
         ({"failOnDataLoss": "maybe"}, "option failOnDataLoss: 'maybe' is neither true nor false"),
         ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay: 'soon' is no duration"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "option startingOffsets: latest means nothing for a batch"),
+        (
+            {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
+            "option startingOffsets: 5 of t-0 is more than endingOffsets, 4",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 5}}', "endingOffsetsByTimestamp": '{"t": {"0": 4}}'},
+            "option startingOffsetsByTimestamp: 5 of t-0 is more than endingOffsetsByTimestamp, 4",
+        ),
+        (
+            {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+            "option minOffsetsPerTrigger: 5 is more than maxOffsetsPerTrigger, 4",
+        ),
+        ({"kafka.auto.offset.reset": "latest"}, "option kafka.auto.offset.reset: is not for readers of Spark"),
         ({"kafka.isolation.level": "x"}, "option kafka.isolation.level: 'x' is neither"),
     ],
 )
 def test_what_cannot_be_is_named(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parsed(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "message"),
+    [
+        ({}, ["value"], "neither the option topic nor a column topic says where to write to"),
+        ({"topic": "t"}, ["key"], "there is no column value to write, only key"),
+        ({"topic": "t", "kafka.compression.type": "rar"}, ["value"], "option kafka.compression.type: 'rar' is none of"),
+        ({"topic": "t", "kafka.acks": "1"}, ["value"], "option kafka.acks: an idempotent producer has only all"),
+        ({"topic": "t", "kafka.batch.size": "0"}, ["value"], "option kafka.batch.size: '0' is no number between"),
+        ({"topic": "t", "kafka.Partitioner.class": "x"}, ["value"], "option kafka.partitioner.class: is not for this"),
+    ],
+)
+def test_what_a_sink_cannot_is_named(options: dict[str, str], columns: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_sink({"kafka.bootstrap.servers": "a:1", **options}, columns)
 
 
 def test_a_stream_has_no_end() -> None:

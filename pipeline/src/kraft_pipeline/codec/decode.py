@@ -68,7 +68,7 @@ class Decoder:
             group: list[Batch] = []
             size = 0
             for batch in visible(data, scan(data, check_crc=check_crc), aborted):
-                if batch.last_offset < start:
+                if batch.last_offset < start or (batch.start == batch.end and not batch.records):
                     continue
                 if batch.base_offset >= end:
                     break

@@ -5,8 +5,8 @@ task that Spark runs again is another producer, as with Spark's `kafka` sink: ro
 the sink is at-least-once over attempts of tasks.
 
 Columns: `value` (string or binary), and where wanted `key`, `topic` (or the option `topic`, which goes first),
-`partition` and `headers`. Without `partition` a record goes where Java's producer would put it: by its key's murmur2,
-and without a key to one partition for a whole Arrow batch, so that batches are full.
+`partition` and `headers`; others are left out. Without `partition` a record goes where Java's producer would put it: by
+its key's murmur2, and without a key to one partition for a whole Arrow batch, so that batches are full.
 
 `rows` turns columns into batches by partition and needs no Spark, nor does `options`; `kraft` has the writers.
 """

@@ -9,9 +9,16 @@ from typing import Final
 from kraft_pipeline.client import Settings
 from kraft_pipeline.codec.compression import NAMES
 from kraft_pipeline.codec.encode import BATCH_BYTES
-from kraft_pipeline.sources.options import settings_of
+from kraft_pipeline.sources.options import refuse, settings_of
 
-WRITABLE: Final = ("key", "value", "topic", "partition", "headers")
+NOT_FOR_WRITERS: Final = (
+    "kafka.interceptor.classes",
+    "kafka.key.serializer",
+    "kafka.partitioner.class",
+    "kafka.transactional.id",
+    "kafka.value.serializer",
+)
+"""What changes what is written or where, and is not done here."""
 BATCH_BYTES_MAX: Final = 1 << 30
 
 
@@ -35,9 +42,7 @@ def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOption
         raise ValueError(f"there is no column value to write, only {', '.join(columns)}")
     if topic is None and "topic" not in columns:
         raise ValueError("neither the option topic nor a column topic says where to write to")
-    strange = [name for name in columns if name not in WRITABLE]
-    if strange:
-        raise ValueError(f"column {strange[0]} cannot be written: there are {', '.join(WRITABLE)}")
+    refuse(options, NOT_FOR_WRITERS, "is not for this sink, which writes bytes as they are and partitions by key")
     codec = given.get("kafka.compression.type", "none").lower()
     if codec not in NAMES:
         raise ValueError(f"option kafka.compression.type: {codec!r} is none of {', '.join(NAMES)}")

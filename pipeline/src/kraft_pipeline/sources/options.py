@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,9 +15,17 @@ from kraft_pipeline.codec import COLUMNS
 
 SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 UNSUPPORTED: Final = ("kafka.sasl.", "kafka.ssl.")
+NOT_FOR_READERS: Final = (
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+)
+"""What Spark's `kafka` source refuses, too: it would not do what it says."""
 TASK_BYTES_MAX: Final = 64 * 1024 * 1024
 MAX_TRIGGER_DELAY_S: Final = 15 * 60.0
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_UNITS: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,14 @@ class _Options:
         return found
 
 
+def refuse(options: Mapping[str, str], names: Collection[str], why: str) -> None:
+    """Raise ValueError naming which of `names` is given."""
+    given = {name.lower() for name in options}
+    for name in names:
+        if name in given:
+            raise ValueError(f"option {name}: {why}")
+
+
 def settings_of(options: Mapping[str, str]) -> Settings:
     """How to reach the cluster. Raises ValueError for what is missing and for security that is not there yet."""
     read = _Options(options)
@@ -152,6 +168,7 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
 def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
     """The options of a batch read or of a stream. Raises ValueError naming the option that cannot be."""
     read = _Options(options)
+    refuse(options, NOT_FOR_READERS, "is not for readers of Spark, which keep offsets themselves and hand out bytes")
     topics, pattern, assigned = _subscription(read)
     limit_name = "kafka.max.partition.fetch.bytes"
     isolation = read.text("isolation.level") or read.text("kafka.isolation.level") or "read_uncommitted"
@@ -162,12 +179,17 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
         raise ValueError(f"option startingOffsetsByTimestampStrategy: {strategy!r} is neither error nor latest")
     starting = _bound(read, "starting", LATEST if streaming else EARLIEST)
     ending = _bound(read, "ending", LATEST)
-    if not streaming and starting.everywhere == LATEST:
+    if not streaming and LATEST in {starting.everywhere, *starting.offsets.values()}:
         raise ValueError("option startingOffsets: latest means nothing for a batch, there would be no record")
-    if ending.everywhere == EARLIEST or EARLIEST in ending.offsets.values():
+    if EARLIEST in {ending.everywhere, *ending.offsets.values()}:
         raise ValueError("option endingOffsets: earliest means nothing, there would be no record")
+    _check_order("Offsets", starting.offsets, ending.offsets)
+    _check_order("OffsetsByTimestamp", starting.timestamps_ms, ending.timestamps_ms)
     if streaming and any(read.text(f"ending{kind}") for kind in ("Offsets", "Timestamp", "OffsetsByTimestamp")):
         raise ValueError("option endingOffsets: a stream has no end")
+    least, most = read.number("minOffsetsPerTrigger", 0), read.number("maxOffsetsPerTrigger", 0)
+    if most and least > most:
+        raise ValueError(f"option minOffsetsPerTrigger: {least} is more than maxOffsetsPerTrigger, {most}")
     return Options(
         settings=settings_of(options),
         topics=topics,
@@ -182,12 +204,19 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
         committed=isolation == "read_committed",
         min_partitions=read.number("minPartitions", 1),
         max_records_per_partition=read.number("maxRecordsPerPartition", 0),
-        max_offsets_per_trigger=read.number("maxOffsetsPerTrigger", 0),
-        min_offsets_per_trigger=read.number("minOffsetsPerTrigger", 0),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
         max_trigger_delay_s=read.seconds("maxTriggerDelay", MAX_TRIGGER_DELAY_S),
         commit_group=_commit_group(read, streaming=streaming),
         fetch_bytes=min(read.number(limit_name, FETCH_BYTES), TASK_BYTES_MAX),
     )
+
+
+def _check_order(kind: str, starting: Mapping[tuple[str, int], int], ending: Mapping[tuple[str, int], int]) -> None:
+    for (topic, partition), first in starting.items():
+        last = ending.get((topic, partition), first)
+        if 0 <= last < first:
+            raise ValueError(f"option starting{kind}: {first} of {topic}-{partition} is more than ending{kind}, {last}")
 
 
 def _commit_group(read: _Options, *, streaming: bool) -> str | None:
