@@ -13,7 +13,7 @@ PICK ?=
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,9 @@ test-spark42: $(SPARK42)/.installed peers ## the everyday tests of the pipeline 
 	PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs $(PICK) \
 		tests/compat/test_pipeline_spark.py tests/compat/test_pipeline_connector.py
 
+test-lake: peers ## what KafkaTable writes, as Spark with Delta's and Iceberg's own jars reads it
+	$(BIN)/python -m pytest -n 1 -rs tests/compat/test_pipeline_lake.py
+
 table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store; brokers, too
 	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/test_pipeline_table.py \
 		tests/compat/test_pipeline_table_life.py tests/pipeline
@@ -109,9 +112,10 @@ sim-night: $(VENV)/.dev ## seeds of the raft core, of nodes and of clusters with
 	trap 'kill $$raft 2>/dev/null' INT TERM EXIT; \
 	$(BIN)/python -m kraft_node.testing.sim --scenario both --seeds 0 --first $(SEED_FROM) --jobs 1
 
-peers: $(VENV)/.dev ## Apache Kafka and Spark's connector from Maven Central into .peers (needs Java and Maven)
+peers: $(VENV)/.dev ## Apache Kafka, Spark's connector, and a Spark with Delta and Iceberg into .peers (needs Java and Maven)
 	$(BIN)/python tools/peers.py install
 	$(BIN)/python tools/peers.py connector
+	$(BIN)/python tools/peers.py lakehouse
 
 faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)

@@ -4,6 +4,7 @@
     python tools/peers.py run [--version V] MAIN_CLASS [ARG ...]
     python tools/peers.py suite                       (kafka-python's source with its tests, of the installed version)
     python tools/peers.py connector                   (Spark's own connector to Kafka: the jars that PySpark lacks)
+    python tools/peers.py lakehouse                   (a Spark with Delta's and Iceberg's own jars: 550 MB)
 
 Tests and benchmarks judge by these; nothing of them is part of the product. Another folder: KRAFT_PEER_HOME.
 """
@@ -35,6 +36,13 @@ CONNECTOR = (
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
 """The connector and what its POM wants beyond Spark's own jars."""
+LAKEHOUSE_SPARK = "4.1"
+"""The last Spark that Delta and Iceberg have been made for; on 4.3 neither of them starts."""
+LAKEHOUSE = (
+    ("io.delta", f"delta-spark_{LAKEHOUSE_SPARK}_2.13", "4.4.0"),
+    ("io.delta", "delta-storage", "4.4.0"),
+    ("org.apache.iceberg", f"iceberg-spark-runtime-{LAKEHOUSE_SPARK}_2.13", "1.12.0"),
+)
 COMPLETE = ".complete"
 
 
@@ -114,6 +122,26 @@ def install_connector() -> None:
     print(f"spark-sql-kafka-0-10 {CONNECTOR_VERSION}: {len(CONNECTOR)} jars in {connector()}")
 
 
+def lakehouse() -> Path:
+    """The folder of a Spark (`python`) and the jars for tables (`lib`), which may not be there."""
+    return home() / f"lakehouse-{LAKEHOUSE_SPARK}"
+
+
+def lakehouse_installed() -> bool:
+    """Whether both are there, and a Java to run them."""
+    return (lakehouse() / "lib" / COMPLETE).exists() and shutil.which("java") is not None
+
+
+def install_lakehouse() -> None:
+    """Download them unless they are there. Raises CalledProcessError with pip's or Maven's own words."""
+    if (lakehouse() / "lib" / COMPLETE).exists():
+        return
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--upgrade"]
+    subprocess.run([*pip, "--target", str(lakehouse() / "python"), f"pyspark=={LAKEHOUSE_SPARK}.*"], check=True)
+    _download(list(LAKEHOUSE), lakehouse() / "lib", transitive=False)
+    print(f"Spark {LAKEHOUSE_SPARK} with Delta's and Iceberg's jars in {lakehouse()}")
+
+
 def _wanted(version: str) -> list[tuple[str, str, str]]:
     wanted = [("org.apache.kafka", module, version) for module in MODULES]
     wanted += [("org.apache.logging.log4j", module, LOG4J_VERSION) for module in LOG4J.get(version, LOG4J[VERSION])]
@@ -166,6 +194,7 @@ def main() -> int:
     running.add_argument("args", nargs=argparse.REMAINDER)
     commands.add_parser("suite", help="download kafka-python's source with its integration tests")
     commands.add_parser("connector", help="download Spark's connector to Kafka")
+    commands.add_parser("lakehouse", help="download a Spark with Delta and Iceberg")
     options = parser.parse_args()
     if options.command == "suite":
         if kafka_python_version() == "?":
@@ -173,12 +202,12 @@ def main() -> int:
             return 1
         install_kafka_python()
         return 0
-    if options.command in {"install", "connector"}:
+    if options.command in {"install", "connector", "lakehouse"}:
         if shutil.which("mvn") is None:
             print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)
             return 1
-        if options.command == "connector":
-            install_connector()
+        if options.command != "install":
+            install_connector() if options.command == "connector" else install_lakehouse()
             return 0
         for version in options.versions:
             install(version)

@@ -81,7 +81,7 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
             ("k", pa.string()),
             ("n", pa.int64()),
             ("_topic", pa.string()),
-            ("_partition", pa.int32()),
+            ("_partition_id", pa.int32()),
             ("_offset", pa.int64()),
             ("_timestamp", pa.timestamp("us", "UTC")),
         ]

@@ -102,6 +102,23 @@ def test_json_fields_that_are_new() -> None:
     assert sorted(torn.bad) == [1, 2]
 
 
+def test_names_that_are_taken() -> None:
+    """Also of Iceberg's own columns, in an Iceberg table."""
+    for kind, name in (
+        ("delta", "_offset"),
+        ("delta", "_Partition_ID"),
+        ("iceberg", "_partition"),
+        ("iceberg", "_pos"),
+    ):
+        given = document(value={"format": "json", "schema": {name: "long"}}, table={"path": "/t", "format": kind})
+        with pytest.raises(
+            spec.SpecError, match=f"spec.value.schema: the field '{name}' has the name of another column"
+        ):
+            values.first_fields(spec.parse(given))
+    given = document(value={"format": "json", "schema": {"_pos": "long"}}, table={"path": "/t", "format": "delta"})
+    assert values.first_fields(spec.parse(given)).names == ["_pos"]
+
+
 def test_types_by_name() -> None:
     assert type_of("array<long>") == pa.list_(pa.int64())
     with pytest.raises(ValueError, match="'money' is none of"):

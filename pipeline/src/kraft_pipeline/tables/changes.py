@@ -8,7 +8,7 @@ later offset counts; from two partitions, the later time (Kafka's producers keep
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from kraft_pipeline.tables.partitions import By, with_values
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.values import META
 
 STAGED: Final = "_staged"
 """Folder of files that have been written and not been merged."""
@@ -58,12 +59,12 @@ def gathered(
     storage: Storage, files: Sequence[Added], keys: Sequence[str], schema: pa.Schema, levels: Sequence[By]
 ) -> pa.Table:
     """What the files of a batch change: rows of `schema`, and `DELETED`; one of each key."""
-    own = "_" if "_offset" in schema.names else ""
+    names: Mapping[str, str] = META if META["offset"] in schema.names else {}
     plain = pa.schema([f for f in schema if f.name not in {by.name for by in levels if by.transform}])
     staged = plain.append(pa.field(DELETED, pa.bool_()))
     parts: list[Any] = [staged.empty_table()]
     parts += [aligned(pq.ParquetFile(io.BytesIO(storage.read(file.path))).read(), staged) for file in files]
-    topic, partition, offset, time = (f"{own}{name}" for name in ("topic", "partition", "offset", "timestamp"))
+    topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))
     rows = pa.concat_tables(parts).sort_by([(topic, "ascending"), (partition, "ascending"), (offset, "ascending")])
     rows = last(last(rows, [*keys, topic, partition]).sort_by([(time, "ascending")]), keys)
     return with_values(rows, levels).select([*schema.names, DELETED])

@@ -1,7 +1,8 @@
 """What one Fetch brought as rows of a table, and as dead letters.
 
 Columns of a raw table: key, value, topic, partition, offset, timestamp, headers, as `codec.decode` has them. Of a JSON
-table: the fields of the object, then the same with an underscore in front and without the value.
+table: the fields of the object, then the same with an underscore in front and without the value; the partition is
+`_partition_id` there, since Iceberg's readers have a `_partition` of their own.
 """
 
 from __future__ import annotations
@@ -19,9 +20,20 @@ from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-META: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
-RESERVED: Final = frozenset(f"_{name}" for name in (*META, *FORMATS))
+META: Final = {
+    name: f"_{name}_id" if name == "partition" else f"_{name}"
+    for name in ("key", "topic", "partition", "offset", "timestamp", "headers")
+}
+"""What is not of the value -> its column in a table that has fields of values."""
+RESERVED: Final = frozenset((*META.values(), *(f"_{name}" for name in FORMATS)))
 """Names that no field of a value may have in a table: our columns', and those that rows may be filed under."""
+ICEBERG: Final = frozenset(
+    {
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+    }
+)
+"""Names that Iceberg's readers give to columns of theirs: a table that has one of these cannot be read by Spark."""
 DEAD_SCHEMA: Final = pa.schema(
     [
         *((name, TYPES[name]) for name in RAW),
@@ -50,24 +62,34 @@ class Rows(NamedTuple):
     fields: pa.Schema
 
 
-def first_fields(spec: TableSpec) -> pa.Schema:
-    """The fields that the spec names. Raises SpecError for a type that is none."""
-    if spec.value.avro:
-        from kraft_pipeline.tables.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
+def reserved(spec: TableSpec) -> frozenset[str]:
+    """Names that no field of a value may have, in small letters."""
+    return RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
 
-        found = given(spec.value)
-        return pa.schema([]) if found is None else found.columns
+
+def first_fields(spec: TableSpec) -> pa.Schema:
+    """The fields that the spec names. Raises SpecError for a type that is none, and for a name that is taken."""
     try:
-        return pa.schema([(name, jsonvalues.type_of(ddl)) for name, ddl in spec.value.schema.items()])
-    except ValueError as e:
+        if spec.value.avro:
+            from kraft_pipeline.tables.avrovalues import given  # noqa: PLC0415 - an extra that the others do without
+
+            known = given(spec.value)
+            found = pa.schema([]) if known is None else known.columns
+        else:
+            found = pa.schema([(name, jsonvalues.type_of(ddl)) for name, ddl in spec.value.schema.items()])
+        jsonvalues.check_names(found, reserved(spec))
+    except SpecError:
+        raise
+    except ValueError as e:  # Arrow's are some, too
         raise SpecError(f"spec.value.schema: {e}") from None
+    return found
 
 
 def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
     """The table's columns, those of partitions left out."""
     if spec.value.format == "raw":
         return pa.schema([(name, TYPES[name]) for name in RAW])
-    return pa.schema([*fields, *(pa.field(f"_{name}", TYPES[name]) for name in META)])
+    return pa.schema([*fields, *(pa.field(column, TYPES[name]) for name, column in META.items())])
 
 
 def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
@@ -95,7 +117,7 @@ def decode(
     whole = pa.table(records)
     if spec.value.format == "raw":
         return _keyed(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
-    parsed = parse(records.column("value"), fields, additive=additive, reserved=RESERVED)
+    parsed = parse(records.column("value"), fields, additive=additive, reserved=reserved(spec))
     fields = parsed.table.schema if len(parsed.good) else fields
     nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
     places = np.concatenate([parsed.good, nulls])
