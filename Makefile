@@ -7,10 +7,13 @@ DATA ?= .kraft
 NODE_DATA ?= .kraft/data
 SEEDS ?= 200
 SEED_FROM ?= 100000
-JOBS ?= 3
+JOBS ?= 4
 MINUTES ?= 10
 PICK ?=
 PORT ?= 9092
+
+# What was compiled is kept, whatever the shell says: without it each of the tests' hundreds of processes compiles all.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
