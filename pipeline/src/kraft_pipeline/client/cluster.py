@@ -99,6 +99,8 @@ class Cluster:
                 raise BrokerError(topic.error, f"topic {topic.name}")
             if topic.partitions and topic.error == 0:
                 found[topic.name] = self._topics[topic.name] = topic
+        for missing in set(self._topics if names is None else names) - set(found):
+            self._topics.pop(missing, None)
         return found
 
     def topic(self, name: str) -> m.TopicInfo:

@@ -52,6 +52,8 @@ NAMES: Final = {
 OFFSET_OUT_OF_RANGE: Final = 1
 RETRIABLE: Final = frozenset({3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 56, 74, 75, 78, 89, 100, 103})
 """What another leader, or the same one a little later, may answer otherwise."""
+GONE: Final = frozenset({3, 100, 103})
+"""Of these what is said of topics that are not there, or not any more."""
 
 
 class ClientError(Exception):

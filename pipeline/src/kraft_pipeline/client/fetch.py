@@ -12,7 +12,14 @@ from typing import Final, NamedTuple
 from kraft_pipeline.client import messages as m
 from kraft_pipeline.client.cluster import Cluster, Patience
 from kraft_pipeline.client.connection import Connection
-from kraft_pipeline.client.errors import OFFSET_OUT_OF_RANGE, RETRIABLE, BrokerError, DataLossError
+from kraft_pipeline.client.errors import (
+    GONE,
+    OFFSET_OUT_OF_RANGE,
+    RETRIABLE,
+    BrokerError,
+    ClientError,
+    DataLossError,
+)
 from kraft_pipeline.codec.batches import Aborted, next_offset
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -52,14 +59,18 @@ def fetch_range(
     """The chunks of `wanted` in order; each may hold more than the range.
 
     Raises DataLossError when records of the range are gone (retention, an unclean election, a topic of the same name
-    that is another one); without `fail_on_data_loss` what is left is brought. Raises ClientError when no leader brings
-    anything for `Settings.retry_s`.
+    that is another one), ClientError when no leader brings anything for `Settings.retry_s`. Without `fail_on_data_loss`
+    what is left is brought, also of topics and ends of logs that are not there for as long.
     """
     fetcher = _Fetcher(cluster, wanted, committed=committed, max_bytes=max_bytes, fail_on_data_loss=fail_on_data_loss)
     try:
         yield from fetcher.chunks()
     finally:
         fetcher.abandon()
+
+
+class _NothingError(OSError):
+    """The leader has no record there, or none that may be read yet."""
 
 
 class _Fetcher:
@@ -75,6 +86,7 @@ class _Fetcher:
     def chunks(self) -> Iterator[Chunk]:
         patience = self._patience()
         while self._at < self._range.end:
+            begun = self._at
             try:
                 answer = self._answer()
                 if answer.error == OFFSET_OUT_OF_RANGE:
@@ -82,6 +94,9 @@ class _Fetcher:
                     continue
                 if answer.error:
                     raise BrokerError(answer.error, str(self._range))
+                self._at = max(begun, next_offset(answer.records))
+                if self._at == begun:
+                    raise _NothingError(f"nothing comes from offset {begun} on: {self._end_of_log(answer)}")
             except DataLossError:
                 if self._strict:
                     raise
@@ -90,12 +105,9 @@ class _Fetcher:
                 if isinstance(e, BrokerError) and e.code not in RETRIABLE:
                     raise
                 self.abandon()
-                patience.failed(e)
                 self._mended = False
-                continue
-            begun, self._at = self._at, max(self._at, next_offset(answer.records))
-            if self._at == begun:
-                patience.failed(TimeoutError(f"nothing comes from offset {begun} on: {self._end_of_log(answer)}"))
+                if self._is_given_up(patience, e):
+                    return
                 continue
             patience = self._patience()
             if self._at < self._range.end:
@@ -110,6 +122,17 @@ class _Fetcher:
 
     def _patience(self) -> Patience:
         return Patience(str(self._range), self._cluster.settings.retry_s)
+
+    def _is_given_up(self, patience: Patience, error: OSError | BrokerError) -> bool:
+        """Wait for another try. After enough of them what is not there is lost, and anything else an error."""
+        try:
+            patience.failed(error)
+        except ClientError:
+            missing = error.code in GONE if isinstance(error, BrokerError) else isinstance(error, _NothingError)
+            if self._strict or not missing:
+                raise
+            return True
+        return False
 
     def _answer(self) -> m.FetchAnswer:
         if self._connection is None or not self._connection.waiting:

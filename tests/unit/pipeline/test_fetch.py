@@ -1,0 +1,149 @@
+"""Reading a range from leaders that move, logs with holes, and topics that go: against a scripted broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kraft_node.records.batch import NewRecord, build_batch
+from kraft_node.records.control import build_marker
+from kraft_pipeline.client import ClientError, DataLossError, fetch, fetch_range
+from kraft_pipeline.client.cluster import Settings
+from kraft_pipeline.client.errors import BrokerError
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.client.messages import FetchAnswer, PartitionInfo, TopicInfo
+from kraft_pipeline.codec import Decoder
+
+OLD, NEW = b"o" * 16, b"n" * 16
+
+
+def answer(records: bytes = b"", error: int = 0, end: int = 0) -> FetchAnswer:
+    return FetchAnswer(error, end, end, 0, [], memoryview(records))
+
+
+def batch(first: int, *offsets: int, last: int | None = None) -> bytes:
+    records = [NewRecord(None, b"%d" % offset, 5, (), offset) for offset in offsets]
+    return build_batch(records, base_offset=first, last_offset=last)
+
+
+def marker(offset: int) -> bytes:
+    return build_marker(
+        commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=5, base_offset=offset
+    )
+
+
+class Broker:
+    """A cluster and its connections in one: what it answers to the n-th Fetch, and the topic that it tells of then."""
+
+    def __init__(self, answers: Sequence[FetchAnswer], topics: Callable[[int], bytes | None] = lambda _: OLD) -> None:
+        self.settings = Settings("a:1", retry_s=0.2)
+        self.asked: list[tuple[int, int]] = []
+        """Node and offset of each Fetch."""
+        self.waiting = 0
+        self._answers, self._topics = list(answers), topics
+        self._told: TopicInfo | None = None
+        self._node = 0
+
+    # what a fetcher asks of a cluster
+    def topics(self, names: Any) -> None:
+        topic_id = self._topics(len(self.asked))
+        leader = PartitionInfo(0, len(self.asked), 0)  # another one at each failure
+        self._told = None if topic_id is None else TopicInfo(0, "t", topic_id, False, {0: leader})
+
+    def topic(self, name: str) -> TopicInfo:
+        if self._told is None:
+            raise BrokerError(3, name)
+        return self._told
+
+    def leader(self, name: str, partition: int) -> int:
+        return self.topic(name).partitions[partition].leader
+
+    def connection(self, node: int) -> Broker:
+        self._node = node
+        return self
+
+    def drop(self, connection: Broker) -> None:
+        self.waiting = 0
+
+    # what it asks of a connection
+    def send(self, api: int, offset: int) -> None:
+        self.asked.append((self._node, offset))
+        self.waiting = 1
+
+    def receive(self) -> FetchAnswer:
+        self.waiting = 0
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are the offset that they ask for, answers what they say."""
+    monkeypatch.setattr(fetch.m, "fetch", lambda topic_id, partition, offset, *_, **__: offset)
+    monkeypatch.setattr(fetch.m, "read_fetch", lambda found: found)
+
+
+def offsets(broker: Any, start: int, end: int, **options: Any) -> list[int]:
+    decoder = Decoder("t", 0, ["offset"])
+    chunks = fetch_range(broker, Range("t", OLD, 0, start, end), **options)
+    return [o for c in chunks for part in decoder.decode(c.records, c.offset, end) for o in part["offset"].to_pylist()]
+
+
+def test_holes_in_a_log_are_passed() -> None:
+    """Nothing but markers, records that compaction took away, a batch without any, one that reaches beyond the end."""
+    broker = Broker(
+        [
+            answer(marker(0) + marker(1)),
+            answer(batch(2, 3, 5, last=9) + batch(10, last=19)),
+            answer(batch(40, 41, 43)),
+        ]
+    )
+    assert offsets(broker, 0, 42) == [3, 5, 41]
+    assert [offset for _, offset in broker.asked] == [0, 2, 20]
+
+
+def test_a_batch_that_is_cut_off_is_asked_for_again() -> None:
+    second = batch(2, 2, 3)
+    broker = Broker([answer(batch(0, 0, 1) + second[:-1]), answer(second)])
+    assert offsets(broker, 0, 4) == [0, 1, 2, 3]
+
+
+def test_the_next_leader_goes_on_where_the_last_one_was() -> None:
+    broker = Broker([answer(batch(0, 0, 1)), answer(error=6), answer(batch(2, 2, 3)), answer(batch(4, 4))])
+    assert offsets(broker, 0, 5) == [0, 1, 2, 3, 4]
+    assert broker.asked == [(0, 0), (0, 2), (2, 2), (2, 4)]
+
+
+def test_a_topic_that_is_made_again_meanwhile() -> None:
+    def broker() -> Broker:
+        return Broker([answer(batch(0, 0, 1)), answer(error=100)], lambda fetches: NEW if fetches else OLD)
+
+    with pytest.raises(DataLossError, match="the topic has been deleted and another one has its name now"):
+        offsets(broker(), 0, 4)
+    assert offsets(broker(), 0, 4, fail_on_data_loss=False) == [0, 1]
+
+
+def test_a_topic_that_goes_and_stays_away() -> None:
+    def broker() -> Broker:
+        return Broker([answer(batch(0, 0, 1)), answer(error=100)], lambda fetches: None if fetches else OLD)
+
+    with pytest.raises(ClientError, match=r"t: UNKNOWN_TOPIC_OR_PARTITION \(3\) \(tried for 0.2 s\)"):
+        offsets(broker(), 0, 4)
+    assert offsets(broker(), 0, 4, fail_on_data_loss=False) == [0, 1]
+
+
+def test_a_log_that_ends_before_the_range() -> None:
+    broken = [answer(batch(0, 0, 1)), answer(end=2)]
+    with pytest.raises(ClientError, match=r"nothing comes from offset 2 on: the high watermark is 2 \(tried for 0.2 s"):
+        offsets(Broker(broken), 0, 4)
+    assert offsets(Broker(broken), 0, 4, fail_on_data_loss=False) == [0, 1]
+    slow = Broker([answer(batch(0, 0, 1)), answer(end=2), answer(batch(2, 2, 3))])
+    assert offsets(slow, 0, 4) == [0, 1, 2, 3]
+
+
+def test_an_error_that_does_not_pass_is_no_loss() -> None:
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        offsets(Broker([answer(error=29)]), 0, 4, fail_on_data_loss=False)
+    with pytest.raises(ClientError, match="NOT_LEADER_OR_FOLLOWER"):
+        offsets(Broker([answer(error=6)]), 0, 4, fail_on_data_loss=False)
