@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from kraft_node.wire.messages import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
-    ApiVersionsRequest,
     CreateAclsRequest,
     CreateDelegationTokenRequest,
     CreatePartitionsRequest,
@@ -38,7 +36,7 @@ from kraft_node.wire.messages import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from tests.golden.broker.pair import SILENT, Pair, Side, frame, uuid
+from tests.golden.broker.pair import Pair, Side, uuid
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]
 
@@ -330,92 +328,6 @@ def test_quotas_and_users(pair: Pair) -> None:
     pair.same(DescribeUserScramCredentialsRequest([]))
     pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("nobody"), user("")]))
     pair.same(DescribeUserScramCredentialsRequest([user("alice"), user("alice"), user("bob")]))
-
-
-def limit(rate: float | None, *entity: tuple[str, str | None]) -> AlterClientQuotasRequest:
-    """Set controller_mutation_rate of an entity, or take it away."""
-    parts = [AlterClientQuotasRequest.EntityData(kind, name) for kind, name in entity]
-    op = AlterClientQuotasRequest.OpData("controller_mutation_rate", rate or 0.0, rate is None)
-    return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData(parts, [op])])
-
-
-ANY_CLIENT = ("client-id", None)
-USER = ("user", "ANONYMOUS")
-
-
-def limited(pair: Pair, rate: float, *entity: tuple[str, str | None]) -> None:
-    """The quota is in force with both; connections are new, as throttled ones are not read from."""
-    for side in pair.sides:
-        side.close()
-    pair.same(limit(rate, *entity), 1)
-    time.sleep(2)  # until Kafka's publisher has told its quota manager, which nothing shows
-
-
-def mutations(name: str, partitions: int) -> CreateTopicsRequest:
-    return CreateTopicsRequest([Topic(name=name, num_partitions=partitions, replication_factor=1)], 30_000)
-
-
-def throttled_alike(pair: Pair, asked: Any, version: int, client_id: str = "parity") -> None:
-    """Both answer the same, with throttle times that differ by what a second more or less is worth at 0.01 a second.
-
-    Then neither reads on: what is asked next over that connection stays without an answer.
-    """
-    times = [answer.throttle_time_ms for answer in pair.same(asked, version, mask=without_ids, client_id=client_id)]
-    assert abs(times[0] - times[1]) <= 60_000, times
-    for side in pair.sides:
-        if times[0] > 60_000:
-            side.send(frame(ApiVersionsRequest(), 0))
-            assert side.exchange(b"", 0.5) == SILENT, side
-        side.close()
-
-
-def test_the_rate_of_controller_mutations(pair: Pair) -> None:
-    """A client that has used up its rate (KIP-599): strict and older versions, all three requests."""
-    try:
-        limited(pair, 0.01, ANY_CLIENT)
-        throttled_alike(pair, mutations("m.1", 50), 7)  # the bucket was full: 0.11 partitions
-        throttled_alike(pair, mutations("m.2", 5), 7)
-        throttled_alike(pair, mutations("m.2", 5), 6)
-        throttled_alike(pair, mutations("m.3", 5), 5)
-        two = CreateTopicsRequest([*mutations("m.4", 1).topics, *mutations("m.1", 1).topics], 30_000)
-        throttled_alike(pair, two, 7)
-        throttled_alike(pair, CreateTopicsRequest(two.topics, 30_000, validate_only=True), 7)
-        more = CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("m.1", 60, None)], 30_000)
-        throttled_alike(pair, more, 3)
-        throttled_alike(pair, more, 2)
-        gone = DeleteTopicsRequest(topic_names=["m.1", "m.9"], timeout_ms=30_000)
-        throttled_alike(pair, gone, 5)
-        throttled_alike(pair, gone, 4)
-        throttled_alike(pair, mutations("m.5", 1), 7, client_id="others")  # with a bucket of its own
-        throttled_alike(pair, mutations("m.6", 1), 7, client_id="others")
-        limited(pair, 0.02, USER)  # before any client's, and for all clients of the user together
-        throttled_alike(pair, mutations("m.7", 1), 7, client_id="others")
-        throttled_alike(pair, mutations("m.8", 1), 7, client_id="yet others")
-        limited(pair, 1000.0, USER, ("client-id", "others"))
-        throttled_alike(pair, mutations("m.8", 1), 7, client_id="others")
-    finally:
-        for side in pair.sides:
-            side.close()
-        for entity in ((ANY_CLIENT,), (USER,), (USER, ("client-id", "others"))):
-            pair.same(limit(None, *entity), 1)
-        for side in pair.sides:  # the later tests compare what there is
-            for number in range(1, 10):
-                until_gone(side, f"m.{number}")
-
-
-def until_gone(side: Side, name: str) -> None:
-    """Delete a topic, as soon as that is allowed again."""
-    deadline = time.monotonic() + 60
-    while side.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5).responses[0].error_code == 89:
-        assert time.monotonic() < deadline, side
-        side.close()
-        time.sleep(0.2)
-
-
-def without_ids(answer: Any) -> Any:
-    for topic in answer.get("topics", ()):
-        topic["topic_id"] = None
-    return answer
 
 
 def test_acls_and_tokens(pair: Pair) -> None:
