@@ -100,6 +100,7 @@ def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tm
         assert report["findings"] == []
         assert report["totals"]["replicas"] == 2
         assert report["totals"]["bytes"] > 2 * 300 * 8
+        assert report["totals"]["batches"] >= 2 * 6
         for broker in members.broker_ids:
             (path,) = members.nodes[broker].data.glob("orders-0/*.log")
             with path.open("r+b") as file:

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.engine import InlineEngine, SparkEngine, TaskError
 from tests.compat.targets import Target
-from tests.compat.test_pipeline_client import NOW, create, produced
+from tests.compat.test_pipeline_client import NOW, create, produced, written
 from tests.compat.test_pipeline_table import cut_off, document, rows, run, send, written_files
 from tests.registry import RegistryServer
 from tests.writers import Writers
@@ -389,3 +390,72 @@ def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills
     assert {row["_key"]: row["n"] for row in found} == expected
     assert len(found) == len(expected)
     assert written_files(parsed) == runner.open_table(parsed).files()
+
+
+def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    """Each executor asks the registry; one that is away is waited for, one that refuses is not."""
+    from io import BytesIO
+
+    from fastavro import schemaless_writer
+
+    def framed(number: int, schema: dict[str, Any], row: dict[str, Any]) -> bytes:
+        out = BytesIO()
+        schemaless_writer(out, schema, row)
+        return b"\0" + number.to_bytes(4) + out.getvalue()
+
+    create(cluster, name, 3)
+    first = avro("R", ("id", "long"), ("name", ["null", "string"]))
+    second = avro("R", ("id", "long"), ("tags", {"type": "map", "values": "double"}))
+    with RegistryServer().serving() as registry:
+        one, two = (registry.add(name, json.dumps(schema)) for schema in (first, second))
+        sent = [framed(one, first, {"id": n, "name": f"n{n}"}) for n in range(90)]
+        sent += [framed(two, second, {"id": n, "tags": {"t": 0.5}}) for n in range(90, 120)]
+        send(cluster, name, [*sent, b"none of it"])
+        value = {"format": "avro", "evolve": "additive", "registry": {"url": registry.url}}
+        given = document(
+            cluster, name, tmp_path / "t", "delta", value=value, kafka={"kafkaConsumer.pollTimeoutMs": "300"}
+        )
+        engine, told = SparkEngine(spark), list[runner.Progress]()
+        registry.away = True
+        with pytest.raises(TaskError, match=r"ClientError: schema registry: schema \d of .*: 503") as away:
+            runner.Runner(spec.parse(given), engine).run(once=True)
+        registry.away, registry.refuse = False, True
+        with pytest.raises(TaskError, match=r"RefusedError: schema registry: schema \d of .*: 401") as refused:
+            runner.Runner(spec.parse(given), engine).run(once=True)
+        assert (away.value.may_pass, refused.value.may_pass) == (True, False)
+        registry.refuse = False
+        given["spec"]["kafka"] = {}
+        runner.Runner(spec.parse(given), engine, tell=told.append).run(once=True)
+    assert [(p.rows, p.dead) for p in told] == [(120, 1)]
+    found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["id"])
+    assert [row["id"] for row in found] == list(range(120))
+    assert (found[5]["name"], found[5]["tags"]) == ("n5", None)
+    assert (found[95]["name"], found[95]["tags"]) == (None, [("t", 0.5)])
+
+
+def test_backfill_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    create(cluster, name, 3)
+    written(cluster, pa.table({"value": [b"%d" % n for n in range(600)]}), topic=name)
+    given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg", startingOffsets="latest"))
+    engine, told = SparkEngine(spark), list[runner.Progress]()
+    runner.Runner(given, engine).run(once=True)
+    written(cluster, pa.table({"value": [b"%d" % n for n in range(600, 700)]}), topic=name)
+    runner.Runner(given, engine).run(once=True)
+    assert runner.Runner(given, engine, tell=told.append, backfill=True).run() == 600
+    assert (sum(p.rows for p in told), told[-1].lag) == (600, 0)
+    assert runner.Runner(given, engine, backfill=True).run() == 0
+    assert Counter(row["value"] for row in rows(tmp_path / "t", "iceberg")) == Counter(b"%d" % n for n in range(700))
+
+
+def test_rows_by_key_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:
+    """Each file that has rows which change is a task of its own."""
+    create(cluster, name)
+    value, table = {"format": "json", "schema": {"n": "long"}}, {"mode": "upsert", "key": ["_key"]}
+    given = spec.parse(document(cluster, name, tmp_path / "t", "iceberg", value=value, table=table))
+    for first in (0, 30, 60):
+        keyed(cluster, name, [(f"k{n}", b'{"n": %d}' % n) for n in range(first, first + 30)])
+        runner.Runner(given, SparkEngine(spark)).run(once=True)
+    keyed(cluster, name, [(f"k{n}", None if n % 2 else b'{"n": 0}') for n in range(0, 90, 15)])
+    runner.Runner(given, SparkEngine(spark)).run(once=True)
+    expected = {b"k%d" % n: 0 if n % 15 == 0 else n for n in range(90) if n % 30 != 15}
+    assert {row["_key"]: row["n"] for row in rows(tmp_path / "t", "iceberg")} == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraft_pipeline.cli.main import main
+from kraft_pipeline.scrub import history
 from kraft_pipeline.scrub.spec import ScrubSpec, SpecError, load
 
 FINDING = {
@@ -23,7 +24,8 @@ FINDING = {
     "detail": "CRC 1, stored 2",
     "bits": [{"byte": 200, "bit": 4}],
 }
-TOTALS = {"partitions": 1, "replicas": 3, "not_compared": 0, "bytes": 5_000_000, "seconds": 1.5, "cut_short": False}
+TOTALS = {"partitions": 1, "replicas": 3, "not_compared": 0, "batches": 1200, "bytes": 5_000_000, "seconds": 1.5}
+TOTALS |= {"cut_short": False}
 
 
 def kept(path: Path, *findings: object) -> Path:
@@ -42,6 +44,25 @@ def test_a_report_names_the_place_and_its_exit_code_is_for_scripts(
     assert "no damage" in capsys.readouterr().out
     assert main(["scrub", "report", "--json", str(kept(tmp_path / "bad", FINDING))]) == 1
     assert json.loads(capsys.readouterr().out)["findings"] == [FINDING]
+
+
+def test_a_kept_report_remembers_those_before_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.json"
+    monkeypatch.setattr(history, "SCRUBS_MAX", 3)
+    for day in range(1, 6):
+        kinds = {"crc": day, "gap": 1} if day == 4 else {}
+        report = {"time": f"2026-11-0{day}T00:00:00Z", "totals": TOTALS, "kinds": kinds, "findings": []}
+        assert history.keep(report, path) == json.loads(path.read_text())
+    assert main(["scrub", "report", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == [f"2026-11-0{day}T00:00:00Z" for day in (3, 4, 5)]
+    assert [line.split("1.5")[-1].strip() for line in lines[1:4]] == ["none", "crc 4, gap 1", "none"]
+    assert "1,200 batches, 5.0 MB" in lines[4]
+    path.write_text("no report")
+    assert len(history.keep(report, path)["history"]) == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

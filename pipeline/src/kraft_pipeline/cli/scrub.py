@@ -29,7 +29,9 @@ def add(commands: Any) -> None:
     run.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the brokers instead of directories")
     run.add_argument("--topic", action="append", metavar="PATTERN", help="only these topics (* and ?); can be repeated")
     run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    run.add_argument("--out", type=Path, metavar="FILE", help="keep the report there, for `report`")
+    run.add_argument(
+        "--out", type=Path, metavar="FILE", help="keep the report there, after those before it, for `report`"
+    )
     run.add_argument("--json", action="store_true", help="the report as JSON")
     run.set_defaults(run=_run)
     report = verbs.add_parser("report", help="show a report that `run --out` kept")
@@ -40,6 +42,7 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kraft_pipeline.client import ClientError
+    from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
     from kraft_pipeline.scrub.spec import ScrubSpec, SpecError, load
 
@@ -58,7 +61,12 @@ def _run(options: argparse.Namespace) -> int:
         print(f"kraft-pipeline scrub: {e}", file=sys.stderr)
         return NOT_DONE
     if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        try:
+            report = keep(report, options.out)
+        except OSError as e:
+            print(f"kraft-pipeline scrub: the report is not kept: {e}", file=sys.stderr)
+            _show(report, as_json=options.json)
+            return NOT_DONE
     return _show(report, as_json=options.json)
 
 
@@ -106,9 +114,16 @@ def _print(report: dict[str, Any]) -> None:
             row = (name, one["broker"], one["base_offset"], file, one["position"])
             table.add_row(*map(str, row), f"[red]{one['kind']}[/]", one["detail"], bits)
         console.print(table)
+    if len(report.get("history", ())) > 1:
+        table = Table("scrub", "partitions", "batches", "MB", "seconds", "damaged places", box=None)
+        for one in report["history"]:
+            places = ", ".join(f"{kind} {count}" for kind, count in sorted(one["kinds"].items())) or "none"
+            size, seconds = f"{one['bytes'] / 1e6:,.1f}", f"{one['seconds']:.1f}"
+            table.add_row(one["time"], str(one["partitions"]), f"{one['batches']:,}", size, seconds, places)
+        console.print(table)
     summary = (
-        f"{totals['replicas']} replicas of {totals['partitions']} partitions, {totals['bytes'] / 1e6:,.1f} MB in "
-        f"{totals['seconds']:.1f} s: "
+        f"{totals['replicas']} replicas of {totals['partitions']} partitions, {totals['batches']:,} batches, "
+        f"{totals['bytes'] / 1e6:,.1f} MB in {totals['seconds']:.1f} s: "
     )
     verdict = f"[red]{len(found)} damaged places[/]" if found else "[green]no damage[/]"
     console.print(summary + verdict, highlight=False)

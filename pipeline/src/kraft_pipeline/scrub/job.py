@@ -23,6 +23,8 @@ from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
 
 STRETCH: Final = 1 << 20
 """Offsets that are compared at once: some 60 MB of digests where every record is a batch."""
+DIGEST_BYTES: Final = 8 * len(FIELDS)
+"""Of one batch."""
 LOCATED_MAX: Final = 20
 """Damaged batches of a segment whose bits are looked for without a healthy replica."""
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,7 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
 
     Raises LayoutError and ClientError where there is nothing to read.
     """
-    began = time.monotonic()
+    began, at = time.monotonic(), datetime.now(UTC)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "64")
     if spec.directories:
         frame, sizes = _of_directories(spark, spec)
@@ -54,7 +55,7 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
         frame, sizes = _of_brokers(spark, spec)
     frame = frame.persist()
     try:
-        read = frame.agg(F.sum("bytes")).first()
+        read = frame.agg(F.sum("bytes"), F.sum(F.length("digests"))).first()
         found = job.findings(frame).orderBy("topic", "partition", "base_offset", "broker").limit(FINDINGS_MAX + 1)
         rows = found.collect()
     finally:
@@ -63,10 +64,12 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
     del rows[FINDINGS_MAX:]
     return {
         "name": spec.name,
+        "time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "totals": {
             "partitions": len(sizes),
             "replicas": sum(sizes.values()),
             "not_compared": sum(1 for count in sizes.values() if count == 1),
+            "batches": int(read[1] or 0) // job.DIGEST_BYTES if read is not None else 0,
             "bytes": int(read[0] or 0) if read is not None else 0,
             "seconds": round(time.monotonic() - began, 3),
             "cut_short": is_cut_short,
