@@ -16,6 +16,7 @@ from kraft_pipeline.tables.tasks import prefix
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import FORMATS, document, kill_often, rows, run
+from tests.compat.test_pipeline_table_life import KEYED, kill_often_by_key
 from tests.objectstore import object_store
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "5"))
@@ -82,3 +83,9 @@ def test_of_two_transactions_at_once_the_store_takes_one(store: dict[str, str]) 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_killed_on_an_object_store(server: Ours, tmp_path: Path, store: dict[str, str], kind: str) -> None:
     kill_often(server, tmp_path, stored(server, f"killed-{kind}", kind, store), KILLS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KEYED)
+def test_rows_by_key_killed_on_an_object_store(server: Ours, tmp_path: Path, store: dict[str, str], kind: str) -> None:
+    kill_often_by_key(server, tmp_path, stored(server, f"keyed-{kind}", kind, store), KILLS)

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import partitions
+from kraft_pipeline.tables import iceberg, partitions
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.spec import SpecError
@@ -208,6 +208,25 @@ def test_the_newest_version_is_found_whatever_the_hint_says(tmp_path: Path) -> N
         assert opened(tmp_path).state().batch == 1
     hint.unlink()
     assert opened(tmp_path).state().batch == 1
+
+
+def test_one_that_has_not_looked_for_long_finds_the_newest_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions that it knows, and those that came after them, have been removed since: none is made a second time."""
+    monkeypatch.setitem(iceberg.PROPERTIES, "write.metadata.previous-versions-max", "1")
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    idle, other = opened(tmp_path), opened(tmp_path, "b")
+    for batch in range(4):
+        other.commit(batch, position(1), put(tmp_path, table(batch)), after=batch - 1)
+    assert {path.name for path in (tmp_path / "metadata").glob("v*.json")} == {"v4.metadata.json", "v5.metadata.json"}
+    idle.commit(0, position(9), put(tmp_path, table(9)), after=-1)
+    assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 1, 2, 3, 9]
+    for path in (tmp_path / "metadata").glob("v*.json"):
+        path.unlink()
+    assert idle.state() == State()
+    assert idle.schema() is None
 
 
 def test_in_a_catalog(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from kraft_pipeline.archive.state import RESOURCES, State
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, Committer
 from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import Folder, Storage, open_storage
+from kraft_pipeline.tables.storage import Folder, Storage, open_storage, s3_options
 
 CHANGES: Final = "changes"
 KEY: Final = ("__cluster_metadata", 0)
@@ -188,8 +188,8 @@ def write_state(spec: ArchiveSpec, state: State) -> None:
             continue
         from deltalake import write_deltalake  # noqa: PLC0415 - an extra
 
-        whole = rows.cast(plain(rows.schema))
-        write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=dict(spec.storage))
+        whole, options = rows.cast(plain(rows.schema)), s3_options(spec.storage)
+        write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=options)
 
 
 def _replace(storage: Storage, name: str, data: pa.Buffer) -> None:

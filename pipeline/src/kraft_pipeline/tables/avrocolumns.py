@@ -120,7 +120,8 @@ class _Walk:
             return pa.array(byte == 1, pa.bool_(), mask=nulls)
         if field.kind == "null":
             return pa.nulls(len(self.at))
-        length = self._number(absent) if field.size == 0 else np.full(len(self.at), field.size, np.int64)
+        is_fixed = field.kind == "fixed"
+        length = np.full(len(self.at), field.size, np.int64) if is_fixed else self._number(absent)
         begun = self.at.copy()
         self._step(length, absent)
         return copied(self._data, begun, np.where(absent, begun - 1, self.at))

@@ -30,6 +30,8 @@ from kraft_pipeline.tables.storage import s3_options
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 APP: Final = "kraft.app"
+RECENT: Final = 20
+"""Commits that are looked at before all are, each of which is a file: the last of ours is nearly always there."""
 
 
 class DeltaTableOf:
@@ -201,9 +203,10 @@ class DeltaTableOf:
     def _position(self, batch: int) -> Position:
         """From the info of the commits, newest first: where the batch ended."""
         assert self._table is not None
-        for commit in self._table.history():
-            if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
-                return Position.from_json(commit[POSITION])
+        for limit in (RECENT, None):
+            for commit in self._table.history(limit):
+                if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
+                    return Position.from_json(commit[POSITION])
         raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
 
 

@@ -85,11 +85,14 @@ class PathCatalog(NoopCatalog):
 
     def _newest(self) -> int | None:
         version = self._known[0] if self._known else self._hinted() or self._listed()
-        if version is None:
-            return None
-        while self._storage.exists(_name(version + 1)):
-            version += 1
-        return version
+        while version is not None:
+            if self._storage.exists(_name(version + 1)):
+                version += 1
+            elif self._storage.exists(_name(version)):
+                return version
+            else:  # the oldest are removed first: if this one is gone, others may be, and newer ones there
+                version = self._hinted() or self._listed()
+        return None
 
     def _hinted(self) -> int | None:
         """None as well where a writer died while it changed the hint, or the hint is of a version long gone."""
