@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.kube import NAMESPACE, Cluster, Object, Workload, get, kubectl, needs_kubernetes, operator_log, timed, until
+from e2e.kube import (
+    NAMESPACE,
+    ROOT,
+    Cluster,
+    Object,
+    Workload,
+    get,
+    kubectl,
+    needs_kubernetes,
+    operator_log,
+    timed,
+    until,
+)
 
 pytestmark = needs_kubernetes
 
@@ -27,19 +40,37 @@ print(json.dumps([len(rows), all(found == list(range(len(found))) for found in v
 """How many rows there are, and whether each partition has every record once, in its order."""
 
 
+ALL = "app.kubernetes.io/instance=work,kraftcluster.io/kind=KafkaTable"
+DRIVER = f"{ALL},spark-role!=executor"
+EXECUTORS = f"{ALL},spark-role=executor"
+MODES: dict[str, Object] = {
+    "local": {},
+    "inline": {},
+    # Both of what a laptop has left.
+    "kubernetes": {"executors": 2, "memory": "1Gi", "spark": {"spark.kubernetes.executor.request.cores": "100m"}},
+}
+
+
 class Table:
     """One KafkaTable of the topic of a workload."""
 
     def __init__(self, cluster: Cluster, topic: str, engine: str) -> None:
-        self.name, self.pod_selector = "work", "app.kubernetes.io/instance=work,kraftcluster.io/kind=KafkaTable"
+        self.name = "work"
+        lake = {"name": "lake", "mountPath": "/lake", "size": "1Gi"}
+        if engine == "kubernetes":
+            lake["accessMode"] = "ReadWriteMany"
         spec: Object = {
             "clusterRef": cluster.name,
             "topics": {"names": [topic]},
             "table": {"format": "delta", "path": "/lake/work"},
             "commit": {"maxDelay": "1s"},
             "groupId": "work-table",
-            "engine": {"mode": engine},
-            "driver": {"image": IMAGE, "volumes": [{"name": "lake", "mountPath": "/lake", "size": "1Gi"}]},
+            "engine": {"mode": engine, **MODES[engine]},
+            "driver": {
+                "image": IMAGE,
+                "volumes": [lake],
+                "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
+            },
         }
         metadata = {"name": self.name, "namespace": NAMESPACE}
         self.document: Object = {
@@ -64,8 +95,13 @@ class Table:
     def batch(self) -> int:
         return int(self.status.get("lastBatch", {}).get("number", -1))
 
-    def pods(self) -> list[Object]:
-        return list(get("pods", selector=self.pod_selector))
+    def pods(self, selector: str = DRIVER) -> list[Object]:
+        return list(get("pods", selector=selector))
+
+    def kill(self, selector: str) -> None:
+        """Pods, without a word to them."""
+        names = [pod["metadata"]["name"] for pod in self.pods(selector)]
+        kubectl("delete", "pod", *names, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
 
     def moves_on(self, what: str) -> None:
         """The operator tells of a batch after the present one."""
@@ -76,18 +112,25 @@ class Table:
             raise AssertionError(f"{error}\n{json.dumps(self.status, indent=1)}\n{operator_log()}") from None
 
     def run(self, program: str) -> str:
-        (pod,) = self.pods()
+        pod = until("one driver", lambda: (found := self.pods()) and len(found) == 1 and found[0])
         return kubectl("exec", pod["metadata"]["name"], "-n", NAMESPACE, "--", "python", "-c", program).stdout
 
     def delete(self) -> None:
         kubectl("delete", "kafkatables", self.name, "-n", NAMESPACE, "--ignore-not-found", check=True)
-        until("the driver is gone", lambda: not self.pods(), 300)
-        instance = "app.kubernetes.io/instance=work,kraftcluster.io/kind=KafkaTable"
-        kubectl("delete", "pvc", "-n", NAMESPACE, "-l", instance, "--wait=false", check=True)
+        until("all pods are gone", lambda: not self.pods(ALL), 300)
+        kubectl("delete", "pvc", "-n", NAMESPACE, "-l", ALL, "--wait=false", check=True)
 
 
-@pytest.mark.parametrize("engine", ["local", "inline"])
+@pytest.mark.parametrize("engine", MODES)
 def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster: Cluster, engine: str) -> None:
+    kills: dict[str, Callable[[Table], object]] = {
+        "the process": lambda table: table.run(KILL),
+        "the pod": lambda table: table.kill(DRIVER),
+        "the process again": lambda table: table.run(KILL),
+    }
+    if engine == "kubernetes":
+        kubectl("apply", "-f", str(ROOT / "deploy/executors.yaml"), check=True)
+        kills["the executors"] = lambda table: table.kill(EXECUTORS)
     work = Workload(cluster, partitions=PARTITIONS)
     table = Table(cluster, work.topic, engine)
     table.delete()
@@ -96,14 +139,11 @@ def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster:
             with timed(f"{engine}: from the resource to the first batch"):
                 table.apply()
                 table.moves_on("the first batch")
-            for kill in ("the process", "the pod"):
-                with timed(f"{engine}: killed {kill} and writes again"):
-                    if kill == "the process":
-                        table.run(KILL)
-                    else:
-                        names = [pod["metadata"]["name"] for pod in table.pods()]
-                        kubectl("delete", "pod", *names, "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
-                    table.moves_on(f"a batch after {kill} was killed")
+            assert len(table.pods(EXECUTORS)) == MODES[engine].get("executors", 0)
+            for what, kill in kills.items():
+                with timed(f"{engine}: killed {what} and writes again"):
+                    kill(table)
+                    table.moves_on(f"a batch after {what} was killed")
         work.assert_nothing_lost()
         count = work.report["acknowledged"]
         until("the table has it all", lambda: table.status.get("lag") == 0 and table.is_ready(), 300)
@@ -111,6 +151,6 @@ def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster:
         assert (rows, once) == (count, True)
         assert table.status["deadLetters"] == 0
         table.apply(paused=True)
-        until("paused", lambda: not table.pods() and not table.is_ready(), 300)
+        until("paused", lambda: not table.pods(ALL) and not table.is_ready(), 300)
     finally:
         table.delete()

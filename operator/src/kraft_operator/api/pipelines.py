@@ -111,7 +111,7 @@ class SecretKey(Model):
 class Registry(Model):
     """A schema registry that speaks as Confluent's does."""
 
-    RULES: ClassVar = (Rule("!has(self.password)", IN_PLAIN),)
+    RULES: ClassVar = (Rule("!has(self.password) && !self.url.contains('@')", IN_PLAIN),)
     url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several with commas")]
     user: Annotated[str, Field(max_length=253)] | None = None
     password_secret: SecretKey | None = None

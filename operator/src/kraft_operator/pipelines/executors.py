@@ -53,6 +53,8 @@ def _defaults(one: Pipeline, folder: str) -> str:
         # The driver is found by its address, and executors are its pod's: they go with it.
         "spark.driver.host": "${env:POD_IP}",
         "spark.kubernetes.driver.pod.name": "${env:POD_NAME}",
+        # The driver is ready once it has read the topics: executors do not wait for that.
+        "spark.kubernetes.driver.service.publishNotReadyAddresses": "true",
         # Tasks are programs: nobody else shall send or read them.
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
