@@ -75,22 +75,6 @@ SCHEMA: Final = pa.schema(
         pa.field("bits", pa.list_(_BIT)),
     ]
 )
-_SPARK: Final = {
-    "topic": "string",
-    "partition": "int",
-    "broker": "int",
-    "directory": "string",
-    "segment": "string",
-    "position": "bigint",
-    "base_offset": "bigint",
-    "last_offset": "bigint",
-    "kind": "string",
-    "detail": "string",
-    "bits": "array<struct<byte: bigint, bit: int>>",
-}
-DDL: Final = ", ".join(f"{name} {kind}" for name, kind in _SPARK.items())
-STRUCT: Final = f"struct<{', '.join(f'{name}: {kind}' for name, kind in _SPARK.items())}>"
-"""The same as a column's type."""
 
 
 def table(findings: list[Finding]) -> pa.RecordBatch:

@@ -8,15 +8,16 @@ the same path, as in local mode or on a shared file system; elsewhere replicas a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import BASE, LENGTH, POSITION, Copy, compare
-from kraft_pipeline.scrub.findings import DDL, SCHEMA, STRUCT, Finding, table
+from kraft_pipeline.scrub.findings import SCHEMA, Finding, table
 from kraft_pipeline.scrub.layout import Replica
 from kraft_pipeline.scrub.locate import differing_bits, flipped_bit
 from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
@@ -27,15 +28,6 @@ DIGEST_BYTES: Final = 8 * len(FIELDS)
 """Of one batch."""
 LOCATED_MAX: Final = 20
 """Damaged batches of a segment whose bits are looked for without a healthy replica."""
-
-_REPLICA_DDL: Final = "struct<broker: int, directory: string, start: bigint, high: bigint>"
-SEGMENT_DDL: Final = (
-    "topic string, partition int, broker int, directory string, segment string, base bigint, size bigint, "
-    "next_base bigint, high bigint, compacted boolean, flushed bigint, "
-    "epochs array<struct<epoch: int, start: bigint>>, "
-    f"replicas array<{_REPLICA_DDL}>"
-)
-"""One row a segment: what its task needs to know. `replicas` are all of the partition, also those without a batch."""
 
 _FOUND: Final = pa.list_(pa.struct(list(SCHEMA)))
 _REPLICAS: Final = pa.list_(
@@ -48,6 +40,14 @@ _REPLICAS: Final = pa.list_(
         ]
     )
 )
+REPLICAS_DDL: Final = from_arrow_type(_REPLICAS).simpleString()
+SEGMENT_DDL: Final = (
+    "topic string, partition int, broker int, directory string, segment string, base bigint, size bigint, "
+    "next_base bigint, high bigint, compacted boolean, flushed bigint, "
+    f"epochs array<struct<epoch: int, start: bigint>>, replicas {REPLICAS_DDL}"
+)
+"""One row a segment: what its task needs to know. `replicas` are all of the partition, also those without a batch."""
+
 DIGEST_SCHEMA: Final = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -63,18 +63,9 @@ DIGEST_SCHEMA: Final = pa.schema(
         pa.field("replicas", _REPLICAS),
     ]
 )
-DIGEST_DDL: Final = (
-    "topic string, partition int, stretch bigint, broker int, directory string, segment string, compacted boolean, "
-    f"digests binary, bytes bigint, found array<{STRUCT}>, replicas array<{_REPLICA_DDL}>"
-)
-
-
-class Totals(NamedTuple):
-    """How much a scrub has looked at."""
-
-    replicas: int
-    segments: int
-    bytes: int
+DIGESTS: Final = from_arrow_schema(DIGEST_SCHEMA)
+FINDINGS: Final = from_arrow_schema(SCHEMA)
+"""The same as Spark's types."""
 
 
 def segments(spark: SparkSession, replicas: Iterable[Replica], tasks: int) -> DataFrame:
@@ -103,13 +94,13 @@ def _balanced(rows: list[tuple[Any, ...]], tasks: int) -> list[tuple[Any, ...]]:
 
 
 def digests(segments: DataFrame) -> DataFrame:
-    """Each segment checked by itself: rows in DIGEST_DDL."""
-    return segments.mapInArrow(_scan_all, DIGEST_DDL)
+    """Each segment checked by itself: rows in DIGEST_SCHEMA."""
+    return segments.mapInArrow(_scan_all, DIGESTS)
 
 
 def findings(digests: DataFrame) -> DataFrame:
-    """What is wrong with each replica, by itself and beside the others: rows in findings.DDL."""
-    return digests.groupBy("topic", "partition", "stretch").applyInArrow(_compared, DDL)
+    """What is wrong with each replica, by itself and beside the others: rows in findings.SCHEMA."""
+    return digests.groupBy("topic", "partition", "stretch").applyInArrow(_compared, FINDINGS)
 
 
 def _scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,16 +18,15 @@ from kraft_pipeline.client import BrokerError, ClientError, Cluster, Settings
 from kraft_pipeline.client import messages as m
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import POSITION
-from kraft_pipeline.scrub.job import DIGEST_DDL, finding, pieces, told
+from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, pieces, told
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
 _COMPACT: Final = "compact"
-_REPLICA: Final = "struct<broker: int, directory: string, start: bigint, high: bigint>"
 REPLICA_DDL: Final = (
     "topic string, partition int, topic_id binary, broker int, directory string, segment string, base bigint, "
-    f"high bigint, compacted boolean, replicas array<{_REPLICA}>"
+    f"high bigint, compacted boolean, replicas {REPLICAS_DDL}"
 )
 """One row a replica; `directory` names the broker's address, there is no `segment`."""
 
@@ -61,7 +60,7 @@ def replicas(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
 
 
 def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
-    """Each replica fetched and checked by itself: rows in job.DIGEST_DDL."""
+    """Each replica fetched and checked by itself: rows in job.DIGEST_SCHEMA."""
 
     def scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with Cluster(settings) as cluster:
@@ -69,7 +68,7 @@ def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
                 for row in batch.to_pylist():
                     yield from pieces(row, *_scan_replica(cluster, row))
 
-    return replicas.mapInArrow(scan_all, DIGEST_DDL)
+    return replicas.mapInArrow(scan_all, DIGESTS)
 
 
 def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int]:
