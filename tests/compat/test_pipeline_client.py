@@ -49,7 +49,13 @@ def produced(target: Target, topic: str, count: int, codec: str = "none", first:
     from confluent_kafka import Producer
 
     producer = Producer(
-        {"bootstrap.servers": target.bootstrap, "compression.type": codec, "linger.ms": 20, "batch.size": 50_000}
+        {
+            "bootstrap.servers": target.bootstrap,
+            "compression.type": codec,
+            "enable.idempotence": True,  # or what is sent again comes later than what followed it
+            "linger.ms": 20,
+            "batch.size": 50_000,
+        }
     )
     values = [b"%d-" % i + b"x" * (i * 37 % 400) for i in range(first, first + count)]
     failed: list[Any] = []

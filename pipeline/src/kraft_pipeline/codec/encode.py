@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from fastcrc.crc32 import iscsi as crc32c
-from numpy.typing import NDArray
 
 from kraft_pipeline.codec.arrays import lists
 from kraft_pipeline.codec.batches import LOG_OVERHEAD, MAGIC
@@ -77,27 +76,21 @@ def encode(
         return
     extra, header_sizes = _header_bytes(headers, count)
     key_sizes, value_sizes = _lengths(keys), _lengths(values)
-    about = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + header_sizes + RECORD_OVERHEAD_MAX
-    firsts = _cut(np.cumsum(about), batch_bytes)
+    payload = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + header_sizes
+    firsts = _cut(np.cumsum(payload + RECORD_OVERHEAD_MAX), batch_bytes)
     in_batch = np.diff(np.append(firsts, count))
     offset_deltas = np.arange(count) - np.repeat(firsts, in_batch)
     timestamp_deltas = timestamps_ms - np.repeat(timestamps_ms[firsts], in_batch)
-    body = (
-        1
-        + sizes(timestamp_deltas)
-        + sizes(offset_deltas)
-        + sizes(key_sizes)
-        + np.maximum(key_sizes, 0)
-        + sizes(value_sizes)
-        + np.maximum(value_sizes, 0)
-        + header_sizes
-    )
-    zeros = np.zeros(count, np.int64)
-    heads = _varints([body, zeros, timestamp_deltas, offset_deltas, key_sizes])
-    joined = pc.binary_join_element_wise(
-        heads, keys, _varints([value_sizes]), values, extra, b"", null_handling="replace", null_replacement=b""
-    )
-    bounds = np.concatenate([[0], np.cumsum(body + sizes(body))])
+    attributes = np.zeros(count, np.int64)
+    head = [Varints.of(column) for column in (attributes, timestamp_deltas, offset_deltas, key_sizes)]
+    before_value = Varints.of(value_sizes)
+    body = Varints.of(sum((part.widths for part in head), before_value.widths + payload))
+    if keys.null_count == count:
+        pieces = [_joined([body, *head, before_value])]
+    else:
+        pieces = [_joined([body, *head]), keys, _joined([before_value])]
+    joined = pc.binary_join_element_wise(*pieces, values, extra, b"", null_handling="replace", null_replacement=b"")
+    bounds = np.concatenate([[0], np.cumsum(body.widths + body.values)])
     raw = memoryview(joined.buffers()[2])
     latest = np.maximum.reduceat(timestamps_ms, firsts)
     for first, records, newest in zip(firsts.tolist(), in_batch.tolist(), latest.tolist(), strict=True):
@@ -129,36 +122,51 @@ def _lengths(array: pa.Array) -> Ints:
     return found
 
 
-def _varints(columns: list[Ints]) -> pa.Array:
+class Varints(NamedTuple):
+    """A column of numbers, and how many bytes each takes."""
+
+    values: Ints
+    widths: Ints
+
+    @classmethod
+    def of(cls, values: Ints) -> Varints:
+        return cls(values, sizes(values))
+
+
+def _joined(columns: list[Varints]) -> pa.Array:
     """The varints of a record after one another, as an array of byte strings."""
-    width = [int(sizes(np.array([column.min(), column.max()])).max()) for column in columns]
-    matrix = np.zeros((len(columns[0]), sum(width)), np.uint8)
-    used: NDArray[np.bool_] = np.zeros(matrix.shape, np.bool_)
+    count = len(columns[0].values)
+    matrix = np.empty((count, sum(int(column.widths.max()) for column in columns)), np.uint8)
+    used = np.ones(matrix.shape, np.bool_)
     at = 0
-    for column, wide in zip(columns, width, strict=True):
-        write(column, matrix[:, at : at + wide], used[:, at : at + wide])
+    for values, widths in columns:
+        wide = int(widths.max())
+        write(values, widths, matrix[:, at : at + wide])
+        for place in range(int(widths.min()), wide):
+            used[:, at + place] = widths > place
         at += wide
-    bounds = np.zeros(len(matrix) + 1, np.int32)
-    np.cumsum(used.sum(axis=1), out=bounds[1:])
-    return pa.Array.from_buffers(pa.binary(), len(matrix), [None, pa.py_buffer(bounds), pa.py_buffer(matrix[used])])
+    flat = matrix.ravel() if used.all() else matrix[used]
+    bounds = np.zeros(count + 1, np.int32)
+    np.cumsum(sum(column.widths for column in columns), out=bounds[1:])
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(flat)])
 
 
 def _header_bytes(headers: pa.Array | None, count: int) -> tuple[pa.Array, Ints]:
     """The end of each record, the number of its headers and these, and how many bytes that is."""
-    none = np.zeros(count, np.int64)
+    none = Varints.of(np.zeros(count, np.int64))
     if headers is None or headers.null_count == count:
-        return _varints([none]), none + 1
+        return _joined([none]), none.widths
     numbers: Ints = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = headers.flatten()
     if not len(pairs):
-        return _varints([none]), none + 1
+        return _joined([none]), none.widths
     keys, values = pc.struct_field(pairs, 0).cast(pa.binary()), pc.struct_field(pairs, 1)
     if keys.null_count or pairs.null_count:
         raise ValueError("a header without a key")
     each = pc.binary_join_element_wise(
-        _varints([_lengths(keys)]),
+        _joined([Varints.of(_lengths(keys))]),
         keys,
-        _varints([_lengths(values)]),
+        _joined([Varints.of(_lengths(values))]),
         values,
         b"",
         null_handling="replace",
@@ -166,5 +174,5 @@ def _header_bytes(headers: pa.Array | None, count: int) -> tuple[pa.Array, Ints]
     )
     bounds = np.concatenate([[0], np.cumsum(numbers)]).astype(np.int32)
     joined = pc.binary_join(lists(pa.list_(pa.binary()), bounds, each, None), b"")
-    whole = pc.binary_join_element_wise(_varints([numbers]), joined, b"")
+    whole = pc.binary_join_element_wise(_joined([Varints.of(numbers)]), joined, b"")
     return whole, _lengths(whole)

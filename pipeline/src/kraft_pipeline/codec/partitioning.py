@@ -45,6 +45,8 @@ def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
 
 def of_keys(keys: pa.Array, partitions: int, otherwise: int) -> Ints:
     """The partition of each key; `otherwise` for null."""
+    if keys.null_count == len(keys):
+        return np.full(len(keys), otherwise, np.int64)
     hashed = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
     if keys.null_count:
         hashed[keys.is_null().to_numpy(zero_copy_only=False)] = otherwise

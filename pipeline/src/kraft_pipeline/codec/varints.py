@@ -71,13 +71,9 @@ def zigzag(values: Ints) -> NDArray[np.uint64]:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def write(values: Ints, out: NDArray[np.uint8], used: NDArray[np.bool_]) -> None:
-    """Put each signed number into its row of `out` (as wide as the widest), and mark the bytes it takes in `used`."""
+def write(values: Ints, widths: Ints, out: NDArray[np.uint8]) -> None:
+    """Put each signed number into its row of `out`, from the left; `widths` are what `sizes` told of them."""
     bits = zigzag(values)
-    width = out.shape[1]
-    for place in range(width):
-        shifted = bits >> np.uint64(7 * place)
-        out[:, place] = (shifted & np.uint64(0x7F)).astype(np.uint8)
-        used[:, place] = True if place == 0 else shifted != 0
-        if place:
-            out[:, place - 1] |= used[:, place].astype(np.uint8) << 7
+    for place in range(out.shape[1]):
+        byte = (bits >> np.uint64(7 * place)).astype(np.uint8)
+        out[:, place] = np.where(widths > place + 1, byte | 0x80, byte & 0x7F)
