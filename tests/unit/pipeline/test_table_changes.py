@@ -191,6 +191,29 @@ def test_rows_by_key_are_those_of_a_dictionary(tmp_path: Path, kind: str) -> Non
         assert sorted(rows, key=repr) == sorted(({k: r[k] for k in rows[0]} for r in expected.values()), key=repr)
 
 
+def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -> None:
+    """By deletion vectors, which another writer has brought into a Delta table."""
+    from deltalake import DeltaTable, TableFeatures
+
+    table = keyed("delta", tmp_path)
+    schema = pa.schema([("k", pa.binary()), ("n", pa.int64()), (DELETED, pa.bool_())])
+    rows = pa.table({"k": [b"a"], "n": [1], DELETED: [False]}, schema)
+    table.create(schema.remove(2), [])
+    table.upsert(0, position(0), rows, ["k"], after=-1, each=each)
+    assert [file.whole for file in table.live()] == [True]
+    DeltaTable(str(tmp_path)).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    table = keyed("delta", tmp_path)
+    assert [file.whole for file in table.live()] == [False]
+    with pytest.raises(ConflictError, match="has deletion vectors: its files are another writer's to merge"):
+        table.replace([file.path for file in table.live()], [])
+    with pytest.raises(ValueError, match="has deletion vectors of another writer: it takes no rows by key"):
+        table.upsert(1, position(1), rows, ["k"], after=0, each=each)
+    data, minima, maxima = encoded(rows.drop_columns([DELETED]))
+    Folder(tmp_path).write("more.parquet", data)
+    table.commit(1, position(1), [Added("more.parquet", data.size, 1, {}, minima, maxima)], after=0)
+    assert table.state().batch == 1
+
+
 def struct(**fields: pa.DataType) -> pa.DataType:
     return pa.struct(list(fields.items()))
 

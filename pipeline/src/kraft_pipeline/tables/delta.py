@@ -27,6 +27,8 @@ from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import s3_options
 
+DELETION_VECTORS: Final = "deletionVectors"
+"""Feature of a table whose files may have rows that are deleted elsewhere, which delta-rs does not tell by file."""
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 APP: Final = "kraft.app"
@@ -93,6 +95,8 @@ class DeltaTableOf:
     ) -> None:
         self._follows(batch, after)
         assert self._table is not None, "a table is created before anything is committed"
+        if not self._whole():
+            raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
         columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
         merge = self._table.merge(
             changes,
@@ -125,16 +129,19 @@ class DeltaTableOf:
         found = zip(*(rows.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
         names = self._table.metadata().partition_columns
         texts = [rows.column(f"partition.{name}").cast(pa.string()).to_pylist() for name in names]
-        return [
-            Added(unquote(path), size, count or 0, {name: text[at] for name, text in zip(names, texts, strict=True)})
-            for at, (path, size, count) in enumerate(found)
-        ]
+        whole, added = self._whole(), []
+        for at, (path, size, count) in enumerate(found):
+            values = {name: text[at] for name, text in zip(names, texts, strict=True)}
+            added.append(Added(unquote(path), size, count or 0, values, whole=whole))
+        return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         there = {file.path: file for file in self.live()}
         gone = [path for path in old if path not in there]
         if gone:
             raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+        if not self._whole():
+            raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
         state, now = self.state(), int(time.time() * 1000)
         removed = [
             RemoveAction(path, False, now, size=there[path].size, partition_values=dict(there[path].values))
@@ -157,6 +164,10 @@ class DeltaTableOf:
 
     def forget(self) -> None:
         """Nothing is kept outside the table's own files."""
+
+    def _whole(self) -> bool:
+        assert self._table is not None
+        return DELETION_VECTORS not in (self._table.protocol().writer_features or ())
 
     def _follows(self, batch: int, after: int) -> None:
         last = self.state().batch
