@@ -393,7 +393,11 @@ def test_a_password_in_a_resource_is_refused_and_nothing_is_made() -> None:
 
 # Executors
 
-CREW = {"engine": {"mode": "kubernetes", "executors": 3, "memory": "1Gi"}, "table": {"path": "s3://lake/orders"}}
+CREW: dict[str, Any] = {
+    "engine": {"mode": "kubernetes", "executors": 3, "memory": "1Gi"},
+    "table": {"path": "s3://lake/orders"},
+    "driver": {},
+}
 
 
 def _executor(world: World, name: str, **status: Any) -> None:
@@ -421,7 +425,7 @@ def test_executors_pass_the_restricted_standard_and_see_what_the_driver_sees() -
     word = {"name": "AWS_REGION", "value": "x"}
     value = _avro(passwordSecret={"name": "a", "key": "b"})
     driver = {"volumes": [lake], "env": [word], "scratch": "3Gi", "nodeSelector": {"disk": "fast"}}
-    world = World("KafkaTable", **CREW, value=value, driver=driver)
+    world = World("KafkaTable", **{**CREW, "value": value, "driver": driver})
     world.run()
     pod = _template(world)["spec"]
     (container,) = pod["containers"]
@@ -476,10 +480,20 @@ def test_executors_that_cannot_be_are_told() -> None:
 @pytest.mark.parametrize(("mode", "reason"), [("ReadWriteOnce", "ClaimNotShared"), ("ReadWriteMany", "Starting")])
 def test_a_claim_of_one_machine_is_refused(mode: str, reason: str) -> None:
     lake = {"name": "lake", "mountPath": "/lake", "claimName": "mine"}
-    world = World("KafkaTable", **CREW, driver={"volumes": [lake]})
+    world = World("KafkaTable", **{**CREW, "driver": {"volumes": [lake]}})
     world.put("PersistentVolumeClaim", "mine", spec={"accessModes": [mode]})
     world.run()
     assert world.conditions()["Ready"][1] == reason
+
+
+def test_a_claim_that_a_local_driver_has_had_is_not_shared_by_asking_for_it() -> None:
+    world = World("KafkaTable")
+    world.run()
+    world.resource["spec"]["engine"] = {"mode": "kubernetes"}
+    (lake,) = TABLE["driver"]["volumes"]
+    world.resource["spec"]["driver"] = {"volumes": [{**lake, "accessMode": "ReadWriteMany"}]}
+    world.run()
+    assert world.conditions()["Degraded"][:2] == ("True", "ClaimNotShared")
 
 
 def test_local_drivers_have_neither_files_nor_account() -> None:

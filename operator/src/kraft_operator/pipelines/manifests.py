@@ -121,12 +121,13 @@ def claims(one: Pipeline) -> list[Object]:
         spec: Object = {"accessModes": [volume.access_mode], "resources": {"requests": {"storage": volume.size}}}
         if volume.storage_class is not None:
             spec["storageClassName"] = volume.storage_class
-        metadata = one.metadata(_claim(one, volume), owned=False)
+        metadata = one.metadata(claim_name(one, volume), owned=False)
         found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
     return found
 
 
-def _claim(one: Pipeline, volume: DriverVolume) -> str:
+def claim_name(one: Pipeline, volume: DriverVolume) -> str:
+    """Of a claim that is there or is to be made."""
     return volume.claim_name or f"{one.object_name}-{volume.name}"
 
 
@@ -233,7 +234,7 @@ def _pod(one: Pipeline) -> Object:
             {"name": "config", "configMap": {"name": one.object_name}},
             {"name": "tmp", "emptyDir": {"sizeLimit": driver.scratch}},
             *(
-                {"name": f"volume-{volume.name}", "persistentVolumeClaim": {"claimName": _claim(one, volume)}}
+                {"name": f"volume-{volume.name}", "persistentVolumeClaim": {"claimName": claim_name(one, volume)}}
                 for volume in driver.volumes
             ),
         ],

@@ -16,7 +16,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec, PipelineSpec
+from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
@@ -24,7 +24,7 @@ from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
 from kraft_operator.pipelines import executors, told
 from kraft_operator.pipelines.kinds import KINDS, Kind
-from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, objects
+from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, claim_name, objects
 from kraft_operator.reconcile import Key
 
 log = logging.getLogger("kraft_operator.pipelines")
@@ -112,16 +112,16 @@ class Pipelines:
         image = spec.driver.image or self._image
         if not image:
             raise _RefusedError("NoImage", "neither driver.image nor the operator names an image")
-        if executors.wanted(spec):
-            await self._shared(metadata["namespace"], spec)
         servers = await self._servers(metadata["namespace"], spec.cluster_ref)
-        return Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
+        one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
+        if executors.wanted(spec):
+            await self._shared(one)
+        return one
 
-    async def _shared(self, namespace: str, spec: PipelineSpec) -> None:
-        """Raises _RefusedError for a claim that executors on other machines cannot have; the schema knows only those
-        that are to be made."""
-        for name in filter(None, (volume.claim_name for volume in spec.driver.volumes)):
-            claim = await self._api.get("PersistentVolumeClaim", namespace, name)
+    async def _shared(self, one: Pipeline) -> None:
+        """Raises _RefusedError for a claim that executors on other machines cannot have."""
+        for name in (claim_name(one, volume) for volume in one.spec.driver.volumes):
+            claim = await self._api.get("PersistentVolumeClaim", one.namespace, name)
             if claim is not None and not SHARED & set(claim["spec"]["accessModes"]):
                 text = f"executors mount the claim {name}, too, on any machine: it has to be ReadWriteMany"
                 raise _RefusedError("ClaimNotShared", text)
