@@ -1,6 +1,6 @@
 # docker build --target node -t kraftcluster:dev .      a node, and all of Kafka's tools that there are
 # docker build --target operator -t kraft-operator:dev .
-# docker build --target pipeline -t kraft-pipeline:dev .  kraft-pipeline with Spark (1.3 GB)
+# docker build --target pipeline -t kraft-pipeline:dev .  kraft-pipeline with Spark (1.4 GB)
 #
 # BASE is Python on Debian. Everything else comes from deploy/locks, by hash.
 ARG BASE=python:3.13-slim
