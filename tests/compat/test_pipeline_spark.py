@@ -49,6 +49,8 @@ def test_batch(spark: Any, cluster: Target, name: str) -> None:
     )
     assert some.columns == ["value", "offset"]
     assert [row["offset"] for row in some.orderBy("offset").collect()] == [5, 6, 7, 8]
+    none = f'{{"{name}": {{"0": 9}}}}'
+    assert source(spark.read, cluster, name, startingOffsets=none, endingOffsets=none).collect() == []
 
 
 def test_stream_in_bounded_micro_batches(spark: Any, cluster: Target, name: str, tmp_path: Path) -> None:

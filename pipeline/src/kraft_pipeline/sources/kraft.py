@@ -86,8 +86,11 @@ class RangePartition(InputPartition):
         self.wanted = wanted
 
 
-def read_range(options: Options, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
-    """On an executor: the records of one range as columns."""
+def read(options: Options, columns: Sequence[str], partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """On an executor: the records of one range as columns; of no range at all PySpark makes a partition of its own."""
+    if not isinstance(partition, RangePartition):
+        return
+    wanted = partition.wanted
     decoder = Decoder(wanted.topic, wanted.partition, columns)
     with Cluster(options.settings) as cluster:
         for chunk in fetch_range(
@@ -129,8 +132,7 @@ class KraftReader(DataSourceReader):
             return plan(self._options, start, position(cluster, offsets.ending(cluster, self._options)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        return read_range(self._options, self._columns, partition.wanted)
+        return read(self._options, self._columns, partition)
 
 
 class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -198,8 +200,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(self._options, self._begin(then, last), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        return read_range(self._options, self._columns, partition.wanted)
+        return read(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before `end` has been written: tell the group, if one is to know."""
