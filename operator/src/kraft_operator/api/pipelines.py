@@ -12,6 +12,7 @@ from pydantic import Field
 
 from kraft_operator.api.base import Free, Model, Name, Quantity, Rule, marked
 from kraft_operator.api.pools import CONSTRAINTS_MAX, ENV_MAX
+from kraft_operator.api.status import Condition
 
 PIPELINE_NAME_CHARS_MAX: Final = 40
 """Of the resource: a CronJob is named `NAME-archive`, its pods get 11 and 6 more, of 63 characters."""
@@ -307,15 +308,10 @@ class KafkaMetadataArchiveSpec(RunSpec):
 # Status
 
 
-class PipelineCondition(Model):
+class PipelineCondition(Condition):
     """As Kubernetes' own."""
 
     type: Literal["Ready", "Progressing", "Degraded"]
-    status: Literal["True", "False", "Unknown"]
-    reason: Annotated[str, Field(max_length=128)]
-    message: Annotated[str, Field(max_length=4096)] = ""
-    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-    observed_generation: int = 0
 
 
 class PipelineStatus(Model):
