@@ -26,6 +26,7 @@ from e2e.kube import (
 pytestmark = needs_kubernetes
 
 IMAGE = os.environ.get("E2E_PIPELINE_IMAGE", "localhost/kraft-pipeline:dev")
+RIGHTS = str(ROOT / "deploy/executors.yaml")
 PARTITIONS = 6
 KILL = "import os; [os.kill(int(p), 9) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]"
 """All but the init: it ends with them."""
@@ -129,7 +130,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster:
         "the process again": lambda table: table.run(KILL),
     }
     if engine == "kubernetes":
-        kubectl("apply", "-f", str(ROOT / "deploy/executors.yaml"), check=True)
+        kubectl("apply", "-f", RIGHTS, check=True)
         kills["the executors"] = lambda table: table.kill(EXECUTORS)
     work = Workload(cluster, partitions=PARTITIONS)
     table = Table(cluster, work.topic, engine)
@@ -154,3 +155,4 @@ def test_a_driver_that_is_killed_loses_nothing_and_writes_nothing_twice(cluster:
         until("paused", lambda: not table.pods(ALL) and not table.is_ready(), 300)
     finally:
         table.delete()
+        kubectl("delete", "-f", RIGHTS, "--ignore-not-found", check=True)
