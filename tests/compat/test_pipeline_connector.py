@@ -15,6 +15,34 @@ from tests.spark import require_connector, until_it_ends
 CLIENT = "Spark's own connector"
 XDIST_GROUP = "spark"  # beside the other clients' tests, which are many
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+SAME: list[dict[str, str]] = [
+    {"minPartitions": "5"},
+    {
+        "assign": '{"t": [0]}',
+        "startingOffsets": '{"t": {"0": -2}}',
+        "endingOffsets": '{"t": {"0": -1}}',
+    },
+    {
+        "startingOffsets": '{"t": {"0": 95, "1": 7}}',
+        "endingOffsets": '{"t": {"0": 98, "1": -1}}',
+        "groupIdPrefix": "x",
+        "fetchOffset.numRetries": "2",
+    },
+    {"startingTimestamp": "1700000050000", "endingTimestamp": "1700000060500"},
+    {"startingTimestamp": "9900000000000", "startingOffsetsByTimestampStrategy": "latest"},
+]
+"""Of a topic `t` with 100 records in partition 0 of the seconds after 1,700,000,000, and 30 of today in partition 1."""
+WRONG: list[dict[str, str]] = [
+    {"subscribe": "t", "assign": '{"t": [0]}'},
+    {"minPartitions": "0"},
+    {"startingTimestamp": "9900000000000"},
+    {"startingOffsets": "latest"},
+    {"startingOffsets": '{"t": {"0": 5}}'},
+    {"startingOffsets": '{"t": {"0": 5, "1": -1}}'},
+    {"startingOffsets": '{"t": {"0": 5, "1": 5}}', "endingOffsets": '{"t": {"0": 4, "1": 6}}'},
+    {"kafka.auto.offset.reset": "latest"},
+    {"kafka.enable.auto.commit": "true"},
+]
 pytestmark = pytest.mark.timeout(900)  # a session starts in seconds, on a machine that has nothing else to do
 
 
@@ -91,6 +119,54 @@ def test_connector_writes(spark: Any, cluster: Target, name: str, tmp_path: Path
     ours.write.format("kraft").options(**target).option("topic", name).mode("append").save()
     both = load(spark.read, "kafka", cluster, subscribe=name).select("key", "partition").distinct().collect()
     assert len(both) == 20
+
+
+@pytest.mark.xdist_group("spark-kraftcluster")
+def test_connector_and_ours_take_the_same_options(
+    spark: Any, make_target: Callable[..., Target], tmp_path: Path
+) -> None:
+    from pyspark.sql.functions import spark_partition_id
+
+    target = make_target("kraftcluster").start()
+    create(target, "t", 2)
+    produced(target, "t", 100)
+    rows = spark.range(30).selectExpr("cast(id as string) value", "1 partition")
+    rows.write.format("kafka").option("kafka.bootstrap.servers", target.bootstrap).option("topic", "t").save()
+
+    def tasks(kind: str, options: dict[str, str]) -> list[tuple[int, int, int]]:
+        """Partition, first offset and last one of each task."""
+        which = {} if "assign" in options else {"subscribe": "t"}
+        frame = load(spark.read, kind, target, **which | options)
+        found: dict[int, list[Any]] = {}
+        for row in frame.select("partition", "offset", spark_partition_id().alias("task")).collect():
+            found.setdefault(row["task"], []).append(row)
+        return sorted((some[0]["partition"], some[0]["offset"], some[-1]["offset"]) for some in found.values())
+
+    for options in SAME:
+        theirs, ours = (tasks(kind, options) for kind in ("kafka", "kraft"))
+        assert theirs == ours, options
+    for options in WRONG:
+        for kind in ("kafka", "kraft"):
+            with pytest.raises(Exception, match=r"."):
+                print(kind, options, "is right:", tasks(kind, options))
+    for kind in ("kafka", "kraft"):
+        stream = load(
+            spark.readStream, kind, target, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger="55"
+        )
+        assert until_the_end(stream, "parquet", tmp_path / kind, path=str(tmp_path / kind / "out")) == [54, 54, 22]
+        # All columns of the one are given to the other: what is none of a record's is left out.
+        create(target, f"copy-{kind}", 2)
+        whole = load(spark.read, "kraft", target, subscribe="t", includeHeaders="true").drop("topic")
+        whole.write.format(kind).option("kafka.bootstrap.servers", target.bootstrap).option(
+            "topic", f"copy-{kind}"
+        ).mode("append").save()
+    columns = ["key", "value", "partition", "headers"]
+    theirs, ours = (
+        load(spark.read, "kafka", target, subscribe=f"copy-{kind}", includeHeaders="true").select(columns).collect()
+        for kind in ("kafka", "kraft")
+    )
+    assert len(theirs) == 130
+    assert sorted(theirs, key=repr) == sorted(ours, key=repr)
 
 
 @pytest.mark.xdist_group("spark-kraftcluster")
