@@ -36,6 +36,12 @@ def eventually(holds: Callable[[], bool], timeout_s: float = 60) -> None:
         time.sleep(0.1)
 
 
+def shows(cluster: Target, text: str, *entity: str, is_there: bool = True) -> None:
+    """The configurations of an entity have `text`, or come to have it no more."""
+    describe = ("kafka.admin.ConfigCommand", "--describe", *entity)
+    eventually(lambda: (text in tool(cluster, *describe)) == is_there)
+
+
 def create_topic(cluster: Target, name: str, partitions: int = 1, *configs: str) -> None:
     extra = [part for c in configs for part in ("--config", c)]
     args = ("--create", "--topic", name, "--partitions", str(partitions), "--replication-factor", "1", *extra)
@@ -66,9 +72,10 @@ def test_topics_create_describe_alter_delete(cluster: Target, name: str) -> None
     assert "cleanup.policy=compact" in described
     assert len(re.findall(r"Leader: 1\s+Replicas: 1\s+Isr: 1", described)) == 3
     tool(cluster, f"{TOOLS}.TopicCommand", "--alter", "--topic", name, "--partitions", "5")
-    assert "PartitionCount: 5" in tool(cluster, f"{TOOLS}.TopicCommand", "--describe", "--topic", name)
+    describe = (f"{TOOLS}.TopicCommand", "--describe", "--topic", name)
+    eventually(lambda: "PartitionCount: 5" in tool(cluster, *describe))
     tool(cluster, f"{TOOLS}.TopicCommand", "--delete", "--topic", name)
-    assert name not in tool(cluster, f"{TOOLS}.TopicCommand", "--list").split()
+    eventually(lambda: name not in tool(cluster, f"{TOOLS}.TopicCommand", "--list").split())
 
 
 def test_topics_say_what_is_wrong(cluster: Target, name: str) -> None:
@@ -90,12 +97,12 @@ def test_configs_of_topics(cluster: Target, name: str) -> None:
     create_topic(cluster, name)
     entity = ("--entity-type", "topics", "--entity-name", name)
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "max.message.bytes=123456")
+    shows(cluster, "max.message.bytes=123456 sensitive=false", *entity)
     shown = tool(cluster, "kafka.admin.ConfigCommand", "--describe", *entity)
-    assert "max.message.bytes=123456 sensitive=false" in shown
     assert "DYNAMIC_TOPIC_CONFIG:max.message.bytes=123456" in shown
     assert "DEFAULT_CONFIG:message.max.bytes=1048588" in shown
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *entity, "--delete-config", "max.message.bytes")
-    assert "max.message.bytes=123456" not in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *entity)
+    shows(cluster, "max.message.bytes=123456", *entity, is_there=False)
     everything = tool(cluster, "kafka.admin.ConfigCommand", "--describe", "--all", *entity)
     assert "segment.bytes=1073741824 sensitive=false" in everything
     assert "cleanup.policy=delete sensitive=false" in everything
@@ -106,20 +113,20 @@ def test_configs_of_topics(cluster: Target, name: str) -> None:
 def test_configs_of_brokers_quotas_users_and_client_metrics(cluster: Target, name: str) -> None:
     broker = ("--entity-type", "brokers", "--entity-name", "1")
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *broker, "--add-config", "log.cleaner.threads=2")
-    eventually(lambda: "  log.cleaner.threads=2 " in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *broker))
+    shows(cluster, "  log.cleaner.threads=2 ", *broker)
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *broker, "--delete-config", "log.cleaner.threads")
     user = ("--entity-type", "users", "--entity-name", name)
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *user, "--add-config", "producer_byte_rate=1048576")
-    assert "producer_byte_rate=1048576.0" in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *user)
+    shows(cluster, "producer_byte_rate=1048576.0", *user)
     secret = "SCRAM-SHA-256=[iterations=8192,password=not-a-secret]"
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *user, "--add-config", secret)
-    assert "SCRAM-SHA-256=iterations=8192" in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *user)
+    shows(cluster, "SCRAM-SHA-256=iterations=8192", *user)
     metrics = ("--entity-type", "client-metrics", "--entity-name", name)
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *metrics, "--add-config", "interval.ms=30000")
-    assert "interval.ms=30000" in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *metrics)
+    shows(cluster, "interval.ms=30000", *metrics)
     group = ("--entity-type", "groups", "--entity-name", name)
     tool(cluster, "kafka.admin.ConfigCommand", "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
-    assert "consumer.session.timeout.ms=50000" in tool(cluster, "kafka.admin.ConfigCommand", "--describe", *group)
+    shows(cluster, "consumer.session.timeout.ms=50000", *group)
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
