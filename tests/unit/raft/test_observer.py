@@ -41,3 +41,41 @@ def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost(
         tell(events.Tick(), now_ms)
     assert asked[0] == VOTER
     assert asked.count(LEADER) > 2
+
+
+def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
+    """It may be a voter in the set that the candidate knows, and the one whose vote is missing (raft seed 17286)."""
+    voter = ReplicaKey(VOTER, Uuid(bytes(15) + b"\1"))
+    node = RaftNode(
+        local=ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6")),
+        voters=VoterSet([Voter(voter)]),
+        log=LogView(),
+        state=QuorumState(),
+        rng=Chance(),
+        cluster_id="c",
+        kraft_version=1,
+    )
+    granted: list[bool] = []
+    fetches: list[int] = []
+
+    def tell(event: events.Event, now_ms: int) -> None:
+        for effect in node.step(event, now_ms):
+            if isinstance(effect, do.WriteQuorumState):
+                tell(events.QuorumStateWritten(effect.state), now_ms)
+            elif isinstance(effect, do.Respond) and isinstance(effect.reply, m.VoteReply):
+                granted.append(effect.reply.granted)
+            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
+                fetches.append(effect.number)
+
+    def run(first_ms: int, last_ms: int, *, is_heard: bool) -> None:
+        for now_ms in range(first_ms, last_ms, 10):
+            tell(events.Tick(), now_ms)
+            if is_heard and fetches:
+                tell(events.Answered(fetches.pop(), m.FetchReply(m.NONE, epoch=5, leader_id=VOTER)), now_ms)
+        asked = m.VoteRequest(5, ReplicaKey(2, Uuid(bytes(15) + b"\2")), 4, 10, pre_vote=True, voter=node.local)
+        tell(events.Asked("vote", asked), last_ms)
+
+    tell(events.Started(), 0)
+    run(0, 10_000, is_heard=True)
+    run(10_010, 20_000, is_heard=False)
+    assert granted == [False, True]

@@ -24,7 +24,7 @@ class Follower(RoleState):
         """All voters notice at the same moment that the leader is gone."""
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
-        """A fetch from this leader has succeeded: from then on pre-votes are refused."""
+        """A fetch from this leader has succeeded: from then on, until it falls silent, pre-votes are refused."""
         self.has_told = False
         """The leader knows what this static voter says of itself."""
         self.join_ms = node.now_ms + node.config.fetch_timeout_ms
@@ -50,6 +50,8 @@ class Follower(RoleState):
         if expired and node.may_stand:
             node.become_prospective()
             return
+        if expired:
+            self.has_fetched = False  # an observer may be a voter in the candidate's set, whose vote decides
         node.want_flush()
         if self.download is not None:
             snapshots.fetch_part(node, self, self.download)
