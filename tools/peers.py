@@ -247,7 +247,7 @@ def main() -> int:
             print("peers: Maven (mvn) is not on the PATH", file=sys.stderr)
             return 1
         if options.command != "install":
-            install_connector() if options.command == "connector" else install_lakehouse()
+            {"connector": install_connector, "lakehouse": install_lakehouse}[options.command]()
             return 0
         for version in options.versions:
             install(version)

@@ -42,3 +42,16 @@ def manifests(cluster: Cluster) -> list[dict[str, Any]]:
         found.append(storage.format_job(cluster, pool, node, CLUSTER_ID))
         found.append(pods.pod(cluster, pool, node, aspects, external))
     return found
+
+
+TABLE = {
+    "clusterRef": "sample",
+    "topics": {"names": ["orders"]},
+    "table": {"path": "/lake/orders"},
+    "driver": {"volumes": [{"name": "lake", "mountPath": "/lake", "size": "1Gi"}]},
+}
+ARCHIVE = {"clusterRef": "sample", "table": {"path": "s3://lake/metadata"}}
+SCRUB = {"clusterRef": "sample", "topics": ["orders*"]}
+SPECS = {"KafkaTable": TABLE, "KafkaMetadataArchive": ARCHIVE, "KafkaScrub": SCRUB}
+OPERATORS = {"clusterRef", "driver", "paused", "schedule"}
+"""Fields of pipelines that `kraft-pipeline` is not given."""

@@ -1,16 +1,14 @@
-"""Pipelines on Kubernetes: the specification is `kraft-pipeline`'s, what is made of it, and what the status says."""
+"""Pipelines on Kubernetes: what is made of a specification, and what the status says."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
-from kraft_operator.api.pipelines import KafkaMetadataArchiveSpec, KafkaScrubSpec, KafkaTableSpec, given
 from kraft_operator.events import Events
 from kraft_operator.metrics import Metrics
 from kraft_operator.pipelines import executors
@@ -22,94 +20,7 @@ from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
 from kraft_pipeline.tables import spec as table_spec
 from tests.unit.operator.fake_kubernetes import FakeApi
-from tests.unit.operator.sample import ROOT
-
-TABLE = {
-    "clusterRef": "sample",
-    "topics": {"names": ["orders"]},
-    "table": {"path": "/lake/orders"},
-    "driver": {"volumes": [{"name": "lake", "mountPath": "/lake", "size": "1Gi"}]},
-}
-ARCHIVE = {"clusterRef": "sample", "table": {"path": "s3://lake/metadata"}}
-SCRUB = {"clusterRef": "sample", "topics": ["orders*"]}
-SPECS = {"KafkaTable": TABLE, "KafkaMetadataArchive": ARCHIVE, "KafkaScrub": SCRUB}
-OPERATORS = {"clusterRef", "driver", "paused", "schedule"}
-
-
-# The specification
-
-
-def _paths(model: type[BaseModel], above: str = "") -> Iterator[str]:
-    """Of all fields, as in YAML."""
-    for name, field in model.model_fields.items():
-        path = f"{above}.{field.alias or name}".lstrip(".")
-        inner = [a for a in (field.annotation, *getattr(field.annotation, "__args__", ())) if isinstance(a, type)]
-        models = [a for a in inner if issubclass(a, BaseModel)]
-        yield from (p for one in models for p in _paths(one, path)) if models else (path,)
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The paths of the fields that a command has looked for."""
-    found: set[str] = set()
-    get = table_spec._Section.get
-
-    def note(self: Any, name: str, default: Any = None) -> Any:
-        found.add(f"{self.path}.{name}".partition(".spec.")[2])
-        return get(self, name, default)
-
-    monkeypatch.setattr(table_spec._Section, "get", note)
-    return found
-
-
-def _same_fields(model: type[BaseModel], asked: set[str]) -> None:
-    sections = {path.rpartition(".")[0] for path in asked}
-    ours = {path for path in _paths(model) if path.partition(".")[0] not in OPERATORS}
-    assert ours == asked - sections - OPERATORS
-
-
-def test_a_tables_fields_are_those_of_the_command(asked: set[str]) -> None:
-    for value in ({}, {"format": "avro", "registry": {"url": "http://r"}}):
-        table_spec.parse(_document("KafkaTable", {**TABLE, "bootstrapServers": "a:1", "value": value}))
-    asked.remove("value.registry.passwordEnv")
-    asked |= {f"value.registry.passwordSecret.{name}" for name in ("name", "key")}
-    _same_fields(KafkaTableSpec, asked)
-
-
-def test_an_archives_fields_are_those_of_the_command(asked: set[str]) -> None:
-    archive_spec.parse(_document("KafkaMetadataArchive", {**ARCHIVE, "bootstrapServers": "a:1"}))
-    _same_fields(KafkaMetadataArchiveSpec, asked)
-
-
-def test_a_scrubs_fields_are_those_of_the_command() -> None:
-    assert {path.partition(".")[0] for path in _paths(KafkaScrubSpec)} == scrub_spec.FIELDS | scrub_spec.OPERATORS
-
-
-def test_a_tables_defaults_are_those_of_the_command() -> None:
-    bare = {**TABLE, "bootstrapServers": "a:1"}
-    full = given(KafkaTableSpec.model_validate(bare))
-    assert table_spec.parse(_document("KafkaTable", full)) == table_spec.parse(_document("KafkaTable", bare))
-
-
-def test_an_archives_defaults_are_those_of_the_command() -> None:
-    bare = {**ARCHIVE, "bootstrapServers": "a:1"}
-    full = given(KafkaMetadataArchiveSpec.model_validate(bare))
-    kind = "KafkaMetadataArchive"
-    assert archive_spec.parse(_document(kind, full)) == archive_spec.parse(_document(kind, bare))
-
-
-def _document(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "kraftcluster.io/v1alpha1", "kind": kind, "metadata": {"name": "one"}, "spec": dict(spec)}
-
-
-def test_the_samples_are_one_of_each() -> None:
-    documents = list(yaml.safe_load_all((ROOT / "deploy/samples/pipelines.yaml").read_text()))
-    assert [one["kind"] for one in documents] == list(KINDS)
-    for one in documents:
-        KINDS[one["kind"]].spec.model_validate(one["spec"])
-
-
-# Passes
+from tests.unit.operator.sample import OPERATORS, ROOT, SPECS, TABLE
 
 
 class World:

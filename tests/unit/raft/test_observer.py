@@ -14,8 +14,8 @@ from tests.unit.raft.test_voter_changes import Chance
 VOTER, OBSERVER, LEADER = 1, 6, 7
 
 
-def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost() -> None:
-    node = RaftNode(
+def observer() -> RaftNode:
+    return RaftNode(
         local=ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6")),
         voters=VoterSet([Voter(ReplicaKey(VOTER, Uuid(bytes(15) + b"\1")))]),
         log=LogView(),
@@ -24,6 +24,10 @@ def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost(
         cluster_id="c",
         kraft_version=1,
     )
+
+
+def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost() -> None:
+    node = observer()
     asked: list[int] = []
 
     def tell(event: events.Event, now_ms: int) -> None:
@@ -45,16 +49,7 @@ def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost(
 
 def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
     """It may be a voter in the set that the candidate knows, and the one whose vote is missing (raft seed 17286)."""
-    voter = ReplicaKey(VOTER, Uuid(bytes(15) + b"\1"))
-    node = RaftNode(
-        local=ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6")),
-        voters=VoterSet([Voter(voter)]),
-        log=LogView(),
-        state=QuorumState(),
-        rng=Chance(),
-        cluster_id="c",
-        kraft_version=1,
-    )
+    node = observer()
     granted: list[bool] = []
     fetches: list[int] = []
 
