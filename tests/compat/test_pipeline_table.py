@@ -234,10 +234,7 @@ def kill_often(target: Target, folder: Path, given: dict[str, Any], kills: int) 
             send(target, topic, [b'{"n": %d}' % n if n % 10 else b"dead %d" % n for n in range(sent, sent + 1000)])
             sent += 1000
             killed += cut_off(writers, file, chance, batches=8)
-        file.write_text(json.dumps(given | {"spec": given["spec"] | {"commit": {}}}))  # the rest at once
-        writers.start("table", "run", str(file), "--once")
-        status, told = writers.ended()
-    assert status == 0, told
+        writers.finish(file, given)
     parsed = spec.parse(given)
     assert Counter(row["n"] for row in rows(parsed.path, kind, parsed.storage)) == Counter(
         n for n in range(sent) if n % 10

@@ -381,10 +381,7 @@ def kill_often_by_key(target: Target, folder: Path, given: dict[str, Any], kills
                 if n is not None:
                     expected[key.encode()] = n
             killed += cut_off(writers, file, chance, batches=6)
-        file.write_text(json.dumps(given | {"spec": given["spec"] | {"commit": {}}}))  # the rest at once
-        writers.start("table", "run", str(file), "--once")
-        status, told = writers.ended()
-    assert status == 0, told
+        writers.finish(file, given)
     parsed = spec.parse(given)
     found = rows(parsed.path, kind, parsed.storage)
     assert {row["_key"]: row["n"] for row in found} == expected
