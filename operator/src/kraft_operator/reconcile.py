@@ -284,7 +284,8 @@ class _Pass:
 
     async def share(self, record: Record) -> None:
         """Services and budgets, when they may have to change."""
-        marks = digest([self.resource["metadata"].get("generation"), [node.id for node in record.nodes]])
+        nodes = [[node.id, node.controller, node.broker, node.stopped] for node in record.nodes]
+        marks = digest([self.resource["metadata"].get("generation"), nodes])
         now = self.clock()
         if self.memory.shared == marks and now - self.memory.shared_at < SHARED_S:
             return

@@ -24,17 +24,15 @@ def sample(namespace: str = "demo", **changes: Any) -> Cluster:
 
 def manifests(cluster: Cluster) -> list[dict[str, Any]]:
     """All that a controller and a broker of it are made of, and what all share."""
-    found = [network.nodes_service(cluster), network.bootstrap_service(cluster), *network.disruption_budgets(cluster)]
+    nodes = (Node(1, "controllers", True, False), Node(101, "brokers", False, True))
+    found = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
+    found += network.disruption_budgets(cluster, nodes)
     found += network.network_policies(cluster)
     for listener in cluster.spec.listeners:
         if listener.type != "Internal":
             found += [network.external_bootstrap(cluster, listener)]
             found += [network.external_broker(cluster, listener, 101, 0)]
-    for pool, node in zip(
-        cluster.spec.node_pools,
-        (Node(1, "controllers", True, False), Node(101, "brokers", False, True)),
-        strict=True,
-    ):
+    for pool, node in zip(cluster.spec.node_pools, nodes, strict=True):
         aspects = {"image": cluster.spec.image, "roles": ",".join(pool.roles), "voters": "1,2,3"}
         external = {"external": ("$(HOST_IP)", 31000)}
         found += storage.claims(cluster, pool, node)

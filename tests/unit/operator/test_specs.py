@@ -194,6 +194,28 @@ def test_a_broker_stays_near_its_rack() -> None:
     assert affinity["nodeAffinity"].keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
 
 
+def _budgets(*nodes: Node) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one["spec"] for one in network.disruption_budgets(sample(), nodes)}
+
+
+def test_evictions_take_one_node_of_a_role_whatever_the_scale_of_the_resource_says() -> None:
+    """Kubernetes reckons with `maxUnavailable` of the owner's scale, 3 here, and would let three of five voters go."""
+    controllers = [Node(i, "controllers", True, False) for i in (1, 2, 3, 4, 5)]
+    brokers = [Node(i, "brokers", False, True) for i in (101, 102)]
+    gone = Node(103, "brokers", False, True, stopped=True)
+    found = _budgets(*controllers, *brokers, gone)
+    assert {name: one["minAvailable"] for name, one in found.items()} == {"sample-controllers": 4, "sample-brokers": 1}
+    assert not any("maxUnavailable" in one for one in found.values())
+
+
+def test_no_pod_has_two_budgets_as_nobody_could_evict_it() -> None:
+    combined = [Node(i, "controllers", True, True) for i in (1, 2, 3)]
+    (name,) = found = _budgets(*combined, Node(101, "brokers", False, True))
+    assert (name, found[name]["minAvailable"]) == ("sample-nodes", 3)
+    labels = pods.pod(sample(), sample().spec.node_pools[0], combined[0], {"roles": "broker,controller"}, {})
+    assert found[name]["selector"]["matchLabels"].items() <= labels["metadata"]["labels"].items()
+
+
 def test_network_policies_let_in_who_has_to_come_in() -> None:
     nodes, clients, jobs = network.network_policies(sample())
     assert nodes["spec"]["podSelector"]["matchLabels"].items() <= sample().labels().items()

@@ -136,7 +136,7 @@ class Rack(Model):
 
 
 class DisruptionBudget(Model):
-    """A PodDisruptionBudget for each role: one pod at a time."""
+    """A PodDisruptionBudget for each role, or for all nodes where some have both: one pod at a time."""
 
     enabled: bool = True
 

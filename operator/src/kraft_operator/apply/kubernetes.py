@@ -186,7 +186,7 @@ class Hands:
         selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/name=kraftcluster"
         wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.spec.listeners if one.type != "Internal"]
-        wanted += [*network.disruption_budgets(cluster), *network.network_policies(cluster)]
+        wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
         kinds = (*SHARED_KINDS, "ConfigMap")
         lists = await asyncio.gather(*(self._api.list(kind, cluster.namespace, selector) for kind in kinds))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import Listener
+from kraft_operator.plan.record import Node
 from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
 
 MANAGER_APP: Final = "kraftcluster-operator"
@@ -75,19 +77,29 @@ def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: i
     return _service(cluster, f"{cluster.node(node_id)}-{listener.name}", spec, node_id)
 
 
-def disruption_budgets(cluster: Cluster) -> list[dict[str, Any]]:
-    """One pod of a role at a time."""
+def disruption_budgets(cluster: Cluster, nodes: Iterable[Node]) -> list[dict[str, Any]]:
+    """One of `nodes` at a time: of each role, or of all where some have both, as nobody can evict a pod of two budgets.
+
+    They say how many stay, not how many may go: that Kubernetes would reckon from the resource's scale, which is the
+    size of one pool of brokers.
+    """
     if not cluster.spec.pod_disruption_budget.enabled:
         return []
-    return [
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": cluster.metadata(f"{cluster.name}-{role}s"),
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(cluster, role)}},
-        }
-        for role in sorted({role for pool in cluster.spec.node_pools for role in pool.roles})
-    ]
+    there = [node for node in nodes if not node.stopped]
+    if any(node.controller and node.broker for node in there):
+        everybody = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}
+        return [_budget(cluster, "nodes", everybody, len(there))]
+    roles = {"broker": [node for node in there if node.broker], "controller": [n for n in there if n.controller]}
+    return [_budget(cluster, f"{role}s", _selector(cluster, role), len(mine)) for role, mine in roles.items() if mine]
+
+
+def _budget(cluster: Cluster, whose: str, selector: dict[str, str], count: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": cluster.metadata(f"{cluster.name}-{whose}"),
+        "spec": {"minAvailable": count - 1, "selector": {"matchLabels": selector}},
+    }
 
 
 def network_policies(cluster: Cluster) -> list[dict[str, Any]]:
