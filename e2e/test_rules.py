@@ -99,6 +99,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     ),
     "own key": (lambda s: s["config"].update({"node.id": "7"}), "follows from the rest"),
     "own key of a pool": (_pool(lambda p: p.update(config={"log.dirs": "/x"})), "follows from the rest"),
+    "own label": (_pool(lambda p: p.update(pod={"labels": {"kraftcluster.io/node": "7"}})), "pods are found by"),
     "replacement edited": (lambda s: s["replacements"][0].update(node=3), "add another with a new name"),
     "unknown key": (lambda s: s.update(replicaz=3), "unknown field"),
     "quantity": (_pool(lambda p: p["storage"]["volumes"][0].update(size="lots")), "should match"),

@@ -10,6 +10,7 @@ import pytest
 from kraft_node.base.config import tables
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.metadata.features import METADATA_VERSIONS
+from kraft_operator.api.pools import OWN_LABELS
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Node, Record, Replacement
@@ -66,6 +67,29 @@ def test_what_spreads_nodes_finds_the_jobs_that_decide_where_volumes_are() -> No
             assert labels["kraftcluster.io/pool"] in {"controllers", "brokers"}
             assert labels["mine"] == "yes"
             assert ("kraftcluster.io/node" in labels) == (one["kind"] == "Pod"), "services select nodes by it"
+
+
+def test_labels_of_a_pool_take_none_of_those_by_which_a_pod_is_found() -> None:
+    """Rules refuse them; a resource from before the rules keeps its nodes all the same."""
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)
+    for pool in document["nodePools"]:
+        pool["pod"] = {"labels": {"app.kubernetes.io/name": "x", "kraftcluster.io/node": "7", "team": "a"}}
+    cluster = sample(nodePools=document["nodePools"])
+    found = [one["metadata"]["labels"] for one in manifests(cluster) if one["kind"] == "Pod"]
+    assert found[0] == cluster.labels(1, "controllers") | {"kraftcluster.io/controller": "true", "team": "a"}
+    assert found[1] == cluster.labels(101, "brokers") | {"kraftcluster.io/broker": "true", "team": "a"}
+    assert found[1].keys() - {"team"} <= set(OWN_LABELS)
+
+
+def test_ports_of_a_pod_have_names_of_their_own_that_kubernetes_takes() -> None:
+    listeners = [
+        {"name": name, "port": 9100 + i} for i, name in enumerate(("external-public-a", "external-public-b", "a--b"))
+    ]
+    for one in manifests(sample(listeners=listeners)):
+        if one["kind"] == "Pod":
+            names = [port["name"] for port in one["spec"]["containers"][0]["ports"]]
+            assert len(set(names)) == len(names)
+            assert all(len(name) <= 15 and "--" not in name for name in names), names
 
 
 def test_every_volume_that_is_mounted_is_there() -> None:

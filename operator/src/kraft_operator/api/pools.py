@@ -12,6 +12,18 @@ VOLUMES_MAX: Final = 8
 """A node's log directories; Kafka's own limit is what a machine has."""
 POOL_REPLICAS_MAX: Final = 100
 ENV_MAX: Final = 64
+OWN_LABELS: Final = (
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/name",
+    "kraftcluster.io/broker",
+    "kraftcluster.io/controller",
+    "kraftcluster.io/job",
+    "kraftcluster.io/node",
+    "kraftcluster.io/pool",
+)
+"""By which the operator, services and budgets find pods."""
+_OWN_LABELS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_LABELS) + "]"
 CONSTRAINTS_MAX: Final = 32
 
 
@@ -77,6 +89,12 @@ class EnvVar(Model):
 class PodTemplate(Model):
     """What a pool's pods have beyond what the operator gives them."""
 
+    RULES: ClassVar = (
+        Rule(
+            f"self.labels.all(k, !(k in {_OWN_LABELS_CEL}))",
+            "pods are found by these labels (" + ", ".join(OWN_LABELS) + "): choose others",
+        ),
+    )
     affinity: Free | None = None
     tolerations: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
     topology_spread_constraints: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []

@@ -42,7 +42,8 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     """The pod that is to have `aspects`; `external` are its addresses outside."""
     roles = _roles(aspects)
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
-    metadata["labels"] |= {**pool.pod.labels, **{f"{GROUP}/{role}": "true" for role in roles}}
+    marks = metadata["labels"] | {f"{GROUP}/{role}": "true" for role in roles}
+    metadata["labels"] = pool.pod.labels | marks  # those by which it is found come last
     metadata["annotations"] = {**pool.pod.annotations, **{ASPECT + key: value for key, value in aspects.items()}}
     command = ["kafka-server-start", f"{CONFIG}/{FILE}"]
     if "broker" in roles:
@@ -169,9 +170,8 @@ def _near(label: str, rack: str, affinity: Mapping[str, Any] | None) -> dict[str
 def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
     ports = []
     if "broker" in roles:
-        ports += [
-            {"name": f"l-{one.name}"[:15].rstrip("-"), "containerPort": one.port} for one in cluster.spec.listeners
-        ]
+        # A listener's name may be longer than a port's, and of two the same up to there.
+        ports += [{"name": f"listener-{one.port}", "containerPort": one.port} for one in cluster.spec.listeners]
     if "controller" in roles:
         ports.append({"name": "controller", "containerPort": CONTROLLER_PORT})
     if cluster.spec.metrics.enabled:
