@@ -97,6 +97,22 @@ def test_numbers_can_be_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.rstrip().endswith("payload: 42")
 
 
+@pytest.mark.parametrize("option", ["--key-decoder-class", "--value-decoder-class"])
+def test_a_decoder_alone_prints_records(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    path = segment(tmp_path, batch(0, b"a"))
+    assert dump(["--files", str(path), option, "org.apache.kafka.tools.api.StringDecoder"]) == 0
+    assert capsys.readouterr().out.endswith(" headerKeys: [] payload: a\n")
+
+
+@pytest.mark.parametrize("option", ["--deep-iteration", "--print-data-log"])
+def test_records_of_which_nothing_is_shown_are_empty_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    path = segment(tmp_path, build_batch([NewRecord(None, None, 1_700_000_000_000)]))
+    assert dump(["--files", str(path), option, "--skip-record-metadata"]) == 0
+    assert capsys.readouterr().out.endswith(" isvalid: true\n\n")
+
+
 def test_a_server_that_is_not_there_is_one_line() -> None:
     with pytest.raises(ToolError, match=r"cannot connect to 127\.0\.0\.1"):
         cluster.main(["cluster-id", "-b", f"127.0.0.1:{free_ports(1)[0]}"])

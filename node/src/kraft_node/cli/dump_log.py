@@ -50,12 +50,8 @@ def _parser() -> Parser:
     add("--max-message-size", type=int, default=5 * 1024 * 1024, help="accepted; batches of any size are read")
     add("--verify-index-only", action="store_true", help="check indexes against their log and print only what is wrong")
     add("--index-sanity-check", action="store_true", help="check indexes as a broker does when it starts")
-    add(
-        "--key-decoder-class",
-        default="StringDecoder",
-        help="StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder",
-    )
-    add("--value-decoder-class", default="StringDecoder", help="as for keys")
+    add("--key-decoder-class", help="StringDecoder (default), IntegerDecoder, LongDecoder or DefaultDecoder")
+    add("--value-decoder-class", help="as for keys; either prints keys and values")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--cluster-metadata-decoder", action="store_true", help="the records of __cluster_metadata")
     kinds.add_argument("--offsets-decoder", action="store_true", help="the records of __consumer_offsets")
@@ -79,8 +75,9 @@ def _contents(args: argparse.Namespace) -> Contents | None:
     ):
         if flag:
             return dump_text.coordinator(log)
-    if args.print_data_log:
-        return dump_text.plain(dump_text.decoder(args.key_decoder_class), dump_text.decoder(args.value_decoder_class))
+    names = args.key_decoder_class, args.value_decoder_class
+    if args.print_data_log or any(names):
+        return dump_text.plain(*(dump_text.decoder(name or "StringDecoder") for name in names))
     return None
 
 

@@ -56,10 +56,10 @@ def batch_line(batch: BatchHeader, position: int, *, valid: bool) -> str:
 
 
 def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *, metadata: bool) -> str:
-    """A record's line; empty for a control record without metadata."""
+    """A record's line; empty where nothing of it is shown, as of a control record without metadata."""
     if batch.is_control and not metadata:
         return ""
-    line = "|"
+    line = ""
     if metadata:
         kind = "LogAppendTime" if batch.timestamp_type else "CreateTime"
         sequence = sequence_after(batch.base_sequence, record.offset - batch.base_offset)
@@ -69,12 +69,12 @@ def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *
             f"headerKeys: [{','.join(key for key, _ in record.headers)}]"
         )
     if batch.is_control:
-        return line + control_text(record)
-    if contents is not None:
+        line += control_text(record)
+    elif contents is not None:
         key, payload = contents(record)
         line += "" if key is None else f" key: {key}"
         line += "" if payload is None else f" payload: {payload}"
-    return line
+    return line and "|" + line
 
 
 def _size(data: bytes | None) -> int:
