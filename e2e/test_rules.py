@@ -62,6 +62,10 @@ def _pool(change: Callable[[Spec], object], number: int = 0) -> Callable[[Spec],
     return lambda spec: change(spec["nodePools"][number])
 
 
+def _listener(**one: object) -> Callable[[Spec], object]:
+    return lambda spec: spec["listeners"].append(one)
+
+
 def _second_volumeless(pool: Spec) -> None:
     pool["storage"]["volumes"] = [{"name": "other"}]
 
@@ -100,6 +104,18 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "own key": (lambda s: s["config"].update({"node.id": "7"}), "follows from the rest"),
     "own key of a pool": (_pool(lambda p: p.update(config={"log.dirs": "/x"})), "follows from the rest"),
     "own label": (_pool(lambda p: p.update(pod={"labels": {"kraftcluster.io/node": "7"}})), "pods are found by"),
+    "two listeners of one port": (_listener(name="more", port=9092), "same port"),
+    "a listener where controllers listen": (_listener(name="more", port=9090), "port 9090 is the controllers'"),
+    "a listener where metrics are": (_listener(name="more", port=9404), "metrics.port is the metrics'"),
+    "metrics where controllers listen": (lambda s: s.update(metrics={"port": 9090}), "port 9090 is the controllers'"),
+    "a listener that is called as the controllers'": (
+        _listener(name="controller", port=9093),
+        "cannot be named controller",
+    ),
+    "a listener whose service is another one": (
+        _listener(name="bootstrap", port=9093, type="NodePort"),
+        "nor one for outside bootstrap",
+    ),
     "replacement edited": (lambda s: s["replacements"][0].update(node=3), "add another with a new name"),
     "unknown key": (lambda s: s.update(replicaz=3), "unknown field"),
     "quantity": (_pool(lambda p: p["storage"]["volumes"][0].update(size="lots")), "should match"),
@@ -168,8 +184,34 @@ def test_kubectl_scale_sets_the_brokers() -> None:
     assert there["spec"]["listeners"][0]["type"] == "Internal", "defaults are in the resource"
 
 
-def test_a_long_name_is_refused() -> None:
+NAMES = {
+    "a" * 41: "at most 40 characters",
+    "my.cluster": "begins with a letter",
+    "1st": "begins with a letter",
+    "a" * 40: "give the listener a shorter name",
+}
+"""With a listener of 20 characters."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_services_and_pods_could_not_have_are_refused(name: str) -> None:
     document = sample()
-    document["metadata"]["name"] = "a" * 41
+    document["metadata"]["name"] = name
+    document["spec"]["listeners"].append({"name": "l" * 20, "port": 9093, "type": "NodePort"})
     answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
-    assert "at most 40 characters" in answer.stderr
+    assert NAMES[name] in answer.stderr
+
+
+def test_the_id_that_a_cluster_was_given_is_not_another_ones() -> None:
+    document = sample()
+    document["metadata"]["name"] = "given"
+    del document["spec"]["clusterId"]
+    assert kubectl("apply", "-f", "-", stdin=document).returncode == 0
+    status = json.dumps({"status": {"clusterId": "MkU3OEVBNTcwNTJENDM2Qk"}})
+    words = ("patch", "kc", "given", "-n", NAMESPACE, "--type=merge", "--subresource=status", "-p", status)
+    assert kubectl(*words).returncode == 0
+    document["spec"]["clusterId"] = "AAAAAAAAAAAAAAAAAAAAAA"
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=document)
+    assert "leave spec.clusterId out" in answer.stderr
+    document["spec"]["clusterId"] = "MkU3OEVBNTcwNTJENDM2Qk"
+    assert kubectl("apply", "--dry-run=server", "-f", "-", stdin=document).returncode == 0

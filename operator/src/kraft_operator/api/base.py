@@ -16,6 +16,8 @@ VERSION: Final = "v1alpha1"
 NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """A DNS label: names of pools, listeners and volumes become parts of pods' and services' names."""
 NAME_CHARS_MAX: Final = 30
+CLUSTER_NAME: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Services' names begin with the cluster's: no dot, and a letter first."""
 CLUSTER_NAME_CHARS_MAX: Final = 40
 """Of the resource: a pod is named `NAME-ID` and its format job `NAME-ID-format-DISK`, in at most 63 characters."""
 UUID: Final = r"^[A-Za-z0-9_-]{22}$"

@@ -9,6 +9,7 @@ from pydantic import Field
 from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Rule, marked
 from kraft_operator.api.pools import NodePool
 
+CONTROLLER_PORT: Final = 9090
 POOLS_MAX: Final = 10
 LISTENERS_MAX: Final = 8
 REPLACEMENTS_MAX: Final = 32
@@ -204,6 +205,21 @@ class KRaftClusterSpec(Model):
         Rule(
             "self.listeners.exists(l, l.type == 'Internal')",
             "brokers need a listener among themselves: keep one of type Internal",
+        ),
+        Rule(
+            "self.listeners.all(l, self.listeners.exists_one(m, m.port == l.port))",
+            "two listeners cannot have the same port: give each its own",
+        ),
+        Rule(
+            f"self.listeners.all(l, l.port != {CONTROLLER_PORT} && l.port != self.metrics.port)"
+            f" && self.metrics.port != {CONTROLLER_PORT}",
+            f"port {CONTROLLER_PORT} is the controllers', metrics.port is the metrics': choose others for the listeners",
+        ),
+        Rule(
+            "self.listeners.all(l, l.name != 'controller'"
+            " && (l.type == 'Internal' || !(l.name in ['bootstrap', 'nodes'])))",
+            "a listener cannot be named controller, nor one for outside bootstrap or nodes, as services of these names"
+            " are there: choose another name",
         ),
         Rule(
             f"self.config.all(k, !(k in {_OWN_KEYS_CEL}))",

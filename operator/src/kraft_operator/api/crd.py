@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, VERSION
+from kraft_operator.api.base import CLUSTER_NAME, CLUSTER_NAME_CHARS_MAX, GROUP, VERSION, Rule, rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import (
     PIPELINE_NAME_CHARS_MAX,
@@ -21,6 +21,8 @@ from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.topic import KRaftTopicSpec, KRaftTopicStatus
 
 CATEGORIES: Final = ["kraft", "all"]
+SERVICE_NAME_CHARS_MAX: Final = 63
+NODE_ID_CHARS_MAX: Final = 10
 
 
 def _condition(name: str) -> str:
@@ -39,21 +41,20 @@ def _crd(
     status: type[BaseModel],
     columns: list[dict[str, Any]],
     extra: dict[str, Any],
-    name_rule: dict[str, Any] | None,
+    rules: tuple[Rule, ...],
 ) -> dict[str, Any]:
     root: dict[str, Any] = {
         "description": " ".join((spec.__doc__ or "").split()),
         "type": "object",
         "required": ["spec"],
-    }
-    if name_rule is not None:
-        root["x-kubernetes-validations"] = [name_rule]
-    root["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-        "spec": structural(spec),
-        "status": structural(status),
+        **rules_of(rules),
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural(spec),
+            "status": structural(status),
+        },
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -84,11 +85,33 @@ def _crd(
     }
 
 
-def _name_rule(chars: int, what: str) -> dict[str, Any]:
-    return {
-        "rule": f"self.metadata.name.size() <= {chars}",
-        "message": f"names of pods begin with the {what}'s: choose one of at most {chars} characters",
-    }
+def _name_rule(chars: int, what: str) -> Rule:
+    return Rule(
+        f"self.metadata.name.size() <= {chars}",
+        f"names of pods begin with the {what}'s: choose one of at most {chars} characters",
+    )
+
+
+CLUSTER_RULES: Final = (
+    _name_rule(CLUSTER_NAME_CHARS_MAX, "cluster"),
+    Rule(
+        f"self.metadata.name.matches('{CLUSTER_NAME}')",
+        "names of services begin with the cluster's: choose one of lower-case letters, digits and hyphens that begins"
+        " with a letter",
+    ),
+    Rule(
+        "self.spec.listeners.all(l, l.type == 'Internal'"
+        f" || self.metadata.name.size() + l.name.size() <= {SERVICE_NAME_CHARS_MAX - len('--') - NODE_ID_CHARS_MAX})",
+        "services are named CLUSTER-ID-LISTENER for each broker, in at most 63 characters: give the listener a shorter"
+        " name",
+    ),
+    Rule(
+        "!has(self.status) || !has(self.status.clusterId) || !has(self.spec.clusterId)"
+        " || self.spec.clusterId == self.status.clusterId",
+        "the cluster has an id already, status.clusterId: leave spec.clusterId out, or make another KRaftCluster",
+    ),
+)
+"""Those that need more than the specification."""
 
 
 def cluster_crd() -> dict[str, Any]:
@@ -108,7 +131,6 @@ def cluster_crd() -> dict[str, Any]:
         "statusReplicasPath": ".status.replicas",
         "labelSelectorPath": ".status.selector",
     }
-    rule = _name_rule(CLUSTER_NAME_CHARS_MAX, "cluster")
     return _crd(
         "KRaftCluster",
         "kraftclusters",
@@ -117,7 +139,7 @@ def cluster_crd() -> dict[str, Any]:
         KRaftClusterStatus,
         columns,
         {"scale": scale},
-        rule,
+        CLUSTER_RULES,
     )
 
 
@@ -130,7 +152,7 @@ def topic_crd() -> dict[str, Any]:
         _column("Ready", _condition("Ready")),
         _column("Age", ".metadata.creationTimestamp", "date"),
     ]
-    return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, None)
+    return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, ())
 
 
 _REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
@@ -175,7 +197,7 @@ def _pipeline(
     kind: str, short: str, spec: type[BaseModel], status: type[BaseModel], columns: list[dict[str, Any]]
 ) -> dict[str, Any]:
     rule = _name_rule(PIPELINE_NAME_CHARS_MAX, "resource")
-    return _crd(kind, f"{kind.lower()}s", short, spec, status, columns, {}, rule)
+    return _crd(kind, f"{kind.lower()}s", short, spec, status, columns, {}, (rule,))
 
 
 def crds() -> tuple[dict[str, Any], ...]:

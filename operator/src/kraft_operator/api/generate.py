@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, NAME, NAME_CHARS_MAX
+from kraft_operator.api.base import CLUSTER_NAME, CLUSTER_NAME_CHARS_MAX, NAME, NAME_CHARS_MAX
 from kraft_operator.api.crd import cluster_crd, crds, topic_crd
 
 FOLDERS: Final = ("deploy/crds", "charts/kraftcluster-operator/crds")
@@ -47,7 +47,7 @@ def values_schema() -> dict[str, Any]:
     words = {"type": "object", "additionalProperties": {"type": "string"}}
     own = {
         "global": {"type": "object"},
-        "name": {"type": "string", "maxLength": CLUSTER_NAME_CHARS_MAX, "pattern": f"^$|{NAME}"},
+        "name": {"type": "string", "maxLength": CLUSTER_NAME_CHARS_MAX, "pattern": f"^$|{CLUSTER_NAME}"},
         "labels": words,
         "annotations": words,
         "topics": {"type": "object", "additionalProperties": {"anyOf": [topic, {"type": "null"}]}},

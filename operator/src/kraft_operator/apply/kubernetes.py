@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe.objects import by_node
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.specs import network, pods, storage
-from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.properties import External
 
 Object = dict[str, Any]

@@ -112,7 +112,8 @@ async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dic
     """What is there now, and what would be done next; with `preview` as if that file were in force."""
     looker = Supervisor(folder, file, Silent(), acts=False)
     if preview is not None:
-        resource = parsed(read(preview), str(preview), looker.memory.accepted, looker.memory.topics)
+        memory = looker.memory
+        resource = parsed(read(preview), str(preview), memory.accepted, memory.topics, memory.record.cluster_id)
         looker.memory.accepted = resource.spec.model_dump(by_alias=True, exclude_none=True)
         looker.memory.annotations, looker.memory.topics = resource.annotations, resource.topics
     async with looker.client:

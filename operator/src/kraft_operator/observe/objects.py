@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.kafka.client import Address
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.situation import is_controller
-from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.storage import DISK, FORMATTED, VOLUMES

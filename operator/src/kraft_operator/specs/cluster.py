@@ -13,7 +13,6 @@ from kraft_operator.api.pools import NodePool
 
 MANAGER: Final = "kraft-operator"
 """Field manager of every write, and the label `app.kubernetes.io/managed-by`."""
-CONTROLLER_PORT: Final = 9090
 DIGEST_CHARS: Final = 12
 
 

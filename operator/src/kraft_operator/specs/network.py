@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.plan.record import Node
-from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.cluster import Cluster
 
 MANAGER_APP: Final = "kraftcluster-operator"
 """The label `app.kubernetes.io/name` of the operator's own pods, as its chart has it."""

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipelines import Driver
 from kraft_operator.api.pools import NodePool, PodTemplate
 from kraft_operator.plan.record import Node
-from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster
+from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
 USER: Final = 10001

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from kraft_operator.api.cluster import Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.wanted import STARTS_WITH
-from kraft_operator.specs.cluster import CONTROLLER_PORT, Cluster, digest
+from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 
 DATA: Final = "/var/lib/kraft"

@@ -40,6 +40,16 @@ def test_what_the_api_server_grants_is_granted(case: str) -> None:
     _take(document)
 
 
+@pytest.mark.parametrize("name", server.NAMES)
+def test_a_name_that_the_api_server_refuses_is_refused_with_its_words(name: str) -> None:
+    document = copy.deepcopy(server.sample())
+    document["metadata"]["name"] = name
+    document["spec"]["listeners"].append({"name": "l" * 20, "port": 9093, "type": "NodePort"})
+    with pytest.raises(BadResourceError) as refused:
+        parsed(yaml.safe_dump(document), "kraftcluster.yaml")
+    assert server.NAMES[name] in str(refused.value)
+
+
 BAD: dict[str, tuple[str, str]] = {
     "syntax": ("a: [1\nb: 2\n", "f.yaml: expected ',' or ']', but got ':', in line 2, column 2"),
     "nothing": ("", "f.yaml: one KRaftCluster is expected, 0 found (there is: nothing)"),
@@ -76,6 +86,19 @@ def test_other_kinds_in_the_file_are_named() -> None:
 def topic(**spec: Any) -> str:
     resource = {"apiVersion": API_VERSION, "kind": "KRaftTopic", "metadata": {"name": "t"}, "spec": spec}
     return SAMPLE + "---\n" + yaml.safe_dump(resource)
+
+
+def test_a_topics_name_may_have_dots_as_on_kubernetes() -> None:
+    text = topic(cluster="sample").replace("name: t\n", "name: orders.v1\n")
+    assert list(parsed(text, "f").topics) == ["orders.v1"]
+
+
+def test_the_id_that_a_cluster_was_given_is_not_another_ones() -> None:
+    mine = "MkU3OEVBNTcwNTJENDM2Qk"
+    text = yaml.safe_dump(server.sample())
+    assert parsed(text, "f", cluster_id=mine).spec.cluster_id == mine
+    with pytest.raises(BadResourceError, match="f: sample: the cluster has an id already"):
+        parsed(text, "f", cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
 
 
 def test_topics_of_the_file_are_held_to_their_rules() -> None:

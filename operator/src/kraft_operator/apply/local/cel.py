@@ -1,7 +1,7 @@
 """As much of CEL as the rules of our resources use: what the API server enforces holds for a file on a laptop too.
 
 Numbers, strings, booleans, lists; `&& || ! ?: == != < <= > >= in + -`; fields, indexes; `has`, `all`, `exists`,
-`exists_one`, `filter`, `map`, `sum`, `size`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` take an error on one
+`exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` take an error on one
 side when the other side decides. Who calls it: `rules`.
 """
 
@@ -203,6 +203,8 @@ class _Parser:
             return lambda env: sum(owner(env))
         if name == "size":
             return lambda env: len(owner(env))
+        if name == "matches":
+            return lambda env: re.search(arguments[0](env), owner(env)) is not None
         if name == "compareTo":
             return lambda env: _compared(owner(env).bytes, arguments[0](env).bytes)
         raise CelError(f"unknown method {name} in: {self.text}")

@@ -12,15 +12,17 @@ from typing import Any, Final, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from kraft_operator.api.base import CLUSTER_NAME_CHARS_MAX, GROUP, NAME, VERSION
+from kraft_operator.api.base import GROUP, VERSION, rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.api.crd import cluster_crd, topic_crd
+from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.apply.local.cel import CelError, compiled
 
 KIND: Final = "KRaftCluster"
 TOPIC: Final = "KRaftTopic"
-TOPIC_NAME_CHARS_MAX: Final = 253
+OBJECT_NAME: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+OBJECT_NAME_CHARS_MAX: Final = 253
+"""Of any resource; a cluster's own rules ask for more."""
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
@@ -49,10 +51,12 @@ def parsed(
     where: str,
     before: Mapping[str, Any] | None = None,
     topics_before: Mapping[str, Mapping[str, Any]] | None = None,
+    cluster_id: str | None = None,
 ) -> Resource:
     """The one `KRaftCluster` of a file named `where`, with its topics.
 
-    `before` are the `values` that it follows, if any, `topics_before` those of its topics. Raises BadResourceError.
+    `before` are the `values` that it follows, if any, `topics_before` those of its topics, `cluster_id` what the cluster
+    was given. Raises BadResourceError.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
@@ -67,7 +71,7 @@ def parsed(
         kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
         raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
     others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC}))
-    cluster = _resource(found[0], where, before)
+    cluster = _resource(found[0], where, before, cluster_id)
     topics = {}
     for document in documents:
         if document.get("kind") == TOPIC:
@@ -84,7 +88,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"{problem}, in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
 
 
-def _metadata(document: dict[str, Any], where: str, chars_max: int) -> tuple[str, dict[str, Any]]:
+def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     """Name and metadata of a resource of ours."""
     if document.get("apiVersion") != API_VERSION:
         raise BadResourceError(f"{where}: apiVersion: {API_VERSION} is expected, not {document.get('apiVersion')!r}")
@@ -93,8 +97,8 @@ def _metadata(document: dict[str, Any], where: str, chars_max: int) -> tuple[str
         raise BadResourceError(f"{where}: {unknown[0]}: unknown field")
     metadata = document.get("metadata") or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not re.match(NAME, name) or len(name) > chars_max:
-        text = f"lower-case letters, digits and hyphens, at most {chars_max}"
+    if not isinstance(name, str) or not re.fullmatch(OBJECT_NAME, name) or len(name) > OBJECT_NAME_CHARS_MAX:
+        text = f"lower-case letters, digits, hyphens and dots, at most {OBJECT_NAME_CHARS_MAX}"
         raise BadResourceError(f"{where}: metadata.name: {text}, not {name!r}")
     return name, metadata
 
@@ -103,7 +107,7 @@ def _topic(
     document: dict[str, Any], where: str, cluster: str, before: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """Name and specification of a KRaftTopic."""
-    name, _ = _metadata(document, where, TOPIC_NAME_CHARS_MAX)
+    name, _ = _metadata(document, where)
     at = f"{where}: {TOPIC} {name}"
     try:
         spec = KRaftTopicSpec.model_validate(document.get("spec") or {})
@@ -118,13 +122,18 @@ def _topic(
     return name, found
 
 
-def _resource(document: dict[str, Any], where: str, before: Mapping[str, Any] | None) -> Resource:
-    name, metadata = _metadata(document, where, CLUSTER_NAME_CHARS_MAX)
+def _resource(
+    document: dict[str, Any], where: str, before: Mapping[str, Any] | None, cluster_id: str | None
+) -> Resource:
+    name, metadata = _metadata(document, where)
     try:
         spec = KRaftClusterSpec.model_validate(document.get("spec") or {})
     except ValidationError as error:
         raise BadResourceError(*(f"{where}: {line}" for line in _schema_problems(error))) from None
-    problems = broken_rules(values(spec), before)
+    found = values(spec)
+    status = {} if cluster_id is None else {"clusterId": cluster_id}
+    problems = [*_broken(_ROOT, {"metadata": {"name": name}, "spec": found, "status": status}, None, name)]
+    problems += broken_rules(found, before)
     if problems:
         raise BadResourceError(*(f"{where}: {line}" for line in problems))
     annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
@@ -156,6 +165,7 @@ def _schema_of(crd: dict[str, Any]) -> dict[str, Any]:
 
 
 _SCHEMA: Final = _schema_of(cluster_crd())
+_ROOT: Final = rules_of(CLUSTER_RULES)
 _TOPIC_SCHEMA: Final = _schema_of(topic_crd())
 
 

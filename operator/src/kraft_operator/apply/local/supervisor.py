@@ -148,14 +148,14 @@ class Supervisor:
             raise
 
     def _take_over(self, text: str) -> None:
-        resource = parsed(text, str(self.file), self.memory.accepted, self.memory.topics)
+        memory = self.memory
+        resource = parsed(text, str(self.file), memory.accepted, memory.topics, memory.record.cluster_id)
         if resource.name != self.name:
             raise BadResourceError(f"{self.file}: metadata.name: it is {self.name} that runs here, not {resource.name}")
         if resource.other_kinds:
             kinds = ", ".join(resource.other_kinds)
             self._shown.event(f"{self.file}: only the operator on Kubernetes acts on {kinds}")
         accepted = values(resource.spec)
-        memory = self.memory
         in_force = (memory.accepted, memory.annotations, memory.topics)
         if (accepted, resource.annotations, resource.topics) != in_force:
             self.memory.generation += 1
