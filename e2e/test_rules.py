@@ -85,6 +85,14 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "smaller volume": (_pool(lambda p: p["storage"]["volumes"][0].update(size="512Mi")), "cannot shrink"),
     "volume taken away": (_pool(_second_volumeless), "cannot be taken from a pool"),
     "voters": (_pool(lambda p: p.update(replicas=5)), "allowVoterChanges"),
+    "voters of another pool": (_pool(lambda p: p.update(name="others")), "allowVoterChanges"),
+    "voters moved to another pool": (
+        lambda s: (
+            s["nodePools"][0].update(replicas=1),
+            s["nodePools"].append({"name": "more", "roles": ["controller"], "replicas": 2, "firstNodeId": 301}),
+        ),
+        "allowVoterChanges",
+    ),
     "no controllers": (_pool(lambda p: p.update(replicas=0)), "a cluster needs controllers"),
     "roles exchanged": (_pool(lambda p: p.update(roles=["controller"]), 1), "not exchanged"),
     "controllers follow scale": (_pool(lambda p: p.pop("replicas")), "must say how many"),
@@ -136,6 +144,10 @@ GRANTED: dict[str, Callable[[Spec], object]] = {
     "nothing": lambda s: s,
     "more voters, guarded": lambda s: (
         s["nodePools"][0].update(replicas=5),
+        s.update(quorum={"allowVoterChanges": True}),
+    ),
+    "voters of another pool, guarded": lambda s: (
+        s["nodePools"][0].update(name="others"),
         s.update(quorum={"allowVoterChanges": True}),
     ),
     "larger volume": _pool(lambda p: p["storage"]["volumes"][0].update(size="2Gi")),

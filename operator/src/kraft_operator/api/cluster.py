@@ -33,6 +33,12 @@ OWN_KEYS: Final = (
 """Kafka's keys that follow from the rest of the resource."""
 
 _VOTERS: Final = "filter(p, 'controller' in p.roles).map(p, has(p.replicas) ? p.replicas : 0).sum()"
+_SAME_VOTERS_CEL: Final = (
+    "{0}.nodePools.all(p, !('controller' in p.roles) || !has(p.replicas) || p.replicas == 0"
+    " || {1}.nodePools.exists(q, q.name == p.name && 'controller' in q.roles && has(q.replicas)"
+    " && q.replicas == p.replicas))"
+)
+"""As many of the same pools: another pool of as many is other voters."""
 _OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
 
 
@@ -185,7 +191,8 @@ class KRaftClusterSpec(Model):
             "a cluster needs controllers: give one pool the role controller and replicas of 1, 3 or 5",
         ),
         Rule(
-            f"self.quorum.allowVoterChanges || self.nodePools.{_VOTERS} == oldSelf.nodePools.{_VOTERS}",
+            f"self.quorum.allowVoterChanges || ({_SAME_VOTERS_CEL.format('oldSelf', 'self')}"
+            f" && {_SAME_VOTERS_CEL.format('self', 'oldSelf')})",
             "this changes the voters of a running quorum: set quorum.allowVoterChanges to true in the same edit; to"
             " replace a host, add an entry to spec.replacements",
         ),
@@ -213,7 +220,7 @@ class KRaftClusterSpec(Model):
         Rule(
             f"self.listeners.all(l, l.port != {CONTROLLER_PORT} && l.port != self.metrics.port)"
             f" && self.metrics.port != {CONTROLLER_PORT}",
-            f"port {CONTROLLER_PORT} is the controllers', metrics.port is the metrics': choose others for the listeners",
+            f"port {CONTROLLER_PORT} is the controllers', metrics.port is the metrics': choose others for listeners",
         ),
         Rule(
             "self.listeners.all(l, l.name != 'controller'"

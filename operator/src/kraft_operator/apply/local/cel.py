@@ -1,8 +1,8 @@
 """As much of CEL as the rules of our resources use: what the API server enforces holds for a file on a laptop too.
 
 Numbers, strings, booleans, lists; `&& || ! ?: == != < <= > >= in + -`; fields, indexes; `has`, `all`, `exists`,
-`exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` take an error on one
-side when the other side decides. Who calls it: `rules`.
+`exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` take an
+error on one side when the other side decides. Who calls it: `rules`.
 """
 
 from __future__ import annotations
