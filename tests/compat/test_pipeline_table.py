@@ -19,7 +19,7 @@ import pytest
 
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.committer import ConflictError
+from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import open_storage, s3_options
@@ -179,9 +179,24 @@ def test_two_writers_do_not_spoil_a_table(cluster: Target, name: str, tmp_path: 
             runner.Runner(given, InlineEngine()).run(once=True)
             return found
 
-    with pytest.raises(ConflictError, match=r"batch 0: .* is gone: another writer of .* has started"):
+    with pytest.raises(FencedError, match=r"writer \d+ has taken over, writer \d+ commits nothing more"):
         runner.Runner(given, Overtaken()).run(once=True)
     assert Counter(row["offset"] for row in rows(tmp_path / "t", kind)) == Counter(range(50))
+
+
+def test_a_writer_that_was_replaced_ends(cluster: Target, name: str, tmp_path: Path) -> None:
+    """With an exit code of its own, also while it has nothing to do."""
+    create(cluster, name)
+    produced(cluster, name, 5)
+    given, file = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "0s"}), tmp_path / "table.yaml"
+    file.write_text(json.dumps(given))
+    with Writers() as writers:
+        writers.start("table", "run", str(file))
+        assert writers.line().startswith("batch 0: 5 rows")
+        runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
+        status, told = writers.ended()
+    assert (status, told.partition(":")[0]) == (3, "kraft-pipeline")
+    assert "has taken over, writer" in told
 
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of each format

@@ -247,10 +247,9 @@ def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Tar
     parsed = spec.parse(given)
 
     class Dies(runner.Runner):
-        def _committed(self, table: Any, *calls: Any) -> None:
-            super()._committed(table, *calls)
-            if table is self._dead:
-                raise KeyboardInterrupt
+        def _commit_dead(self, number: int, plan: Any, results: Any) -> None:
+            super()._commit_dead(number, plan, results)
+            raise KeyboardInterrupt
 
     def one_batch() -> tuple[int, int]:
         def tell(done: runner.Progress) -> None:

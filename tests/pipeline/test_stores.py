@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables.committer import stem
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import ObjectStore
-from kraft_pipeline.tables.tasks import prefix
 from tests.compat.targets import Ours
 from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import FORMATS, document, kill_often, rows, run
@@ -48,7 +48,7 @@ def test_on_an_object_store(server: Ours, store: dict[str, str], kind: str) -> N
     given = stored(server, kind, kind, store, commit={"maxRows": 120})
     parsed = spec.parse(given)
     assert [p.rows for p in run(given)] == [120, 80]
-    left = f"{prefix(parsed.app_id)}b00000009-0-0.parquet"
+    left = f"{stem(parsed.app_id, 0)}b00000009-0-0.parquet"
     files = ObjectStore(parsed.path, store)
     files.write(left, b"of a batch that was cut off")
     produced(server, kind, 5, first=200)

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from kraft_pipeline.tables import iceberg, maintenance, merging, partitions
-from kraft_pipeline.tables.committer import DELETED, ConflictError, State
+from kraft_pipeline.tables.committer import DELETED, ConflictError, FencedError, State
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.merging import Merge
@@ -94,7 +94,7 @@ def test_files_are_cut_in_the_order_of_their_keys(tmp_path: Path, monkeypatch: p
 
 
 def test_what_others_commit_meanwhile(tmp_path: Path) -> None:
-    """A compaction that took a file away: begun anew. A batch in our place, or a writer that swept: refused."""
+    """A compaction that took a file away: begun anew. A batch in our place, or a writer that took over: refused."""
     table = created(tmp_path)
     put(table, 0, b"a", b"b")
     put(table, 1, b"c")
@@ -123,13 +123,9 @@ def test_what_others_commit_meanwhile(tmp_path: Path) -> None:
         put(table, 3, b"a", n=9, each=between(lambda: put(opened(tmp_path), 3, b"b", b"d", n=3)))
     assert keys(tmp_path) == [(b"a", 2), (b"b", 3), (b"c", 0), (b"d", 3)]
 
-    def swept() -> None:
-        for path in tmp_path.glob("a-b00000004-*"):
-            path.unlink()
-
-    with pytest.raises(ConflictError, match=r"batch 4: .* is gone: another writer of the table has started"):
-        put(table, 4, b"b", n=4, each=between(swept))
-    assert table.state() == State(3, position(3))
+    with pytest.raises(FencedError, match=r"writer 1 has taken over, writer 0 commits nothing more"):
+        put(table, 4, b"b", n=4, each=between(lambda: opened(tmp_path).claim(1)))
+    assert table.state() == State(3, position(3), epoch=1)
 
 
 def test_files_that_are_filed_otherwise_are_left_alone(tmp_path: Path) -> None:

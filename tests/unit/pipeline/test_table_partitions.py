@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraft_pipeline.tables import maintenance, partitions, runner, spec
-from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.storage import Folder
-from kraft_pipeline.tables.tasks import encoded, prefix
+from kraft_pipeline.tables.tasks import encoded
 from tests.unit.pipeline.test_table_changes import parsed, position, seen
 
 FIRST = datetime.datetime(2024, 2, 29, 23, 30, tzinfo=datetime.UTC)
@@ -35,7 +35,7 @@ def put(given: spec.TableSpec, batch: int, rows: pa.Table) -> None:
     table.create(rows.schema, levels)
     for values, part in partitions.split(rows, levels, whole=given.format == "iceberg"):
         data, minima, maxima = encoded(part)
-        name = f"{partitions.folder(values)}/{prefix(given.app_id)}{batch}.parquet"
+        name = f"{partitions.folder(values)}/{stem(given.app_id, 0)}{batch}.parquet"
         Folder(Path(given.path)).write(name, data)
         files.append(Added(name, data.size, part.num_rows, values, minima, maxima))
     table.commit(batch, position(batch), files, after=batch - 1)
@@ -67,11 +67,11 @@ def test_files_are_known_by_path_and_values(tmp_path: Path, kind: str, by: str) 
     assert {file.path for file in table.live()} == table.files() == there
     before = sorted(map(repr, rows_of(given)))
     assert len(before) == 2 * len(values)
-    assert runner.Runner(given, InlineEngine()).sweep() == 0
+    assert runner.Runner(given, InlineEngine()).begin() == 0
     folders = len({file.path.rpartition("/")[0] for file in table.live()})
     assert maintenance.compact(given) == (2 * folders, folders)
     assert sorted(map(repr, rows_of(given))) == before
-    assert runner.Runner(given, InlineEngine()).sweep() == 0
+    assert runner.Runner(given, InlineEngine()).begin() == 0
     if kind != "parquet":
         kept = {(row["n"], row[name]) for row in rows_of(given)}
         assert kept == set(zip(range(len(values)), values, strict=True))

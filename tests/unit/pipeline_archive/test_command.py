@@ -79,7 +79,7 @@ def test_an_archive_grows_by_what_is_new(tmp_path: Path, capsys: pytest.CaptureF
     file.write_text(yaml.safe_dump(document))
     first = run(capsys, "archive", "-f", file)
     assert (first["rows"], first["offset"], first["partitions"]) == (8, 7, 2)
-    orphan = tmp_path / "table" / "changes" / "kafkametadataarchive-a-left-by-the-dead.parquet"
+    orphan = tmp_path / "table" / "changes" / "kafkametadataarchive-metadata-left-by-the-dead.parquet"
     orphan.write_bytes(b"")
     with (folder / f"{0:020}.log").open("ab") as out:
         out.write(batch(8, *SECOND))
@@ -161,7 +161,7 @@ def test_the_resource_is_read_strictly() -> None:
 
     table = {"path": "/t"}
     found = read(bootstrapControllers="c:1", table=table, clusterRef="prod", schedule="@hourly")
-    assert found == ArchiveSpec(controllers="c:1", name="a", path="/t")
+    assert found == ArchiveSpec(controllers="c:1", path="/t")
     for spec, message in [
         ({"table": table}, r"spec: give one of directory, bootstrapControllers, bootstrapServers"),
         ({"table": table, "clusterRef": "prod"}, r"spec\.clusterRef: only the operator"),

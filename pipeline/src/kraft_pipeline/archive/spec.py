@@ -28,7 +28,6 @@ class ArchiveSpec:
     """host:port of controllers, with commas."""
     brokers: str = ""
     """host:port of brokers, which know the controllers."""
-    name: str = "metadata"
     format: str = "parquet"
     path: str = ""
     storage: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +35,7 @@ class ArchiveSpec:
     @property
     def app_id(self) -> str:
         """What names this writer in the table's transactions and files."""
-        return f"kafkametadataarchive-{self.name}"
+        return "kafkametadataarchive-metadata"  # whatever the resource is called: a path has one archive
 
 
 def load(path: Path) -> ArchiveSpec:
@@ -53,7 +52,8 @@ def parse(document: Any) -> ArchiveSpec:
     if top.text("apiVersion") != API_VERSION or top.text("kind") != KIND:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
     top.get("status")
-    meta, spec = top.section("metadata"), top.section("spec")
+    top.section("metadata").text("name")
+    spec = top.section("spec")
     table = spec.section("table")
     for name in OPERATORS:
         spec.get(name)
@@ -66,7 +66,6 @@ def parse(document: Any) -> ArchiveSpec:
         paths=(spec.text("directory"),) if sources["directory"] is not None else (),
         controllers=spec.text("bootstrapControllers") if sources["bootstrapControllers"] is not None else "",
         brokers=spec.text("bootstrapServers") if sources["bootstrapServers"] is not None else "",
-        name=meta.text("name"),
         format=table.one_of("format", FORMATS, "parquet"),
         path=table.text("path"),
         storage=table.mapping("storageOptions"),

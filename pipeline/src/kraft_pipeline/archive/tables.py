@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
@@ -29,7 +30,7 @@ from kraft_pipeline.archive.changes import SCHEMA
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.state import RESOURCES, State
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, Committer
+from kraft_pipeline.tables.committer import Added, Committer, is_left, stem
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder, Storage, open_storage, s3_options
 
@@ -80,9 +81,13 @@ class Changes:
     """Takes rows, writes files of them beside the caller, and commits them all at once."""
 
     def __init__(self, spec: ArchiveSpec) -> None:
+        """Takes the table over from a run that has not ended yet: that one commits nothing more."""
         self._committer = open_changes(spec)
+        self._committer.create(plain(SCHEMA), [])
+        self._epoch = max(self._committer.state().epoch + 1, int(time.time()))
+        self._committer.claim(self._epoch)
         self._storage = open_storage(f"{spec.path.rstrip('/')}/{CHANGES}", spec.storage)
-        self._prefix = f"{spec.app_id}-"
+        self._app = spec.app_id
         self._begun = self._committer.state()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
@@ -99,7 +104,7 @@ class Changes:
         known: set[str] | None = None
         count = 0
         for file in list(self._storage.list()):
-            if file.path.startswith(self._prefix):
+            if is_left(file.path, self._app, self._epoch):
                 known = self._committer.files() if known is None else known
                 if file.path not in known:
                     self._storage.delete(file.path)
@@ -118,8 +123,6 @@ class Changes:
         self._flush()
         files = [future.result() for future in self._files]
         self._files.clear()
-        if self._begun.position is None:
-            self._committer.create(plain(SCHEMA), [])
         if files:
             self._committer.commit(self._begun.batch + 1, position, files, after=self._begun.batch)
             self._begun = self._committer.state()
@@ -135,7 +138,8 @@ class Changes:
         batches, self._waiting, self._rows = self._waiting, [], 0
         if len(self._files) > 1:
             self._files[-2].result()  # no more than two files' rows in memory
-        name = f"{self._prefix}{self._begun.batch + 1:08d}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
+        begin = f"{stem(self._app, self._epoch)}{self._begun.batch + 1:08d}"
+        name = f"{begin}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
         self._files.append(self._writer.submit(write_changes, self._storage, name, batches))
 
 

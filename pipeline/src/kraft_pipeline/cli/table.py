@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kraft_pipeline.tables.served import Told
     from kraft_pipeline.tables.spec import TableSpec
 
+FENCED = 3
+"""Exit code: another process writes the table now. Others are 0, 1 (failed), 2 (a wrong specification)."""
+
 
 def add(groups: Any) -> None:
     """The parsers of this group."""
@@ -46,12 +49,15 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.codec import CodecError
     from kraft_pipeline.tables import spec
-    from kraft_pipeline.tables.committer import ConflictError
+    from kraft_pipeline.tables.committer import ConflictError, FencedError
     from kraft_pipeline.tables.engine import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
 
     try:
         result: int = run(options, spec.load(options.file))
+    except FencedError as e:
+        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        return FENCED
     except (ClientError, CodecError, ConflictError, DeadLetterError, TaskError, OSError) as e:
         print(f"kraft-pipeline: {e}", file=sys.stderr)
         return 1

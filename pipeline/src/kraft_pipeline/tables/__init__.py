@@ -4,7 +4,8 @@ There is no checkpoint beside the table. What has been read is part of the table
 commit that holds its files, its number and the position after it (`sources.positions.Position`: offsets with the ids of
 the cluster and the topics). Whoever starts reads the last commit and goes on there, so a process that dies at any point
 has either committed a batch or has not begun it; files that it wrote without committing are swept at the next start,
-told by their names. Two that run at once on one table do not spoil it: a batch's number can be committed only once.
+told by their names. Of two that run at once on one table the later one has claimed it by a transaction (its epoch): the
+other commits nothing from then on and ends, and only then the files are swept that are of an earlier epoch.
 
 Records that do not become rows go to a table of dead letters beside it, with their bytes, position and the reason. It
 is committed first and says where its batch ended; a runner that finds it a batch ahead repeats exactly that batch.

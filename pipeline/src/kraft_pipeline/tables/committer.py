@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
@@ -19,6 +20,10 @@ DELETED: Final = "_kraft_deleted"
 
 class ConflictError(Exception):
     """Somebody else has committed to the table what was to be committed now; the message names table and batch."""
+
+
+class FencedError(ConflictError):
+    """Another writer has taken the table over: this one commits nothing to it any more, however often it tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +47,38 @@ class State:
 
     batch: int = -1
     position: Position | None = None
+    epoch: int = 0
+    """Of the writer that may commit, 0 before there was one."""
+
+    def check(self, table: str, epoch: int) -> None:
+        """Raises FencedError for another writer's epoch than that of `table`."""
+        if epoch != self.epoch:
+            raise FencedError(f"table {table}: writer {self.epoch} has taken over, writer {epoch} commits nothing more")
+
+
+def stem(app_id: str, epoch: int) -> str:
+    """How the names of all data files begin that a writer of that epoch makes."""
+    return f"{app_id}-e{epoch:010d}-"
+
+
+def is_left(name: str, app_id: str, epoch: int) -> bool:
+    """Whether a file that no transaction names may be swept by the writer of that epoch.
+
+    Not what a later one has made, nor what a compaction beside it has: those may be committed yet.
+    """
+    found = re.match(rf"{re.escape(app_id)}-(?:e(\d+)-)?(compact-)?", name)
+    return found is not None and (int(found[1] or 0), bool(found[2])) < (epoch, True)
 
 
 class Committer(Protocol):
     """A table as the runner sees it. Several writers (a stream, and what fills in what came before) have states apart.
 
+    Of one such writer there may be two processes at once, the former one not knowing yet that it has been replaced.
+    Whoever starts claims the next epoch, which is a transaction of the table like all others: what the former process
+    has not committed by then it never will, and so its files, whose names have its epoch, may be swept.
+
     Raises OSError, ConflictError, and ValueError for a table that is not of this kind. A ConflictError leaves the table
-    as the others made it: whoever finds its own state unchanged may try again.
+    as the others made it: whoever finds its own state unchanged may try again, unless it is a FencedError.
     """
 
     def schema(self) -> pa.Schema | None:
@@ -57,11 +87,17 @@ class Committer(Protocol):
     def state(self) -> State:
         """Where the table stands, read anew."""
 
+    def claim(self, epoch: int) -> None:
+        """Be the writer of that epoch, which shuts out all before. Raises ConflictError unless it is a new one."""
+
+    def join(self) -> int:
+        """Be of the present writer's epoch, to replace files beside it; which that is."""
+
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         """Make the table, its rows filed by `levels`, or give one that exists the columns that it lacks."""
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
-        """Add the files as batch number `batch`. Raises ConflictError unless `after` is the last one."""
+        """Add the files as batch number `batch`. Raises ConflictError unless `after` is the last one, FencedError."""
 
     def files(self) -> set[str]:
         """The paths of all files that any version that can still be read refers to."""
@@ -70,7 +106,7 @@ class Committer(Protocol):
         """The files of the present version."""
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        """Put `new` files in the place of `old` ones that hold the same rows. Raises ConflictError."""
+        """Put `new` files in the place of `old` ones that hold the same rows. Raises ConflictError, FencedError."""
 
     def vacuum(self, older_s: float) -> int:
         """Remove files that were replaced longer ago than that; how many."""

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -42,6 +43,7 @@ class DeltaTableOf:
     def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
         self._uri, self._app, self._storage = uri, app_id, s3_options(storage)
         self._state: State | None = None
+        self._epoch = 0
         self._table: DeltaTable | None = None
         self._load()
 
@@ -50,14 +52,29 @@ class DeltaTableOf:
 
     def state(self) -> State:
         self._load()
+        return self._stands()
+
+    def _stands(self) -> State:
         if self._table is None:
             return State()
+        epoch = self._table.transaction_version(self._writer) or 0
         batch = self._table.transaction_version(self._app)
         if batch is None:
-            return State()
+            return State(epoch=epoch)
         if self._state is None or self._state.batch != batch:
             self._state = State(batch, self._position(batch))
-        return self._state
+        return replace(self._state, epoch=epoch)
+
+    def claim(self, epoch: int) -> None:
+        state = self.state()
+        if epoch <= state.epoch:
+            raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
+        self._write([], self._properties(state, Transaction(self._writer, epoch)))
+        self._epoch = epoch
+
+    def join(self) -> int:
+        self._epoch = self.state().epoch
+        return self._epoch
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         schema, partition_by = with_columns(schema, levels), [by.name for by in levels]
@@ -80,8 +97,9 @@ class DeltaTableOf:
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
         self._follows(batch, after)
-        self._write([_add(file, new=True) for file in files], self._properties(batch, position))
-        self._state = State(batch, position)
+        state = State(batch, position)
+        self._write([_add(file, new=True) for file in files], self._properties(state, Transaction(self._app, batch)))
+        self._state = state
 
     def upsert(
         self,
@@ -97,6 +115,8 @@ class DeltaTableOf:
         assert self._table is not None, "a table is created before anything is committed"
         if not self._whole():
             raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
+        state = State(batch, position)
+        properties = self._properties(state, Transaction(self._app, batch))
         columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
         merge = self._table.merge(
             changes,
@@ -104,14 +124,14 @@ class DeltaTableOf:
             source_alias="source",
             target_alias="target",
             streamed_exec=False,  # the changes are at hand: files whose keys cannot be among theirs are not read
-            commit_properties=self._properties(batch, position),
+            commit_properties=properties,
         )
         merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
         with self._told():
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
         if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
-            self._write([], self._properties(batch, position))
-        self._state = State(batch, position)
+            self._write([], properties)
+        self._state = state
 
     def files(self) -> set[str]:
         """Of the present version, and of those since the last vacuum: files that were replaced may still be read."""
@@ -123,6 +143,9 @@ class DeltaTableOf:
 
     def live(self) -> list[Added]:
         self._load()
+        return self._live()
+
+    def _live(self) -> list[Added]:
         if self._table is None:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True))
@@ -136,20 +159,18 @@ class DeltaTableOf:
         return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        there = {file.path: file for file in self.live()}
+        there, state, now = {file.path: file for file in self.live()}, self._stands(), int(time.time() * 1000)
+        state.check(self._uri, self._epoch)
         gone = [path for path in old if path not in there]
         if gone:
             raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
         if not self._whole():
             raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
-        state, now = self.state(), int(time.time() * 1000)
         removed = [
             RemoveAction(path, False, now, size=there[path].size, partition_values=dict(there[path].values))
             for path in old
         ]
-        info = {} if state.position is None else _info(state.batch, state.position)
-        properties = CommitProperties({APP: self._app, **info}, max_commit_retries=0)
-        self._write([*removed, *(_add(file, new=False) for file in new)], properties)
+        self._write([*removed, *(_add(file, new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:
         self._load()
@@ -169,18 +190,21 @@ class DeltaTableOf:
         assert self._table is not None
         return DELETION_VECTORS not in (self._table.protocol().writer_features or ())
 
-    def _follows(self, batch: int, after: int) -> None:
-        last = self.state().batch
-        if last != after:
-            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
+    @property
+    def _writer(self) -> str:
+        """The application whose transactions are epochs."""
+        return f"{self._app}.writer"
 
-    def _properties(self, batch: int, position: Position) -> CommitProperties:
+    def _follows(self, batch: int, after: int) -> None:
+        state = self.state()
+        state.check(self._uri, self._epoch)
+        if state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
+
+    def _properties(self, state: State, *transactions: Transaction) -> CommitProperties:
         """Retried by nobody but the runner, who looks at the table before."""
-        return CommitProperties(
-            {APP: self._app, **_info(batch, position)},
-            max_commit_retries=0,
-            app_transactions=[Transaction(self._app, batch)],
-        )
+        info = {} if state.position is None else _info(state.batch, state.position)
+        return CommitProperties({APP: self._app, **info}, max_commit_retries=0, app_transactions=list(transactions))
 
     def _write(self, actions: list[Any], properties: CommitProperties) -> None:
         assert self._table is not None, "a table is created before anything is committed"

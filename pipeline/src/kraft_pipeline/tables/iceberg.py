@@ -41,14 +41,13 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles, 
 from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State
+from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State, stem
 from kraft_pipeline.tables.icebergfields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
 from kraft_pipeline.tables.merging import Merge
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
-from kraft_pipeline.tables.tasks import prefix
 
 APP: Final = "kraft.app"
 BATCH: Final = "kraft.batch"
@@ -83,7 +82,7 @@ class IcebergTable:
     """A `Committer` over one Iceberg table, whose files are all in `storage`, in whatever catalog it is."""
 
     def __init__(self, storage: Storage, app_id: str, catalog: Mapping[str, str]) -> None:
-        self._uri, self._app, self._storage = storage.uri, app_id, storage
+        self._uri, self._app, self._storage, self._epoch = storage.uri, app_id, storage, 0
         self._catalog, self._name = open_catalog(storage, catalog)
         weakref.finalize(self, self._catalog.close)
         self._table: Table | None = None
@@ -103,19 +102,35 @@ class IcebergTable:
     def _state(self) -> State:
         if self._table is None:
             return State()
+        epoch = int(self._table.properties.get(f"{self._app}.writer", 0))
         at = self._table.metadata.current_snapshot()
         while at is not None:
             told = _told(at)
             if told.get(APP) == self._app:
-                return State(int(told[BATCH]), Position.from_json(told[POSITION]))
+                return State(int(told[BATCH]), Position.from_json(told[POSITION]), epoch)
             if at.parent_snapshot_id is None:
-                return State()
+                return State(epoch=epoch)
             at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id)
         # No snapshot at all, or those before have been expired: the last commit of ours is what properties say.
         last = self._table.properties.get(f"{self._app}.batch")
         if last is None:
-            return State()
-        return State(int(last), Position.from_json(self._table.properties[f"{self._app}.position"]))
+            return State(epoch=epoch)
+        return State(int(last), Position.from_json(self._table.properties[f"{self._app}.position"]), epoch)
+
+    def claim(self, epoch: int) -> None:
+        def fill(tx: Transaction) -> None:
+            state = self._state()
+            if epoch <= state.epoch:
+                raise ConflictError(f"table {self._uri}: writer {state.epoch} has claimed it before writer {epoch}")
+            self._snapshot(tx, state, {}, ())  # catalogs refuse commits that were begun before it, and not for less
+            tx.set_properties({f"{self._app}.writer": str(epoch)})
+
+        self._transact(fill)
+        self._epoch = epoch
+
+    def join(self) -> int:
+        self._epoch = self.state().epoch
+        return self._epoch
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         if self._table is None:
@@ -141,7 +156,7 @@ class IcebergTable:
     def upsert(
         self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int, each: Each
     ) -> None:
-        merge = Merge(self._storage, f"{prefix(self._app)}b{batch:08d}", changes.select(list(keys)))
+        merge = Merge(self._storage, f"{stem(self._app, self._epoch)}b{batch:08d}", changes.select(list(keys)))
         rows = changes.filter(pc.invert(changes.column(DELETED))).drop_columns([DELETED])
 
         def fill(tx: Transaction) -> None:
@@ -156,9 +171,6 @@ class IcebergTable:
             changed = [left for left in each(merge.left, old) if left is not None]
             new = [*merge.added(rows, levels_of(spec, schema))]
             new += [left.rest for left in changed if left.rest is not None]
-            for file in new:
-                if not self._storage.exists(file.path):
-                    raise ConflictError(f"batch {batch}: {file.path} is gone: another writer of the table has started")
             gone = {left.old.path: there[left.old.path] for left in changed}
             self._snapshot(tx, State(batch, position), gone, new)
 
@@ -177,6 +189,7 @@ class IcebergTable:
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         def fill(tx: Transaction) -> None:
+            self._state().check(self._uri, self._epoch)
             there, clean = self._present()
             gone = [path for path in old if path not in there]
             if gone:
@@ -269,9 +282,10 @@ class IcebergTable:
                 return
 
     def _follows(self, batch: int, after: int) -> None:
-        last = self._state().batch
-        if last != after:
-            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {last}")
+        state = self._state()
+        state.check(self._uri, self._epoch)
+        if state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
 
     def _snapshot(self, tx: Transaction, state: State, old: Mapping[str, DataFile], new: Sequence[Added]) -> None:
         """One snapshot that tells `state`, with files taken away and added."""

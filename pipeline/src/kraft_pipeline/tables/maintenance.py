@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import partitions, schemas
-from kraft_pipeline.tables.committer import Added, Committer, ConflictError
+from kraft_pipeline.tables.committer import Added, Committer, ConflictError, FencedError, stem
 from kraft_pipeline.tables.engine import Engine, InlineEngine
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
-from kraft_pipeline.tables.tasks import encoded, prefix
+from kraft_pipeline.tables.tasks import encoded
 
 SMALL: Final = 0.75
 """Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""
@@ -61,25 +61,26 @@ def compact(
     """Merge small files of one folder into ones of `compactTo` bytes; how many, into how many (at most `most`).
 
     Each merged file is a transaction of its own, so that a writer which commits meanwhile is in the way of one only.
-    Raises ConflictError when files that were to be merged are no longer the table's.
+    Raises ConflictError when files that were to be merged are no longer the table's, FencedError when a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
+    name = f"{stem(spec.app_id, table.join())}compact-"
     groups = list(itertools.islice(_groups(table.live(), spec.compact_to), most))
-    merged = (engine or InlineEngine()).map(partial(_merge, spec, path), groups)
+    merged = (engine or InlineEngine()).map(partial(_merge, spec, path, name), groups)
     for group, file in zip(groups, merged, strict=True):
         _replace(table, [old.path for old in group], file)
     return sum(len(group) for group in groups), len(groups)
 
 
-def _merge(spec: TableSpec, path: str, group: Sequence[Added]) -> Added:
-    """The rows of all files in one new file."""
+def _merge(spec: TableSpec, path: str, begin: str, group: Sequence[Added]) -> Added:
+    """The rows of all files in one new file, whose name begins so."""
     storage = open_storage(path, spec.storage)
     parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
     schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
     data, minima, maxima = encoded(rows, spec.keys)
     folder = partitions.folder(dict(group[0].values))
-    name = f"{prefix(spec.app_id)}compact-{uuid.uuid4().hex}.parquet"
+    name = f"{begin}{uuid.uuid4().hex}.parquet"
     where = f"{folder}/{name}" if folder else name
     storage.write(where, data)
     return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima)
@@ -89,8 +90,8 @@ def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
     for tries_left in reversed(range(REPLACE_TRIES)):
         try:
             return table.replace(old, [new])
-        except ConflictError:
-            if not tries_left or not {file.path for file in table.live()}.issuperset(old):
+        except ConflictError as e:
+            if isinstance(e, FencedError) or not tries_left or not {file.path for file in table.live()}.issuperset(old):
                 raise
     return None
 

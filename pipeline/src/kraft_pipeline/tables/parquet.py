@@ -1,10 +1,11 @@
 """Parquet files with a manifest of ours: which of them are the table, and how far it is.
 
 `_kraft/00000000000000000007.json` is one transaction: its number in the name, and in it the batch, where that ended,
-the files added and removed and the schema. Transactions are put down whole or not at all, never twice under one
-number. Every `CHECKPOINT_EVERY` of them the whole state is written beside (`….checkpoint.json`): a reader begins there.
-Engines ignore names that begin with an underscore, and see the files in Hive's folders; between the death of a writer
-and the next start they may see files of a batch that was never committed, so who must not, asks for `files()`.
+the files added and removed, the schema, or the epoch of a writer that begins. Transactions are put down whole or not at
+all, never twice under one number. Every `CHECKPOINT_EVERY` of them the whole state is written beside
+(`….checkpoint.json`): a reader begins there. Engines ignore names that begin with an underscore, and see the files in
+Hive's folders; between the death of a writer and the next start they may see files of a batch that was never committed,
+so who must not, asks for `files()`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import base64
 import json
 import re
 import time
+import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,7 +40,7 @@ class ParquetTable:
 
     def __init__(self, storage: Storage, app_id: str) -> None:
         self._storage, self._app = storage, app_id
-        self._next = 0
+        self._next = self._epoch = 0
         self._states: dict[str, State] = {}
         """By writer."""
         self._schema: pa.Schema | None = None
@@ -54,6 +56,17 @@ class ParquetTable:
         self._refresh()
         return self._states.get(self._app, State())
 
+    def claim(self, epoch: int) -> None:
+        state = self.state()
+        if epoch <= state.epoch:
+            raise ConflictError(f"the table: writer {state.epoch} has claimed it before writer {epoch}")
+        self._append({"writer": epoch, "run": uuid.uuid4().hex})
+        self._epoch = epoch
+
+    def join(self) -> int:
+        self._epoch = self.state().epoch
+        return self._epoch
+
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         self._refresh()
         schema, partition_by = with_columns(schema, levels), tuple(by.name for by in levels)
@@ -64,20 +77,24 @@ class ParquetTable:
             self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
-        last = self.state().batch
-        if last != after:
-            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {last}")
+        state = self.state()
+        state.check(self._storage.uri, self._epoch)
+        if state.batch != after:
+            raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {state.batch}")
         self._append(
             {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files]},
         )
 
     def files(self) -> set[str]:
+        self._refresh()
         return {*self._files, *self._removed}
 
     def live(self) -> list[Added]:
+        self._refresh()
         return list(self._files.values())
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
+        self.state().check(self._storage.uri, self._epoch)
         gone = [path for path in old if path not in self._files]
         if gone:
             raise ConflictError(f"{gone[0]} is no file of the table any longer")
@@ -127,10 +144,13 @@ class ParquetTable:
         self._removed.update(what.get("replaced", {}))
         for file in what.get("added", ()):
             self._files[file["path"]] = Added(**file)
+        before = self._states.get(what["app"], State())
         if "batch" in what:
-            self._states[what["app"]] = State(what["batch"], Position.from_json(what["position"]))
-        for app, (batch, position) in what.get("states", {}).items():
-            self._states[app] = State(batch, Position.from_json(position))
+            self._states[what["app"]] = State(what["batch"], Position.from_json(what["position"]), before.epoch)
+        elif "writer" in what:
+            self._states[what["app"]] = replace(before, epoch=what["writer"])
+        for app, (batch, position, *epoch) in what.get("states", {}).items():
+            self._states[app] = State(batch, position and Position.from_json(position), *epoch)
 
     def _whole(self) -> dict[str, Any]:
         found: dict[str, Any] = {"app": self._app, "added": [asdict(file) for file in self._files.values()]}
@@ -138,13 +158,16 @@ class ParquetTable:
         if self._schema is not None:
             found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
         found["states"] = {
-            app: (state.batch, state.position.to_json()) for app, state in self._states.items() if state.position
+            app: (state.batch, state.position and state.position.to_json(), state.epoch)
+            for app, state in self._states.items()
         }
         return found
 
     def _refresh(self) -> None:
         """Read the transactions that came since, from the last checkpoint on."""
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
+        if self._next and _name(self._next - 1) not in names:  # none is ever removed
+            raise ConflictError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
         if points:
             self._files.clear()

@@ -19,7 +19,7 @@ from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import changes, maintenance, partitions, values
-from kraft_pipeline.tables.committer import Added, Committer, ConflictError, Keyed
+from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, Keyed, is_left
 from kraft_pipeline.tables.engine import Engine, TaskError
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
@@ -27,7 +27,7 @@ from kraft_pipeline.tables.registry import RefusedError
 from kraft_pipeline.tables.schemas import merged
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
-from kraft_pipeline.tables.tasks import Job, Result, prefix, run_task
+from kraft_pipeline.tables.tasks import Job, Result, run_task
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
@@ -91,6 +91,7 @@ class Runner:
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
         self._sizes = Sizes(spec, self._options)
         self._run = uuid.uuid4().hex[:8]
+        self._epoch = 0
         self._stopping = False
         self.behind: int | None = None
         """Records that are not in the table, as of the last look at the topics; None before it."""
@@ -101,7 +102,7 @@ class Runner:
         self._stopping = True
 
     def run(self, *, once: bool = False, since_ms: int | None = None) -> int:
-        """How many rows were written. Raises ClientError, DeadLetterError, ConflictError, OSError.
+        """How many rows were written. Raises ClientError, DeadLetterError, ConflictError, FencedError, OSError.
 
         Without `once` it waits out what may pass. `since_ms`: of a backfill, from which time on.
         """
@@ -115,7 +116,7 @@ class Runner:
         while not self._stopping:
             try:
                 with Cluster(self._options.settings) as cluster:
-                    self.sweep()
+                    self.begin()
                     for done in self._batches(cluster, planner, once=once):
                         rows, pause_s = rows + done, POLL_S
                 return rows
@@ -134,7 +135,9 @@ class Runner:
             if not once and 0 < self.spec.care_every_s <= time.monotonic() - cared:
                 self._care()
                 cared = time.monotonic()
-            plan = planner.plan(cluster, self._table.state(), self._dead.state())
+            state = self._table.state()
+            state.check(self.spec.path, self._epoch)
+            plan = planner.plan(cluster, state, self._dead.state())
             self.behind = 0 if plan is None else plan.records + plan.lag
             if plan is None:
                 if once:
@@ -163,15 +166,37 @@ class Runner:
         while not self._stopping and time.monotonic() < until:
             time.sleep(min(POLL_S, seconds))
 
-    def sweep(self) -> int:
-        """Remove the files that a writer of this table left without committing them."""
+    def begin(self) -> int:
+        """Take the table over from whoever wrote it before, and sweep what that one has left; how many files."""
+        if self._epoch == 0 and self._table.schema() is not None:
+            self._claim()
+        return self._sweep()
+
+    def _claim(self) -> None:
+        def claim() -> None:
+            last = max(self._table.state().epoch, self._dead.state().epoch)
+            epoch = max(last + 1, int(time.time()))  # by the clock, so that it is new in a table made anew as well
+            self._table.claim(epoch)
+            self._epoch = epoch
+
+        _tried(claim)
+        if self._dead.schema() is not None:
+            self._claim_dead()
+
+    def _claim_dead(self) -> None:
+        if self._dead.state().epoch != self._epoch:
+            _tried(lambda: self._dead.claim(self._epoch))
+
+    def _sweep(self) -> int:
+        """Remove the files that writers of this table left without committing them, and cannot commit any more."""
         count = 0
-        names = (prefix(self._app), *((changes.MERGED,) if self.spec.keys else ()))
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage, known = open_storage(path, self.spec.storage), None
             count += table.sweep()
             for file in storage.list():
-                if file.path.rpartition("/")[2].startswith(names):
+                name = file.path.rpartition("/")[2]
+                merged = self.spec.keys and name.startswith(changes.MERGED)
+                if merged or is_left(name, self._app, self._epoch):
                     known = table.files() if known is None else known
                     if file.path not in known:
                         storage.delete(file.path)
@@ -187,11 +212,7 @@ class Runner:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
         self._commit_dead(number, plan, results)
         files = [file for result in results for file in result.files]
-        self._committed(
-            self._table,
-            lambda: self._commit(number, plan.end, files),
-            lambda: self._check_there(number, self.spec.path, files),
-        )
+        _tried(lambda: self._commit(number, plan.end, files), lambda: self._table.state().batch == plan.state.batch)
         self._sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
         rows = sum(result.rows for result in results)
@@ -204,11 +225,15 @@ class Runner:
         there = self._table.schema()
         fields = self._first_fields if there is None else values.fields_of(self.spec, there)
         infer = not len(fields)  # nothing has been given, and no record has come yet
+        known = there is not None or not infer
         for _ in range(SCHEMA_TRIES):
             additive = infer or self.spec.value.evolve == "additive"
+            if known:  # also the table is: what is written before anybody can claim it would be swept
+                self._create(fields)
             job = Job(
                 self.spec,
                 self._app,
+                self._epoch,
                 self._options.settings,
                 fields,
                 number,
@@ -218,11 +243,10 @@ class Runner:
             )
             results = self._engine.run(job, pieces)
             taught = [result.fields for result in results if result.fields is not None]
-            if not taught:
-                self._create(fields)
+            if known and not taught:
                 return results
             self._discard(results)
-            fields = merged(fields, taught)
+            fields, known = merged(fields, taught), True
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
         raise ValueError(f"batch {number}: its values teach new fields again and again")
 
@@ -246,6 +270,8 @@ class Runner:
         changes.check(self.spec.keys, schema)
         levels = partitions.parse(self.spec.partition_by, schema)
         self._table.create(schema, levels)
+        if self._epoch == 0:
+            self.begin()
 
     def _discard(self, results: Sequence[Result]) -> None:
         rows = open_storage(self.spec.path, self.spec.storage)
@@ -261,33 +287,15 @@ class Runner:
         files = [file for result in results for file in result.dead_files]
         if files and not plan.again:
             self._dead.create(values.DEAD_SCHEMA, ())
-            self._committed(
-                self._dead,
+            self._claim_dead()
+            # Who took the table over before there was one of dead letters has swept the files, and claimed nothing.
+            self._table.state().check(self.spec.path, self._epoch)
+            _tried(
                 lambda: self._dead.commit(number, plan.end, files, after=plan.dead.batch),
-                lambda: self._check_there(number, self.spec.dead_letter_path, files),
+                lambda: self._dead.state().batch == plan.dead.batch,
             )
         elif self._dead.state().batch != plan.dead.batch:
             raise ConflictError(f"batch {number}: another writer of {self.spec.path} has committed dead letters of it")
-
-    def _committed(self, table: Committer, commit: Callable[[], None], check: Callable[[], None]) -> None:
-        """Again as long as others (a backfill, a compaction) commit in between, and none in our place."""
-        before = table.state().batch
-        for tries_left in reversed(range(COMMIT_TRIES)):
-            check()
-            try:
-                commit()
-            except ConflictError:
-                if not tries_left or table.state().batch != before:
-                    raise
-            else:
-                return
-
-    def _check_there(self, number: int, path: str, files: Sequence[Added]) -> None:
-        """Another writer that starts sweeps what has not been committed: then nothing may refer to it."""
-        storage = open_storage(path, self.spec.storage)
-        for file in files:
-            if not storage.exists(file.path):
-                raise ConflictError(f"batch {number}: {file.path} is gone: another writer of {path} has started")
 
     def _tell_group(self, cluster: Cluster, end: Position) -> None:
         if self.spec.group is None or self._backfill:
@@ -296,3 +304,14 @@ class Runner:
             commit_offsets(cluster, self.spec.group, end.offsets)
         except ClientError as e:  # the table itself knows where it is; the group only shows it
             _LOG.warning("offsets are not committed: %s", e)
+
+
+def _tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
+    """Again as long as others (a backfill, a compaction) commit in between, and it is not ours that is done."""
+    for tries_left in reversed(range(COMMIT_TRIES)):
+        try:
+            return commit()
+        except ConflictError as e:
+            if isinstance(e, FencedError) or not tries_left or not is_open():
+                raise
+    return None

@@ -15,7 +15,7 @@ from kraft_pipeline.client import Cluster, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.tables import changes, partitions, values
-from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
 
@@ -33,6 +33,7 @@ class Job:
 
     spec: TableSpec
     app: str
+    epoch: int
     """How the names of its files begin: who writes."""
     settings: Settings
     fields: pa.Schema
@@ -56,11 +57,6 @@ class Result:
     dead_files: list[Added] = field(default_factory=list)
     fields: pa.Schema | None = None
     first_reason: str = ""
-
-
-def prefix(app_id: str) -> str:
-    """How the names of all data files of a writer begin."""
-    return f"{app_id}-"
 
 
 def run_task(job: Job, wanted: Range) -> Result:
@@ -144,7 +140,7 @@ class _Writer:
     def _file(self, texts: Mapping[str, str | None], rows: pa.Table, folder: str = "") -> Added:
         job, wanted = self._job, self._wanted
         folder = folder or partitions.folder(dict(texts))
-        name = f"{prefix(job.app)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
+        name = f"{stem(job.app, job.epoch)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
         path = f"{folder}/{name}" if folder else name
         data, minima, maxima = encoded(rows)
         self._storage.write(path, data)

@@ -1,0 +1,127 @@
+"""Two processes that write one table: the one that started later takes over, at whatever point the other one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kraft_pipeline.tables.committer import DELETED, Added, Committer, ConflictError, FencedError, State, is_left, stem
+from kraft_pipeline.tables.delta import DeltaTableOf
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.storage import Folder
+from tests.unit.pipeline.test_tables import position
+
+SCHEMA = pa.schema([("n", pa.int64())])
+KINDS = ["delta", "iceberg", "catalog", "parquet"]
+
+
+def opened(kind: str, path: Path) -> Committer:
+    if kind == "delta":
+        return DeltaTableOf(str(path), "a", {})
+    if kind == "parquet":
+        return ParquetTable(Folder(path), "a")
+    given = {"type": "sql", "uri": f"sqlite:///{path}/catalog.db", "name": "lake.t"} if kind == "catalog" else {}
+    return IcebergTable(Folder(path), "a", given)
+
+
+def file(path: Path, epoch: int, number: int) -> Added:
+    name = f"{stem('a', epoch)}{number}.parquet"
+    pq.write_table(pa.table({"n": [number]}, SCHEMA), path / name)
+    return Added(name, (path / name).stat().st_size, 1)
+
+
+def created(kind: str, path: Path) -> Committer:
+    table = opened(kind, path)
+    table.create(SCHEMA, [])
+    table.claim(5)
+    table.commit(0, position(1), [file(path, 5, 0)], after=-1)
+    return table
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_writer_that_was_replaced_commits_nothing_more(tmp_path: Path, kind: str) -> None:
+    old, new = created(kind, tmp_path), opened(kind, tmp_path)
+    assert new.state() == State(0, position(1), epoch=5)
+    with pytest.raises(ConflictError, match="writer 5 has claimed it before writer 5"):
+        new.claim(5)
+    new.claim(6)
+    assert opened(kind, tmp_path).state() == State(0, position(1), epoch=6)
+    refused = pytest.raises(FencedError, match=r"table .*: writer 6 has taken over, writer 5 commits nothing")
+    with refused:
+        old.commit(1, position(2), [file(tmp_path, 5, 1)], after=0)
+    with refused:
+        old.replace([one.path for one in old.live()], [file(tmp_path, 5, 2)])
+    new.commit(1, position(2), [file(tmp_path, 6, 1)], after=0)
+    beside = opened(kind, tmp_path)
+    assert beside.join() == 6
+    beside.replace([one.path for one in beside.live()], [file(tmp_path, 6, 3)])
+    assert [one.path for one in new.live()] == [f"{stem('a', 6)}3.parquet"]
+    assert opened(kind, tmp_path).state() == State(1, position(2), epoch=6)
+
+
+@pytest.mark.parametrize("what", ["commit", "upsert", "replace"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new writer begins when the old one has seen that it is still the one."""
+    old, new = created(kind, tmp_path), opened(kind, tmp_path)
+    check, begin = State.check, [lambda: new.claim(6)]
+
+    def checked(state: State, table: str, epoch: int) -> None:
+        check(state, table, epoch)
+        while begin:
+            begin.pop()()
+
+    monkeypatch.setattr(State, "check", checked)
+    added = file(tmp_path, 5, 1)
+
+    def again() -> None:
+        if what == "commit":
+            old.commit(1, position(2), [added], after=0)
+        elif what == "replace":
+            old.replace([one.path for one in old.live()], [added])
+        else:
+            rows: Any = pa.table({"n": [0, 1], DELETED: [False, False]})
+            keyed: Any = old
+            keyed.upsert(1, position(2), rows, ["n"], after=0, each=InlineEngine().map)
+
+    if what == "upsert" and kind == "parquet":
+        return
+    with pytest.raises(ConflictError):
+        again()
+    with pytest.raises(FencedError):
+        again()
+    assert not begin
+    assert opened(kind, tmp_path).state() == State(0, position(1), epoch=6)
+    assert [one.path for one in new.live()] == [f"{stem('a', 5)}0.parquet"]
+
+
+def test_files_that_a_writer_may_sweep() -> None:
+    """Not those of later ones, of a compaction beside it, or of another table."""
+    names = {
+        "of one before": f"{stem('a', 5)}b00000001-x.parquet",
+        "its own": f"{stem('a', 6)}b00000001-x.parquet",
+        "of a later one": f"{stem('a', 7)}b00000001-x.parquet",
+        "of a compaction before": f"{stem('a', 5)}compact-x.parquet",
+        "of a compaction beside": f"{stem('a', 6)}compact-x.parquet",
+        "before there were epochs": "a-b00000001-x.parquet",
+        "another's": f"{stem('b', 5)}b00000001-x.parquet",
+    }
+    swept = ["of one before", "its own", "of a compaction before", "before there were epochs"]
+    assert [what for what, name in names.items() if is_left(name, "a", 6)] == swept
+
+
+def test_a_parquet_table_that_was_made_anew_is_another(tmp_path: Path) -> None:
+    """Its former writer would go on with numbers of its own."""
+    old = created("parquet", tmp_path)
+    for path in (tmp_path / "_kraft").iterdir():
+        path.unlink()
+    opened("parquet", tmp_path).create(SCHEMA, [])
+    with pytest.raises(ConflictError, match="has been removed, or made anew, meanwhile"):
+        old.commit(1, position(2), [], after=0)
+    assert opened("parquet", tmp_path).state() == State()
