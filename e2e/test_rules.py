@@ -125,6 +125,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
         "nor one for outside bootstrap",
     ),
     "replacement edited": (lambda s: s["replacements"][0].update(node=3), "add another with a new name"),
+    "no quantity of Kubernetes": (_pool(lambda p: p.update(resources={"requests": {"memory": "1K"}})), "should match"),
     "unknown key": (lambda s: s.update(replicaz=3), "unknown field"),
     "quantity": (_pool(lambda p: p["storage"]["volumes"][0].update(size="lots")), "should match"),
 }
@@ -154,6 +155,7 @@ GRANTED: dict[str, Callable[[Spec], object]] = {
     "one more volume": _pool(lambda p: p["storage"]["volumes"].append({"name": "more"})),
     "dynamic quorum": lambda s: s.update(quorum={"mode": "Dynamic"}),
     "replacement done with": lambda s: s["replacements"].clear(),
+    "resources as numbers": _pool(lambda p: p.update(resources={"requests": {"cpu": 1}})),
     "brokers scaled": lambda s: s.update(replicas=7),
     "a pool added": lambda s: s["nodePools"].append(
         {"name": "more", "roles": ["broker"], "replicas": 1, "firstNodeId": 300}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 GROUP: Final = "kraftcluster.io"
@@ -22,7 +22,8 @@ CLUSTER_NAME_CHARS_MAX: Final = 40
 """Of the resource: a pod is named `NAME-ID` and its format job `NAME-ID-format-DISK`, in at most 63 characters."""
 UUID: Final = r"^[A-Za-z0-9_-]{22}$"
 """Kafka's form of an id: 16 bytes in URL-safe base64 without padding."""
-QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i?)?$"
+QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?$"
+QUANTITY_CHARS_MAX: Final = 32
 
 
 class Rule(NamedTuple):
@@ -60,7 +61,15 @@ def marked(*, keys: tuple[str, ...] = (), rules: tuple[Rule, ...] = (), free: bo
 
 Name = Annotated[str, Field(pattern=NAME, max_length=NAME_CHARS_MAX)]
 NodeId = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})]
-Quantity = Annotated[str, Field(pattern=QUANTITY, max_length=32)]
+Quantity = Annotated[str, Field(pattern=QUANTITY, max_length=QUANTITY_CHARS_MAX)]
+Amount = Annotated[
+    Quantity,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    WithJsonSchema(
+        {"pattern": QUANTITY, "maxLength": QUANTITY_CHARS_MAX, "minimum": 0, "x-kubernetes-int-or-string": True}
+    ),
+]
+"""A quantity that may be written as a number, as in any pod: `cpu: 1`."""
 Free = Annotated[dict[str, Any], Field(json_schema_extra=marked(free=True))]
 """A piece of a pod's specification, as Kubernetes has it."""
 Properties = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=256)]

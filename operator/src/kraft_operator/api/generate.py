@@ -70,6 +70,8 @@ def _plain(node: Any) -> Any:
         return node
     free = node.get("x-kubernetes-preserve-unknown-fields", False)
     plain = {key: _plain(value) for key, value in node.items() if not key.startswith("x-kubernetes-")}
+    if node.get("x-kubernetes-int-or-string"):
+        plain["type"] = ["integer", "string"]
     if isinstance(plain.get("type"), str):
         plain.pop("default", None)
         if plain["type"] == "object" and "properties" in plain and not free:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Free, Model, Name, Quantity, Rule, marked
+from kraft_operator.api.base import Amount, Free, Model, Name, Quantity, Rule, marked
 from kraft_operator.api.pools import CONSTRAINTS_MAX, ENV_MAX
 from kraft_operator.api.status import Condition
 
@@ -61,8 +61,8 @@ class DriverVolume(Model):
 class DriverResources(Model):
     """Of the driver's container, as Kubernetes has them."""
 
-    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = {"cpu": "500m", "memory": "1Gi"}
-    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = {"memory": "2Gi"}
+    requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "500m", "memory": "1Gi"}
+    limits: Annotated[dict[str, Amount], Field(max_length=16)] = {"memory": "2Gi"}
 
 
 class Driver(Model):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
+from kraft_operator.api.base import Amount, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
 
 VOLUMES_MAX: Final = 8
 """A node's log directories; Kafka's own limit is what a machine has."""
@@ -75,8 +75,8 @@ class Storage(Model):
 class Resources(Model):
     """Of the node's container, as Kubernetes has them."""
 
-    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = {"cpu": "100m", "memory": "128Mi"}
-    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = {}
+    requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "100m", "memory": "128Mi"}
+    limits: Annotated[dict[str, Amount], Field(max_length=16)] = {}
 
 
 class EnvVar(Model):

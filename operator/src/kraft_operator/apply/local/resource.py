@@ -55,8 +55,8 @@ def parsed(
 ) -> Resource:
     """The one `KRaftCluster` of a file named `where`, with its topics.
 
-    `before` are the `values` that it follows, if any, `topics_before` those of its topics, `cluster_id` what the cluster
-    was given. Raises BadResourceError.
+    `before` are the `values` that it follows, if any, `topics_before` those of its topics, `cluster_id` what the
+    cluster was given. Raises BadResourceError.
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
