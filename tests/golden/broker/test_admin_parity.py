@@ -138,6 +138,9 @@ def test_alter_configs(pair: Pair) -> None:
         (LOGGER, "", [("root", SET, "INFO")]),
         (METRICS, "m", [("interval.ms", SET, "1000")]),
         (METRICS, "m", [("interval.ms", SET, "1")]),
+        (METRICS, "m", [("interval.ms", SET, "-1")]),
+        (METRICS, "m", [("interval.ms", SET, "2147483648")]),
+        (METRICS, "m", [("metrics", APPEND, "a")]),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]),
         (99, "x", [("a", SET, "1")]),
@@ -191,22 +194,36 @@ def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
         (BROKER, "1", [("producer.id.expiration.ms", SET, "1")]),
         (BROKER, "1", [("num.network.threads", SET, "1")]),
         (BROKER, "1", [("num.network.threads", SET, "7")]),
+        (BROKER, "1", [("remote.log.manager.copier.thread.pool.size", SET, "4")]),
+        (BROKER, "1", [("remote.log.manager.expiration.thread.pool.size", SET, "21")]),
+        (BROKER, "1", [("remote.log.manager.follower.thread.pool.size", SET, "5")]),
+        (BROKER, "1", [("remote.log.reader.threads", SET, "21")]),
+        (BROKER, "1", [("max.connections", SET, "0")]),
+        (BROKER, "1", [("max.connection.creation.rate", SET, "0")]),
+        (BROKER, "1", [("log.local.retention.ms", SET, "-1")]),
+        (BROKER, "1", [("log.local.retention.ms", SET, "604800001")]),
+        (BROKER, "", [("log.retention.ms", SET, "7"), ("log.local.retention.ms", SET, "8")]),
+        (BROKER, "", [("log.retention.bytes", SET, "7"), ("log.local.retention.bytes", SET, "8")]),
+        (BROKER, "", [("log.retention.bytes", SET, "7"), ("log.local.retention.bytes", SET, "-1")]),
         (BROKER, "", [("num.io.threads", SET, "100")]),
         (BROKER, "", [("log.cleaner.threads", SET, "5")]),
     )
     for kind, name, rows in cases:
         pair.same(alter((kind, name, rows), validate_only=True), 1, label=f"{kind} {name} {rows}")
-    for key, value in (
-        ("log.cleaner.threads", "0"),
-        ("log.cleaner.dedupe.buffer.size", "0"),
-        ("log.cleaner.dedupe.buffer.size", "1"),
-        ("log.cleaner.dedupe.buffer.size", "1048575"),
-        ("log.cleaner.dedupe.buffer.size", "1048576"),
-        ("log.cleaner.dedupe.buffer.size", "1048577"),
-        ("log.cleaner.dedupe.buffer.size", "134217728"),
+    for key, operation, value in (
+        ("log.cleaner.threads", SET, "0"),
+        ("log.cleaner.dedupe.buffer.size", SET, "0"),
+        ("log.cleaner.dedupe.buffer.size", SET, "1"),
+        ("log.cleaner.dedupe.buffer.size", SET, "1048575"),
+        ("log.cleaner.dedupe.buffer.size", SET, "1048576"),
+        ("log.cleaner.dedupe.buffer.size", SET, "1048577"),
+        ("log.cleaner.dedupe.buffer.size", SET, "134217728"),
+        ("cordoned.log.dirs", APPEND, "/elsewhere"),
+        ("cordoned.log.dirs", SUBTRACT, "/elsewhere"),
+        ("listeners", APPEND, "nothing"),
     ):
-        request = alter((BROKER, "1", [(key, SET, value)]), validate_only=True)
-        pair.same(request, 1, label=f"{key}={value}", mask=without_messages)
+        request = alter((BROKER, "1", [(key, operation, value)]), validate_only=True)
+        pair.same(request, 1, label=f"{key} {operation} {value}", mask=without_messages)
 
 
 def without_messages(answer: Any) -> Any:

@@ -28,6 +28,7 @@ from tests.unit.broker.test_fetching import CONFIG
 from tests.unit.broker.world import Client, Controller, Loop, broker_records, replay, topic_records
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+APPEND, SUBTRACT = 2, 3
 
 
 class Rig:
@@ -175,6 +176,12 @@ def test_what_loggers_refuse(rig: Rig, broker: str, change: Any, code: ErrorCode
             "Cannot update these configs at default cluster level, broker id must be specified: "
             "[listener.name.plaintext.ssl.keystore.location]",
         ),
+        ("1", "log.cleaner.threads", "3", "cannot be increased to more than double the current value 1"),
+        ("1", "remote.log.reader.threads", "4", "value should be at least half the current value 10"),
+        ("1", "max.connections", "0", "Invalid max.connections 0"),
+        ("", "listener.name.plaintext.max.connection.creation.rate", "0", "Invalid max.connection.creation.rate 0"),
+        ("1", "log.local.retention.ms", "5001", "Value must not be more than log.retention.ms property value: 5000"),
+        ("1", "log.local.retention.ms", "-1", "Value must not be -1 as log.retention.ms value is set as 5000"),
     ],
 )
 def test_what_this_broker_could_not_live_with_is_refused_here(
@@ -184,6 +191,15 @@ def test_what_this_broker_could_not_live_with_is_refused_here(
     assert got.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert message in got.responses[0].error_message
     assert rig.controller.sent == []
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_what_operations_on_lists_result_in_is_refused_here_too(rig: Rig, operation: int) -> None:
+    replay(rig.image, [config(BROKER, "1", "cordoned.log.dirs", "/gone")])
+    request = alter([(BROKER, "1", [("cordoned.log.dirs", operation, "/other")])])
+    answer = rig.alter.incremental(rig.client.context(44, 1), request).responses[0]
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.error_message.endswith("Missing entries : /gone" + (", /other" if operation == APPEND else ""))
 
 
 def test_a_change_that_this_broker_can_live_with_is_the_controllers_to_decide(rig: Rig) -> None:

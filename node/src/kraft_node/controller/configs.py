@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from kraft_node.base.config import GROUP, TOPIC, ConfigError, check_topic_overrides
-from kraft_node.base.config.client_metrics import check_client_metrics_overrides
+from kraft_node.base.config.client_metrics import IntervalError, check_client_metrics_overrides
 from kraft_node.base.config.definitions import CLIENT_METRICS
-from kraft_node.base.config.dynamic import check_broker_overrides, definition
+from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, definition
 from kraft_node.base.config.group import check_group_overrides
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Cluster, check_operation_size
@@ -180,13 +180,7 @@ class Configs:
             message = f"Can't {word} to key {name} because its type is not LIST."
             raise KafkaError(ErrorCode.INVALID_CONFIG, message)
         text = default if current is None else current
-        parts = [part for part in (text or "").split(",") if part]
-        for part in operand.split(","):
-            if operation == APPEND and part not in parts:
-                parts.append(part)
-            elif operation == SUBTRACT and part in parts:
-                parts.remove(part)
-        return ",".join(parts)
+        return changed_list(text or "", operand, append=operation == APPEND)
 
     def _check_transition(self, record: ConfigRecord) -> None:
         """What may not be altered in the present state of the cluster."""
@@ -240,11 +234,9 @@ class Configs:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
         try:
             check_client_metrics_overrides(name, after)
-        except ConfigError as e:
-            # A wrong interval is a wrong request to Kafka, any other wrong value a wrong configuration.
-            if e.key == "interval.ms" and after[e.key].strip().isdigit():
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from None
-            raise
+        except IntervalError as e:
+            # To Kafka a wrong request, any other wrong value a wrong configuration.
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from None
 
     def _check_exists(self, resource: Resource) -> None:
         kind, name = resource
@@ -295,8 +287,8 @@ def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _
 
 
 def _list_key(kind: int, name: str) -> tuple[str | None, str | None]:
-    """Type and default text of a key."""
-    definitions = {TOPIC_RESOURCE: TOPIC, GROUP_RESOURCE: GROUP, CLIENT_METRICS_RESOURCE: CLIENT_METRICS}
+    """Type and default text of a key. To Kafka those of client metrics are no lists here."""
+    definitions = {TOPIC_RESOURCE: TOPIC, GROUP_RESOURCE: GROUP, CLIENT_METRICS_RESOURCE: {}}
     table = definitions.get(kind)
     key = definition(name) if table is None else table.get(name)
     return (None, None) if key is None else (key.kind, key.default_text)

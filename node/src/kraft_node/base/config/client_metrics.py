@@ -24,6 +24,12 @@ MATCH_KEYS: Final = frozenset(
 )
 
 
+class IntervalError(ConfigError):
+    """An interval out of its bounds."""
+
+    __slots__ = ()
+
+
 def check_client_metrics_overrides(subscription: str, overrides: Mapping[str, str]) -> None:
     """Raise ConfigError unless the subscription may have exactly these `overrides`."""
     if not subscription:
@@ -34,7 +40,7 @@ def check_client_metrics_overrides(subscription: str, overrides: Mapping[str, st
     values = {name: CLIENT_METRICS[name].parse(text) for name, text in overrides.items()}
     interval = values.get("interval.ms")
     if isinstance(interval, int) and not INTERVAL_MS_MIN <= interval <= INTERVAL_MS_MAX:
-        raise ConfigError(
+        raise IntervalError(
             f"Invalid value {interval} for interval.ms, interval must be between {INTERVAL_MS_MIN} and "
             f"{INTERVAL_MS_MAX} (1 hour)",
             "interval.ms",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROKER_SYNONYMS, READ_ONLY, ConfigKey
-from kraft_node.base.config.errors import ConfigError
+from kraft_node.base.config.errors import ConfigError, invalid
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.tables import (
@@ -102,16 +102,37 @@ _THREADS: Final = (
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
     "background.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
 )
+_CLEANER_THREADS: Final = "log.cleaner.threads"
+_NOT_ZERO: Final = ("max.connections", "max.connection.creation.rate")
+"""Which may be zero in a file."""
+_RETENTIONS: Final = ("retention.ms", "retention.bytes")
+"""Of which the part that is kept locally has a configuration of its own."""
+_AS_LOG: Final = -2
+"""Of a local retention: that of the whole log."""
+
+
+def changed_list(text: str, operand: str, *, append: bool) -> str:
+    """The list `text` with the parts of `operand`, or without them."""
+    parts = [part for part in text.split(",") if part]
+    for part in operand.split(","):
+        if append and part not in parts:
+            parts.append(part)
+        elif not append and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
 
 
 def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> None:
     """Raise ConfigError unless a broker that is as `now` could go on with `overrides` of its own or for all.
 
     The result must be a valid configuration as a whole, and numbers of threads may change by a factor of two at a
-    time: there are none here, but nothing may be stored that other members of the cluster refuse. (Kafka would look at
-    `log.cleaner.threads` too, but has no cleaner yet when it notes who is to be asked.) The words are Kafka's, of an
-    error within an error.
+    time: there are none here, but nothing may be stored that other members of the cluster refuse. The words are
+    Kafka's, of an error within an error.
     """
     own, cluster = (overrides, now.cluster) if per_broker else (now.per_broker, overrides)
     _check_in_node(now.static, cluster, own)
@@ -126,6 +147,41 @@ def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker:
             problem = f"value should not be greater than double the current value {old}"
         if problem is not None:
             raise _within(f"Dynamic thread count update validation failed for {name}={new}, {problem}", name)
+    if now.boolean("log.cleaner.enable"):
+        _check_cleaner_threads(now.int(_CLEANER_THREADS), after.int(_CLEANER_THREADS))
+    for name, text in overrides.items():
+        if (base := base_name(name)) in _NOT_ZERO and int(text) == 0:
+            raise _within(f"Invalid {base} 0", name)
+    for kind in _RETENTIONS:
+        if (found := _local_and_whole(after, kind)) != _local_and_whole(now, kind):
+            _check_local_retention(kind, *found)
+
+
+def _check_cleaner_threads(old: int, new: int) -> None:
+    problem = None
+    if new < old // 2:
+        problem = "reduced to less than half"
+    elif new > old * 2:
+        problem = "increased to more than double"
+    if problem is not None:
+        raise _within(f"Log cleaner threads cannot be {problem} the current value {old}", _CLEANER_THREADS)
+
+
+def _local_and_whole(config: BrokerConfig, kind: str) -> tuple[int, int]:
+    whole = config.topic_default(kind)
+    return config.int(f"log.local.{kind}"), whole if isinstance(whole, int) else -1
+
+
+def _check_local_retention(kind: str, local: int, whole: int) -> None:
+    if whole == -1 or local == _AS_LOG:
+        return
+    why = None
+    if local == -1:
+        why = f"Value must not be -1 as log.{kind} value is set as {whole}."
+    elif local > whole:
+        why = f"Value must not be more than log.{kind} property value: {whole}"
+    if why is not None:
+        raise _within(str(invalid(f"log.local.{kind}", local, why)), f"log.local.{kind}")
 
 
 def _within(message: str, name: str) -> ConfigError:

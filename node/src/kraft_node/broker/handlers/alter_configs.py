@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.config.dynamic import check_broker_overrides, check_change
+from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change, definition
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker import loggers
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 SET: Final = 0
 DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
 OPERATIONS: Final = range(4)
 
 
@@ -130,15 +132,19 @@ class AlterConfigsHandler:
     def _check_own(self, resource: Any) -> None:
         """Raise ConfigError when this broker could not have what results from the alteration.
 
-        Operations on lists, and those that do not exist, are left to the controller.
+        Operations that do not exist, and those on lists where there is none, are left to the controller.
         """
         name = resource.resource_name
         overrides = self._broker.metadata.configs(BROKER_CONFIG, name)
         for config in resource.configs:
+            key = definition(config.name)
             if config.config_operation == DELETE:
                 overrides.pop(config.name, None)
-            elif config.config_operation == SET and config.value is not None:
+            elif config.config_operation == SET:
                 overrides[config.name] = config.value
+            elif config.config_operation in (APPEND, SUBTRACT) and key is not None and key.kind == "list":
+                text = overrides.get(config.name, key.default_text) or ""
+                overrides[config.name] = changed_list(text, config.value, append=config.config_operation == APPEND)
             else:
                 return
         check_broker_overrides(overrides, per_broker=bool(name))
