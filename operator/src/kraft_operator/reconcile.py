@@ -23,7 +23,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen, tell_topics
 from kraft_operator.apply.objects import difference
 from kraft_operator.events import Events
 from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
@@ -39,7 +39,7 @@ from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.topics import replicas_of
+from kraft_operator.plan.topics import TopicState, replicas_of
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
@@ -142,6 +142,8 @@ class Reconciler:
         resource = await self._api.get("KRaftCluster", *key)
         if resource is None or "deletionTimestamp" in resource["metadata"]:
             self.forget(key)
+            if resource is None:
+                await self._tell_topics_without(key)
             return None
         memory = self._memory(key)
         found = await self._understand(key, memory, resource)
@@ -156,8 +158,6 @@ class Reconciler:
             wishes(cluster, resource["metadata"].get("annotations", {})),
             topic_replicas=replicas_of(by_topics.wishes(topics, key.name)[0]),
         )
-        if not spec.paused:
-            await one.share(record)
         observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         plan_ = plan(record, wanted, observed, fresh_id)
@@ -165,10 +165,14 @@ class Reconciler:
         failure: Exception | None = None
         understood = True
         try:
+            if not spec.paused:
+                await one.share(record)
             record = await one.act(plan_, record, self._told(resource))
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             failure = error
-            understood = isinstance(error, NotYetError) or (isinstance(error, RefusedError) and error.lasting)
+            understood = isinstance(error, NotYetError) or (
+                isinstance(error, RefusedError | ApiError) and error.lasting
+            )
             if isinstance(error, NotYetError):
                 plan_.waits.append(str(error))
             elif understood:
@@ -209,14 +213,41 @@ class Reconciler:
             spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
             before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
         except ValidationError as error:
-            await self._tell_once(memory, resource, (("NotUnderstood", str(error)[:900]),))
+            await self._tell_wrong(key, memory, resource, "NotUnderstood", str(error)[:900])
             return None
         cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
         if not cluster.image:
-            message = "neither spec.image nor the operator names an image"
-            await self._tell_once(memory, resource, (("NoImage", message),))
+            message = "neither spec.image nor the operator names an image: set one of them"
+            await self._tell_wrong(key, memory, resource, "NoImage", message)
             return None
         return cluster, before
+
+    async def _tell_wrong(self, key: Key, memory: _Memory, resource: dict[str, Any], reason: str, message: str) -> None:
+        """That nothing is done, by an event and by the one condition that is sure."""
+        await self._tell_once(memory, resource, ((reason, message),))
+        status, generation = resource.get("status", {}), resource["metadata"].get("generation", 0)
+        others = [one for one in status.get("conditions", ()) if one["type"] != "Degraded"]
+        was = objects.condition_of(resource, "Degraded")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        degraded = {
+            "type": "Degraded",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": was["lastTransitionTime"] if was.get("status") == "True" else now,
+            "observedGeneration": generation,
+        }
+        change = difference(status, {**status, "conditions": [*others, degraded], "observedGeneration": generation})
+        if change:
+            await self._api.patch("KRaftCluster", *key, {"status": change}, "status")
+
+    async def _tell_topics_without(self, key: Key) -> None:
+        """That the cluster of these KRaftTopics is not there."""
+        found = await self._api.list("KRaftTopic", key.namespace)
+        wanted, states = by_topics.wishes(found, key.name)
+        text = f"there is no KRaftCluster {key.name} in this namespace: make it, or delete this KRaftTopic"
+        states |= {one.resource: TopicState(False, "ClusterMissing", text) for one in wanted}
+        await tell_topics(self._api, found, states, {}, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
         """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""
@@ -382,17 +413,8 @@ class _Pass:
             await self._remember(do.Remember(now_owned, "topics that go with their resources"))
 
         outcome = await by_topics.one_pass(self.memory.client, brokers[0], wanted, owned, remember)
-        names = {one.resource: one.topic for one in wanted}
-        states |= outcome.states
-
-        async def tell(resource: dict[str, Any]) -> None:
-            name = resource["metadata"]["name"]
-            after = by_topics.status(states[name], outcome.seen.get(names.get(name, "")), resource, now)
-            change = difference(resource.get("status", {}), after)
-            if change:
-                await self.api.patch("KRaftTopic", self.cluster.namespace, name, {"status": change}, "status")
-
-        await asyncio.gather(*(tell(one) for one in found if one["metadata"]["name"] in states))
+        seen = {one.resource: outcome.seen[one.topic] for one in wanted if one.topic in outcome.seen}
+        await tell_topics(self.api, found, {**states, **outcome.states}, seen, now)
         return outcome.again
 
     # The status

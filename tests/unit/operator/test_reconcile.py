@@ -157,6 +157,81 @@ def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.
     asyncio.run(main())
 
 
+def _degraded(api: FakeApi) -> tuple[str, str]:
+    (found,) = [one for one in api.objects["KRaftCluster", *KEY]["status"]["conditions"] if one["type"] == "Degraded"]
+    return found["reason"] if found["status"] == "True" else "", found["message"]
+
+
+@pytest.mark.parametrize("kind", ["Service", "Pod"])
+def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kind: str) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+
+        def refuses(_verb: str, what: str, _name: str) -> ApiError | None:
+            return ApiError(422, "Invalid", "spec: tolerations: no such operator") if what == kind else None
+
+        api.before = refuses
+        with pytest.raises(ApiError):
+            for _ in range(20):
+                await operator.reconcile(KEY)
+                api.work()
+        for _ in range(2):
+            with pytest.raises(ApiError):
+                await operator.reconcile(KEY)
+        assert _degraded(api) == ("StepRefused", "422 Invalid: spec: tolerations: no such operator")
+        events = [one for (kind, *_), one in api.objects.items() if kind == "Event" and one["reason"] == "StepRefused"]
+        assert len(events) == 1, "told once"
+        api.before = lambda *_: None
+        await _settle(api, operator)
+        assert _degraded(api)[0] == ""
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_resource_that_cannot_be_followed_says_so() -> None:
+    async def main() -> None:
+        api = _api()
+        del api.objects["KRaftCluster", *KEY]["spec"]["image"]
+        operator = _operator(api)
+        for _ in range(2):
+            await operator.reconcile(KEY)
+            assert _degraded(api)[0] == "NoImage"
+        assert [kind for _, kind, _ in api.writes] == ["Event", "KRaftCluster"], "told once"
+        api.objects["KRaftCluster", *KEY]["spec"] |= {"image": "x/y:1", "replicas": "many"}
+        await operator.reconcile(KEY)
+        assert _degraded(api)[0] == "NotUnderstood"
+        api.objects["KRaftCluster", *KEY]["spec"]["replicas"] = 3
+        await _settle(api, operator)
+        assert _degraded(api)[0] == ""
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_topic_without_its_cluster_says_so() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        operator = _operator(api)
+        for name, cluster in (("t", "sample"), ("other", "others")):
+            metadata = {"name": name, "namespace": "demo", "generation": 1}
+            api.objects["KRaftTopic", "demo", name] = {
+                "kind": "KRaftTopic",
+                "metadata": {**metadata, "resourceVersion": "1"},
+                "spec": {"cluster": cluster},
+            }
+        for _ in range(2):
+            assert await operator.reconcile(KEY) is None
+        (condition,) = api.objects["KRaftTopic", "demo", "t"]["status"]["conditions"]
+        assert (condition["status"], condition["reason"]) == ("False", "ClusterMissing")
+        assert "there is no KRaftCluster sample in this namespace" in condition["message"]
+        assert api.writes == [("patch", "KRaftTopic", "t")]
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_topic_is_told_of_once_it_is_seen_not_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         api = _api()

@@ -25,6 +25,7 @@ AT_ONCE_MAX: Final = 16
 """Requests in flight: a restart of the operator must not be a storm."""
 PAGE: Final = 500
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+LASTING: Final = frozenset({400, 403, 422})
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 
@@ -57,6 +58,11 @@ class ApiError(Exception):
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it stays so until somebody changes something: what was asked for, a quota, a right."""
+        return self.status in LASTING
 
 
 def path(kind: str, namespace: str | None, name: str | None = None, part: str | None = None) -> str:
