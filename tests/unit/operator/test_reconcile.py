@@ -131,6 +131,34 @@ def test_everything_that_is_owned_is_the_resources_and_volumes_are_nobodys() -> 
     asyncio.run(main())
 
 
+def test_volumes_go_with_the_resource_only_where_and_as_long_as_that_is_wished() -> None:
+    async def main() -> None:
+        api = _api()
+        api.objects["KRaftCluster", *KEY]["spec"]["nodePools"][1]["storage"]["deletionPolicy"] = "Delete"
+        operator = _operator(api)
+        await _settle(api, operator)
+
+        def owned() -> set[str]:
+            there = {name: one for (kind, _, name), one in api.objects.items() if kind == "PersistentVolumeClaim"}
+            assert len(there) == 6
+            return {name for name, one in there.items() if one["metadata"].get("ownerReferences")}
+
+        assert owned() == {"data-sample-101-0", "data-sample-102-0", "data-sample-103-0"}
+        other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine", "uid": "m"}
+        api.objects["PersistentVolumeClaim", "demo", "data-sample-1-0"]["metadata"]["ownerReferences"] = [other]
+        resource = api.objects["KRaftCluster", *KEY]
+        for pool, policy in zip(resource["spec"]["nodePools"], ("Delete", "Keep"), strict=True):
+            pool["storage"]["deletionPolicy"] = policy
+        resource["metadata"]["generation"] = 2
+        await operator.reconcile(KEY)
+        assert owned() == {"data-sample-1-0", "data-sample-2-0", "data-sample-3-0"}
+        found = api.objects["PersistentVolumeClaim", "demo", "data-sample-1-0"]["metadata"]["ownerReferences"]
+        assert [one["uid"] for one in found] == ["m", "u"]
+        operator.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("code", [40, 42], ids=["InvalidConfig", "InvalidRequest"])
 def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     async def main() -> None:

@@ -68,7 +68,7 @@ class Storage(Model):
     ] = [Volume()]
     deletion_policy: Annotated[
         Literal["Keep", "Delete"],
-        Field(description="what becomes of the volumes of a node that has left the cluster for good"),
+        Field(description="what becomes of volumes when their node has left for good, or the resource is deleted"),
     ] = "Keep"
 
 

@@ -201,6 +201,21 @@ class Hands:
         for key, one in there.items():
             if key not in names and self._left_behind(one, external):
                 await self._delete({**one, "kind": key[0]})
+        await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
+
+    async def _own(self, claims: list[Object]) -> None:
+        """Volumes go with the resource, or outlive it, as their pool says by now."""
+        for number, claim in by_node(claims):
+            node = self._record.node(number)
+            pool = self._cluster.pool(node.pool) if node is not None else None
+            if pool is None or "deletionTimestamp" in claim["metadata"]:
+                continue
+            owners = claim["metadata"].get("ownerReferences", [])
+            others = [one for one in owners if one["uid"] != self._cluster.uid]
+            if storage.owned(pool) != (others != owners):
+                version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+                wanted = others + self._cluster.owner() * storage.owned(pool)
+                await self._patch(claim, {"metadata": {**version, "ownerReferences": wanted}})
 
     def _left_behind(self, one: Object, external: set[str]) -> bool:
         """Whether an object belongs to a node, a listener or a role that is there no longer."""

@@ -30,11 +30,11 @@ def directory_id(cluster_id: str, node_id: int) -> str:
 
 
 def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]:
-    """One for each volume. Without an owner: they outlive the resource."""
+    """One for each volume. Without an owner they outlive the resource."""
     found = []
     for volume in pool.storage.volumes:
         name = cluster.claim(volume.name, node.id, node.disk)
-        metadata = cluster.metadata(name, owned=False, node_id=node.id, pool=pool.name)
+        metadata = cluster.metadata(name, owned=owned(pool), node_id=node.id, pool=pool.name)
         metadata["labels"][DISK] = str(node.disk)
         spec: dict[str, Any] = {
             "accessModes": ["ReadWriteOnce"],
@@ -44,6 +44,11 @@ def claims(cluster: Cluster, pool: NodePool, node: Node) -> list[dict[str, Any]]
             spec["storageClassName"] = volume.storage_class
         found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
     return found
+
+
+def owned(pool: NodePool) -> bool:
+    """Whether volumes go with the resource."""
+    return pool.storage.deletion_policy == "Delete"
 
 
 def format_job(
