@@ -140,6 +140,17 @@ def test_only_what_needs_a_restart_is_an_aspect() -> None:
     assert {k for k, v in aspects(image, pool).items() if v != aspects(before, pool)[k]} == {"image"}
 
 
+@pytest.mark.parametrize("change", [{"host": "kafka.example.org"}, {"firstNodePort": 31000}])
+def test_other_addresses_outside_are_a_restart_of_brokers_which_advertise_them(change: dict[str, Any]) -> None:
+    listeners = sample().spec.model_dump(by_alias=True, exclude_none=True)["listeners"]
+    after = sample(listeners=[listeners[0], {**listeners[1], **change}])
+    controllers, brokers = (
+        {k for k, v in aspects(after, pool).items() if v != aspects(sample(), pool)[k]}
+        for pool in after.spec.node_pools
+    )
+    assert (controllers, brokers) == (set(), {"config"})
+
+
 def test_the_sample_becomes_a_cluster() -> None:
     world = World(wishes(sample(), {}))
     world.settle()

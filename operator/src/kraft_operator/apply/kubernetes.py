@@ -203,7 +203,7 @@ class Hands:
                 await self._delete({**one, "kind": key[0]})
         await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
 
-    async def _own(self, claims: list[Object]) -> None:
+    async def _own(self, claims: Iterable[Object]) -> None:
         """Volumes go with the resource, or outlive it, as their pool says by now."""
         for number, claim in by_node(claims):
             node = self._record.node(number)
@@ -215,7 +215,7 @@ class Hands:
             if storage.owned(pool) != (others != owners):
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
                 wanted = others + self._cluster.owner() * storage.owned(pool)
-                await self._patch(claim, {"metadata": {**version, "ownerReferences": wanted}})
+                await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
 
     def _left_behind(self, one: Object, external: set[str]) -> bool:
         """Whether an object belongs to a node, a listener or a role that is there no longer."""

@@ -87,6 +87,9 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     dynamic = {key: value for key, value in spec.config.items() if key in DYNAMIC}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
     static["listeners"] = [one.model_dump(exclude={"host", "first_node_port"}) for one in spec.listeners]
+    addresses = {one.name: [one.host, one.first_node_port] for one in spec.listeners if one.host or one.first_node_port}
+    if addresses and "broker" in pool.roles:
+        static["addresses"] = addresses
     static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
     static["http"] = spec.metrics.port
     return {
