@@ -163,7 +163,7 @@ class Cluster:
             cordoned = broker.cordoned_directories
             if broker.directories and cordoned and set(broker.directories) <= set(cordoned):
                 continue
-            yield UsableBroker(broker.id, broker.rack, broker.fenced)
+            yield UsableBroker(broker.id, broker.rack, fenced=not broker.active)
 
     def default_directory(self, broker_id: int) -> Uuid:
         """Where a new replica on the broker is said to be: in its only directory, else yet to be told (KIP-858)."""

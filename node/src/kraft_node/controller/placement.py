@@ -26,6 +26,7 @@ class UsableBroker(NamedTuple):
     id: int
     rack: str | None
     fenced: bool
+    """Or about to be, for it shuts down."""
 
 
 class _Ring:
