@@ -50,6 +50,15 @@ def test_a_topic_gets_an_id_partitions_and_leaders(quorum: Quorum) -> None:
     assert {quorum.partition("foo", number).leader for number in range(3)} == {1, 2, 3}
 
 
+def test_a_broker_that_shuts_down_is_given_replicas_only_when_there_are_no_others(quorum: Quorum) -> None:
+    quorum.create("led", assignments=[[1, 2]])
+    assert not quorum.heartbeat(1, want_shut_down=True).should_shut_down
+    assert quorum.create("foo", partitions=12, factor=2).error_code == 0
+    assert all(set(quorum.partition("foo", number).replicas) == {2, 3} for number in range(12))
+    assert quorum.create("bar", partitions=3, factor=3).error_code == 0
+    assert all(set(quorum.partition("bar", number).isr) == {2, 3} for number in range(3))
+
+
 def test_minus_one_asks_for_the_defaults_of_the_cluster(quorum: Quorum) -> None:
     result = quorum.create("foo")
     assert (result.num_partitions, result.replication_factor) == (4, 2)
@@ -289,10 +298,18 @@ def test_deleting_ambiguously(quorum: Quorum) -> None:
     ):
         (result,) = quorum.respond(DeleteTopicsRequest(topics=states)).responses
         assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, words)
-    response: DeleteTopicsResponse = quorum.respond(
-        DeleteTopicsRequest(topics=[state(name="foo"), state(name=None, topic_id=topic_id)])
-    )
-    assert sorted(result.error_code for result in response.responses) == [0, ErrorCode.INVALID_REQUEST]
+
+
+def test_a_topic_named_by_name_and_by_id_is_refused_once_and_stays(quorum: Quorum) -> None:
+    quorum.create("foo", partitions=1, factor=1)
+    topic_id = quorum.topic_id("foo")
+    state = DeleteTopicsRequest.DeleteTopicState
+    both = [state(name="foo"), state(name=None, topic_id=topic_id)]
+    for states in (both, both[::-1]):
+        response: DeleteTopicsResponse = quorum.respond(DeleteTopicsRequest(topics=states))
+        (result,) = response.responses
+        assert (result.name, result.topic_id, result.error_code) == ("foo", topic_id, ErrorCode.INVALID_REQUEST)
+    assert quorum.topic_id("foo") == topic_id
 
 
 def test_deletion_can_be_forbidden() -> None:

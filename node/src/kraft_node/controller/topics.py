@@ -273,6 +273,8 @@ class Topics:
         results: list[tuple[str | None, Uuid, KafkaError | None]] = []
         keys = [topic_id if name is None else name for name, topic_id in asked]
         doubtful = repeated(keys)
+        named = {name for name, topic_id in asked if topic_id == ZERO_UUID} - doubtful
+        by_id = {topic_id for name, topic_id in asked if name is None}
         reported: set[Any] = set()
         for key, (name, topic_id) in zip(keys, asked, strict=True):
             if key in reported:
@@ -280,11 +282,14 @@ class Topics:
             reported.add(key)
             try:
                 topic = self._deletable(name, topic_id, doubtful)
-                if topic.id in found:
-                    message = "The provided topic name maps to an ID that was already supplied."
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             except KafkaError as e:
                 results.append((name, topic_id, e))
+                continue
+            if name is None and topic.name in named:
+                continue  # refused under its name
+            if name is not None and topic.id in by_id:
+                message = "The provided topic name maps to an ID that was already supplied."
+                results.append((topic.name, topic.id, KafkaError(ErrorCode.INVALID_REQUEST, message)))
                 continue
             try:
                 quota.record(len(topic))
