@@ -171,6 +171,12 @@ def test_describe_cluster_on_the_controller_listener_is_about_controllers() -> N
     quorum = Quorum()
     response = quorum.respond(DescribeClusterRequest(endpoint_type=2))
     assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, CONTROLLER_ID)
+    assert response.cluster_authorized_operations == -(2**31)
+    all_of_them = quorum.respond(DescribeClusterRequest(endpoint_type=2, include_cluster_authorized_operations=True))
+    assert all_of_them.cluster_authorized_operations == 8096, "as Apache Kafka's without an authorizer"
+    with pytest.raises(KafkaError) as refused:
+        quorum.respond(DescribeClusterRequest(), 0)
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
     for endpoint_type, code in ((1, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)):
         with pytest.raises(KafkaError) as refused:
             quorum.respond(DescribeClusterRequest(endpoint_type=endpoint_type))

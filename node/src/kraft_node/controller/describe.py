@@ -1,4 +1,4 @@
-"""Questions that a controller answers by itself: DescribeCluster (60) v1-2 and DescribeConfigs (32) v1-4 (KIP-919).
+"""Questions that a controller answers by itself: DescribeCluster (60) v0-2 and DescribeConfigs (32) v1-4 (KIP-919).
 
 `describe_configs` serves brokers as well: they hand in their own image and configuration.
 """
@@ -21,6 +21,7 @@ from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Clust
 from kraft_node.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
 from kraft_node.controller.names import check_topic_name
 from kraft_node.metadata.image import MetadataView
+from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_node.wire.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -42,13 +43,17 @@ def describe_controllers(
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}")
     if asked != CONTROLLER_ENDPOINTS:
         message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+        # Version 0 knows neither the field nor the code.
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if api_version >= 1 else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, message)
     response = DescribeClusterResponse(
         error_message=None,
         endpoint_type=CONTROLLER_ENDPOINTS,
         cluster_id=cluster.cluster_id,
         controller_id=leader_id,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_OPERATIONS[ResourceType.CLUSTER]
     for controller in sorted(cluster.view.controllers.values(), key=lambda c: c.id):
         endpoint = controller.endpoints.get(listener)
         if endpoint is not None:

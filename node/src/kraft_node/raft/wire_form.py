@@ -282,7 +282,8 @@ def voter_change_to_wire(key: ApiKey, reply: VoterChangeReply, voters: VoterSet,
 
 
 _VOTER_CHANGE_ERRORS: Final = {
-    REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or the replica has not caught up",
+    INCONSISTENT_CLUSTER_ID: "the request names another cluster",
+    REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or the replica cannot be reached or lags",
     UNSUPPORTED_VERSION: "kraft.version is 0: the voters are those of the configuration",
     DUPLICATE_VOTER: "a replica of that id is a voter",
     VOTER_NOT_FOUND: "that replica is no voter, or the only one",

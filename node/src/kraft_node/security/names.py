@@ -82,6 +82,8 @@ SUPPORTED: Final[dict[int, tuple[Operation, ...]]] = {
 }  # fmt: skip
 """What can be done to a resource of a type, for the answers that say so (KIP-430)."""
 
+ALL_OPERATIONS: Final = {kind: sum(1 << operation for operation in names) for kind, names in SUPPORTED.items()}
+"""The same as bit fields: what everybody may do without an authorizer."""
 
 REFUSALS: Final[dict[int, tuple[ErrorCode, str]]] = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.authorized import ALL_OPERATIONS_OF_CLUSTER
+from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_node.wire.messages import DescribeClusterResponse
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> Any:
         controller_id=broker.metadata.any_live_broker(broker.node_id),
         brokers=brokers,
         cluster_authorized_operations=(
-            ALL_OPERATIONS_OF_CLUSTER if request.include_cluster_authorized_operations else NO_OPERATIONS
+            ALL_OPERATIONS[ResourceType.CLUSTER] if request.include_cluster_authorized_operations else NO_OPERATIONS
         ),
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID
-from kraft_node.broker.authorized import ALL_OPERATIONS_OF_TOPIC
 from kraft_node.broker.metadata_cache import is_internal, topic_name_error
+from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_node.wire.messages import DescribeTopicPartitionsResponse as Response
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _unknown(name: str) -> Any:
         topic_id=ZERO_UUID,
         is_internal=is_internal(name),
         partitions=[],
-        topic_authorized_operations=ALL_OPERATIONS_OF_TOPIC,
+        topic_authorized_operations=ALL_OPERATIONS[ResourceType.TOPIC],
     )
 
 
@@ -91,7 +91,7 @@ def _topic(broker: Broker, listener: str, topic: TopicView, numbers: range) -> A
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=rows,
-        topic_authorized_operations=ALL_OPERATIONS_OF_TOPIC,
+        topic_authorized_operations=ALL_OPERATIONS[ResourceType.TOPIC],
     )
 
 

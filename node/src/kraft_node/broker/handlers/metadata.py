@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.broker.authorized import ALL_OPERATIONS_OF_CLUSTER, ALL_OPERATIONS_OF_TOPIC
 from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
+from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_node.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MetadataHandler:
             controller_id=self.metadata.any_live_broker(self.broker.node_id),
             topics=topics,
             cluster_authorized_operations=(
-                ALL_OPERATIONS_OF_CLUSTER if request.include_cluster_authorized_operations else NO_OPERATIONS
+                ALL_OPERATIONS[ResourceType.CLUSTER] if request.include_cluster_authorized_operations else NO_OPERATIONS
             ),
         )
 
@@ -112,7 +112,7 @@ class MetadataHandler:
             is_internal=is_internal(topic.name),
             partitions=[self._partition(number, state, version, listener) for number, state in topic.partitions()],
             topic_authorized_operations=(
-                ALL_OPERATIONS_OF_TOPIC if request.include_topic_authorized_operations else NO_OPERATIONS
+                ALL_OPERATIONS[ResourceType.TOPIC] if request.include_topic_authorized_operations else NO_OPERATIONS
             ),
         )
 
@@ -141,7 +141,7 @@ def _unknown(request: Any, code: ErrorCode, name: str | None, topic_id: Uuid) ->
         topic_id=topic_id,
         is_internal=name is not None and is_internal(name),
         topic_authorized_operations=(
-            ALL_OPERATIONS_OF_TOPIC
+            ALL_OPERATIONS[ResourceType.TOPIC]
             if request.include_topic_authorized_operations and name is not None
             else NO_OPERATIONS
         ),
