@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kraft_operator.cli import commands
-from kraft_operator.cli.kubectl import main
+from kraft_operator.cli.kubectl import complete, main
 
 RECORDED = Path(__file__).parent / "recorded" / "kraftcluster.json"
 
@@ -273,9 +273,62 @@ def test_logs_and_top_are_kubectls(api: Api) -> None:
     assert api.asked[-1] == ["logs", "smoke-101", "--tail=5"]
     output = api.run("top").output
     assert ["101", "broker", "12m", "41Mi"] in [line.split() for line in output.splitlines()]
+    assert {"node": "101", "role": "broker", "cpu": "12m", "memory": "41Mi"} in json.loads(
+        api.run("top", "-o", "json").output
+    )
     assert ["102", "broker"] in [line.split() for line in output.splitlines()], "not measured"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_words_are_completed(api: Api, shell: str) -> None:
+def test_a_script_for_the_shell(api: Api, shell: str) -> None:
     assert "_KUBECTL_KRAFT_COMPLETE" in api.run("completion", shell).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "status\tQuorum, brokers, partitions"),
+        (["st"], "status"),
+        (["replace", "--acc"], "--accept"),
+        (["replace", "--accept", ""], "MetadataPause"),
+    ],
+)
+def test_kubectl_completes_the_words_behind_kraft(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-kraft", *words])
+    complete()
+    *lines, directive = capsys.readouterr().out.splitlines()
+    assert directive == ":4", "no files"
+    assert any(line.startswith(said) for line in lines), lines
+
+
+COMPLAINTS = {
+    "nobody answers": (
+        'E1122 01:38:02.867625 2519 memcache.go:265] "Unhandled Error"\n'
+        "The connection to the server localhost:8080 was refused - did you specify the right host or port?",
+        4,
+        "Error: The connection to the server localhost:8080 was refused",
+    ),
+    "no definitions": (
+        'error: the server doesn\'t have a resource type "kraftclusters"',
+        4,
+        "Error: the server doesn't have a resource type \"kraftclusters\": the operator's definitions are",
+    ),
+    "no context": ('error: context "x" does not exist', 4, 'Error: context "x" does not exist'),
+    "no right": (
+        'Error from server (Forbidden): kraftclusters.kraftcluster.io "smoke" is forbidden: User "u" cannot get it',
+        3,
+        "Error: Error from server (Forbidden)",
+    ),
+    "anything": ("error: what?", 1, "Error: what?"),
+}
+
+
+@pytest.mark.parametrize("case", COMPLAINTS)
+def test_what_kubectl_complains_of_is_told_in_one_line_and_by_the_exit_code(api: Api, case: str) -> None:
+    stderr, code, said = COMPLAINTS[case]
+    api.program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit({stderr!r})\n")
+    found = api.run("status")
+    assert (found.exit_code, found.output.count("\n")) == (code, 1)
+    assert found.output.startswith(said), found.output

@@ -107,15 +107,18 @@ def _plan(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 def _top(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
+    @output
     @named
     @selects
-    def top(**selected: Any) -> None:
+    def top(output: str, **selected: Any) -> None:
         """Processor time and memory of every node."""
         from kraft_operator.report import tables
 
         target = find(**selected)
         resource = target.resource()
-        show(resource, tables.top(target.use(resource.get("status", {}).get("nodes", []))), "table")
+        rows = target.use(resource.get("status", {}).get("nodes", []))
+        names = ("node", "role", "cpu", "memory")
+        show(resource, tables.top(rows), output, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _logs(group: click.Group, selects: Selects[Any], find: Find) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,12 +19,20 @@ import click
 
 from kraft_operator.cli.commands import shared
 from kraft_operator.cli.kraftcluster import print_completion
-from kraft_operator.cli.target import FAILED, NOT_THERE, WRONG, failure
+from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure
 
+NO_FILES: Final = 4
+"""Cobra's directive: names of files complete nothing."""
 KIND: Final = "kraftclusters.kraftcluster.io"
 MANAGER: Final = "kubectl-kraft"
 INSTANCE: Final = "app.kubernetes.io/instance"
 NODE: Final = "kraftcluster.io/node"
+_LOGGED: Final = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\.")
+_SAYS: Final = {
+    NOT_THERE: ("NotFound", "not found", "was refused", "Unable to connect", "does not exist", "no configuration"),
+    REFUSED: ("Forbidden", "is invalid", "Unauthorized", "be logged in"),
+}
+"""Exit codes by what kubectl says."""
 ATTEMPTS_MAX: Final = 5
 """Of a change to a list that somebody else changes at the same time."""
 
@@ -40,8 +50,7 @@ class Kubectl:
         """What it prints. Raises click.ClickException with what it complains of."""
         done = subprocess.run([*self.command, *words], input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
-            said = done.stderr.strip() or f"kubectl ended with {done.returncode}"
-            raise failure(NOT_THERE if "NotFound" in said or "not found" in said else FAILED, said)
+            raise _complaint(done.stderr, done.returncode)
         return done.stdout
 
     def lines(self, *words: str) -> Iterator[str]:
@@ -51,6 +60,16 @@ class Kubectl:
             yield from process.stdout
         if process.returncode:
             raise failure(FAILED, f"kubectl ended with {process.returncode}")
+
+
+def _complaint(stderr: str, code: int) -> click.ClickException:
+    """What kubectl complains of, without the log lines of its libraries, and as an exit code of ours."""
+    lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
+    said = "\n".join(lines).strip().removeprefix("error: ") or f"kubectl ended with {code}"
+    if "have a resource type" in said:
+        return failure(NOT_THERE, f"{said}: the operator's definitions are not installed, see charts/README.md")
+    found = next((ours for ours, words in _SAYS.items() if any(word in said for word in words)), FAILED)
+    return failure(found, said)
 
 
 class KubeTarget:
@@ -154,6 +173,16 @@ shared(main, _selects, _find)
 def entry() -> None:
     """The program."""
     main(prog_name="kubectl kraft")
+
+
+def complete() -> None:
+    """`kubectl_complete-kraft`, which kubectl asks when the words behind `kubectl kraft` are to be completed."""
+    from click.shell_completion import ShellComplete
+
+    *words, begun = sys.argv[1:] or [""]
+    for item in ShellComplete(main, {}, "kubectl-kraft", "").get_completions(words, begun):
+        click.echo(item.value + (f"\t{item.help}" if item.help else ""))
+    click.echo(f":{NO_FILES}")
 
 
 if __name__ == "__main__":
