@@ -121,6 +121,14 @@ def test_wrong_values_are_refused_and_named(chart: Path, word: str, said: str) -
 
 
 @needs_helm
+@pytest.mark.parametrize("what", ["localhost:5000/a/b:1", "ghcr.io/a@sha256:DIGEST", "ghcr.io/a:1.0@sha256:DIGEST"])
+def test_an_image_is_named_by_tag_digest_or_both(what: str) -> None:
+    image = what.replace("DIGEST", "0123456789abcdef" * 4)
+    (deployment,) = _of(rendered("--set", f"image={image}"), "Deployment")
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
+@needs_helm
 @pytest.mark.parametrize("words", [(), ("--set", "watch.allNamespaces=true"), ("--set", "watch.namespaces={a,b}")])
 def test_rights_are_named_one_by_one(words: tuple[str, ...]) -> None:
     for rule in _rules(rendered(*words)):
