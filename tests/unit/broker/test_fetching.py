@@ -269,7 +269,14 @@ def test_only_replicated_records_are_read_by_consumers(rig: Rig) -> None:
     rig.replicas.leader("r", 0).follower_fetched(2, -1, 1, 0)
     rig.loop.run()
     assert rows(rig.client.answers[0])["r", 0].high_watermark == 1
-    assert rows(rig.fetch(("r", 0, 0), replica_id=-2))["r", 0].records
+    assert rows(rig.fetch(("r", 0, 0), replica_id=-3))["r", 0].records
+
+
+def test_a_debugging_consumer_is_one(rig: Rig) -> None:
+    """With Apache Kafka, too, it may read of followers, and nothing beyond the high watermark."""
+    rig.commit(topic_records("r", 9, isr=(1, 2)))
+    rig.append("r")
+    assert not rows(rig.fetch(("r", 0, 0), replica_id=-2, max_wait_ms=0))["r", 0].records
 
 
 # --- sessions ---
@@ -310,13 +317,13 @@ def test_an_incremental_fetch_touches_only_what_moved(rig: Rig) -> None:
 
 def test_a_new_high_watermark_alone_is_told_but_does_not_wake(rig: Rig) -> None:
     rig.commit(topic_records("r", 9, isr=(1, 2)))
-    id_ = rig.session(("r", 0, 0), replica_id=-2).session_id
+    id_ = rig.session(("r", 0, 0), replica_id=-3).session_id
     rig.append("r")
-    got = rig.fetch(session_id=id_, session_epoch=1, replica_id=-2, max_wait_ms=0)
+    got = rig.fetch(session_id=id_, session_epoch=1, replica_id=-3, max_wait_ms=0)
     assert rows(got)["r", 0].high_watermark == 0
-    assert rig.fetch(("r", 0, 1), session_id=id_, session_epoch=2, replica_id=-2, max_wait_ms=0).responses == []
+    assert rig.fetch(("r", 0, 1), session_id=id_, session_epoch=2, replica_id=-3, max_wait_ms=0).responses == []
     rig.replicas.leader("r", 0).follower_fetched(2, -1, 1, 0)
-    row = rows(rig.fetch(session_id=id_, session_epoch=3, replica_id=-2, max_wait_ms=0))["r", 0]
+    row = rows(rig.fetch(session_id=id_, session_epoch=3, replica_id=-3, max_wait_ms=0))["r", 0]
     assert (row.high_watermark, bytes(row.records)) == (1, b"")
 
 

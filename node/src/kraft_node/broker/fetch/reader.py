@@ -137,6 +137,7 @@ def _elsewhere(wanted: FetchPartition, partition: Partition, replica: int) -> An
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.start_offset,
+        aborted_transactions=None,
         preferred_read_replica=replica,
         records=NO_RECORDS,
     )

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Judge: TypeAlias = Callable[[FetchSession], frozenset[Any] | None]
 
-CONSUMER: Final = -1
+FUTURE_REPLICA: Final = -3
+"""As Kafka calls a move between its own directories: of negative ids the only one that is no consumer's."""
 ISOLATION_LEVELS: Final = (0, 1)
 TOPIC_IDS_VERSION: Final = 13
 REPLICA_STATE_VERSION: Final = 15
@@ -62,6 +63,7 @@ class FetchHandler:
         replica_id, replica_epoch = request.replica_id, -1
         if version >= REPLICA_STATE_VERSION and request.replica_state is not None:
             replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+        is_consumer = replica_id < 0 and replica_id != FUTURE_REPLICA
         if request.isolation_level not in ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
         full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -92,7 +94,7 @@ class FetchHandler:
         if replica_id >= 0:
             session.replica_id, session.replica_epoch = replica_id, replica_epoch
             self.replicas.surroundings.clock_of(replica_id).fetched_ms = self.clock.monotonic_ms()
-        elif version >= RACK_VERSION and replica_id == CONSUMER:
+        elif version >= RACK_VERSION and is_consumer:
             session.rack = request.rack_id
         if judge is not None:
             session.denied = judge(session)
@@ -108,7 +110,7 @@ class FetchHandler:
             session,
             max_bytes,
             min(request.min_bytes, max_bytes),
-            request.isolation_level if replica_id == CONSUMER else READ_LOG_END,
+            request.isolation_level if is_consumer else READ_LOG_END,
             all_rows=full,
         )
         if replica_id < 0 and self.broker.fence.fenced:
