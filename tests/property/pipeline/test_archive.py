@@ -20,6 +20,8 @@ from kraft_node.wire import stored
 from kraft_pipeline.archive import changes, generic
 from kraft_pipeline.archive.run import state_at
 from kraft_pipeline.archive.schema import records
+from kraft_pipeline.archive.spread import reduced
+from kraft_pipeline.archive.state import Replay
 from tests.property.metadata.naive import Stories
 from tests.wire_values import all_messages, random_message
 
@@ -197,3 +199,30 @@ def test_a_transaction_counts_once_it_has_ended(seed: int, ends: bool) -> None:
             for topic, (_, found) in model.topics.items()
             for number, partition in found.items()
         }
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(1, 200))
+def test_what_rows_come_to_leads_to_the_state_that_they_lead_to(seed: int, count: int) -> None:
+    """Wherever the log is cut into files, also within transactions, and reduced twice."""
+    rng, stories = Random(seed), Stories(seed)
+    made = stories.records(count)
+    for _ in range(rng.randint(0, 3)):
+        made += [stored.BeginTransactionRecord(name="n"), *stories.records(rng.randint(0, 30))]
+        made += [stored.EndTransactionRecord(), stored.NoOpRecord(), *stories.records(rng.randint(0, 30))]
+    made += [stored.BeginTransactionRecord(name="n"), *stories.records(10), stored.AbortTransactionRecord()]
+    made += [stored.NoOpRecord()] * rng.randint(0, 2)
+    rows = list(changes.Decoder().decode(batches([encoded(r) for r in made], rng)))
+    rows = [batch.slice(at, 7) for batch in rows for at in range(0, batch.num_rows, 7)]
+    expected, replay = state_at(iter(rows)), Replay()
+    while rows:
+        cut = rng.randint(1, 12)
+        some = reduced(rows[:cut])
+        assert some.num_rows <= sum(batch.num_rows for batch in rows[:cut])
+        for batch in reduced(some.to_batches()).to_batches() if rng.random() < 0.5 else some.to_batches():
+            replay.add(batch)
+        del rows[:cut]
+    found = replay.state()
+    assert found.small == expected.small
+    assert (found.offset, found.epoch, found.timestamp_ms) == (expected.offset, expected.epoch, expected.timestamp_ms)
+    assert found.partitions.to_pylist() == expected.partitions.to_pylist()

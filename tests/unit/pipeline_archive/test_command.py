@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -15,9 +17,12 @@ from kraft_node.metadata.log_batches import data_batch, snapshot_footer_batch, s
 from kraft_node.metadata.records import encode_record
 from kraft_node.wire import stored
 from kraft_pipeline.archive import files
+from kraft_pipeline.archive import run as run_module
 from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.run import Done, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec, parse
 from kraft_pipeline.cli.main import main
+from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.spec import API_VERSION, SpecError
 
 NOW = 1_760_000_000_000
@@ -91,6 +96,7 @@ def test_an_archive_grows_by_what_is_new(tmp_path: Path, capsys: pytest.CaptureF
     assert [p["leader"] for p in now["partitions"]] == [-1, 1, 2]
     assert [(p["leader"], p["leader_epoch"]) for p in then["partitions"]] == [(1, 0), (1, 0)]
     assert now["topics"] == [{"topic": "t", "topic_id": "AQEBAQEBAQEBAQEBAQEBAQ", "partitions": 3, "replicas": 1}]
+    assert run(capsys, "as-of", tmp_path / "table") == now, "whatever made it, of whatever format"
     at = run(capsys, "as-of", "-f", file, "--time", NOW + 7999)
     assert at["offset"] == 7
     text = b"".join(path.read_bytes() for path in (tmp_path / "table").rglob("*.parquet"))
@@ -116,6 +122,31 @@ def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys
     assert (alone["offset"], [p["leader"] for p in alone["partitions"]]) == (7, [1, 1])
     assert main(["meta", "as-of", str(tmp_path), "--offset", "3"]) == 2
     assert "neither the beginning of the log nor a snapshot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_tasks_archive_what_one_process_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    folder = log_folder(tmp_path / "data")
+    (folder / f"{8:020}.log").write_bytes(batch(8, *SECOND))
+
+    def both() -> list[Done]:
+        done, states = [], []
+        for name, engine in (("tasks", InlineEngine), ("alone", None)):
+            spec = ArchiveSpec(paths=(str(folder),), format=kind, path=str(tmp_path / name))
+            done.append(replace(archive(spec, engine=engine), seconds=0, files=0))
+            state = state_at(archived(spec))
+            states.append((state.offset, state.epoch, state.small, state.partitions.to_pylist()))
+            rows = pa.Table.from_batches(list(archived(spec))).to_pylist()
+            assert [row["offset"] for row in rows] == list(range(done[-1].offset + 1))
+            assert "hunter2" not in json.dumps(rows, default=str)
+        assert states[0] == states[1]
+        assert list((tmp_path / "tasks" / "changes" / "_state").iterdir()) == []
+        return done
+
+    monkeypatch.setattr(run_module, "SPREAD_BYTES", 1)
+    assert both() == [Done(10, 9, 3, 1, 2, 0, 0)] * 2
+    (folder / f"{10:020}.log").write_bytes(batch(10, stored.NoOpRecord(), *SECOND[:1]))
+    assert both() == [Done(2, 11, 3, 1, 2, 0, 0)] * 2
 
 
 def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kraft_pipeline.archive import files
-from kraft_pipeline.archive.changes import SCHEMA
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.spec import ArchiveSpec
+from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import Replay, State
-from kraft_pipeline.archive.tables import KEY, Changes, open_changes, write_state
+from kraft_pipeline.archive.tables import KEY, Changes, open_changes, read_changes, write_state
 from kraft_pipeline.client import Settings
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.committer import Added
+from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.storage import open_storage
+
+SPREAD_BYTES: Final = 256 * 1024 * 1024
+"""Of files from which on tasks are worth it: less is done before Spark has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +44,53 @@ class Done:
         return asdict(self)
 
 
-def archive(spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None) -> Done:
+def archive(
+    spec: ArchiveSpec, tell: Callable[[int], None] = lambda _: None, engine: Callable[[], Engine] | None = None
+) -> Done:
     """Bring the archive up to date; `tell` is given the number of rows that have been added since it was called last.
 
-    Raises ArchiveError, ConflictError, ClientError and OSError.
+    `engine` opens what runs tasks, for logs and archives of many files that are large together (`SPREAD_BYTES`).
+    Raises ArchiveError, ConflictError, ClientError, TaskError and OSError.
     """
     began = time.monotonic()
-    changes = Changes(spec)
-    replay = Replay()
+    changes, replay, opened = Changes(spec), Replay(), None
     rows, offset = 0, -1
     try:
         changes.sweep()
-        start = epoch = 0
-        if changes.position is not None:
-            start = changes.position.offsets[KEY]
-            for batch in archived(spec):
-                replay.add(batch)
-                epoch = batch.column("epoch")[batch.num_rows - 1].as_py()
-        log = Source(spec, start, epoch)
-        for batch in log.rows(changes.position):
-            changes.add(batch)
+        start = 0 if changes.position is None else changes.position.offsets[KEY]
+        before, pieces = changes.live(), files.pieces(spec.paths, start) if spec.paths else []
+        if engine is not None and _is_large(before, pieces):
+            opened = engine()
+        spread, epoch = Spread(changes.storage, changes.begin), 0
+        for batch in spread.archived(before, opened) if opened else changes.read(before):
             replay.add(batch)
-            rows += batch.num_rows
+            epoch = batch.column("epoch")[batch.num_rows - 1].as_py()
+        log = Source(spec, start, epoch)
+        if opened and pieces:
+            log.check(changes.position)
+            found = spread.decoded(pieces, opened, changes.take)
+        else:
+            found = changes.add(log.rows(changes.position))
+        for batch in found:
+            replay.add(batch)
             offset = batch.column("offset")[batch.num_rows - 1].as_py()
-            tell(batch.num_rows)
+            tell(changes.rows - rows)
+            rows = changes.rows
         state = replay.state()
         end = max(offset + 1, start)
         count = changes.commit(Position({KEY: end}, log.cluster_id)) if rows else 0
     finally:
         changes.close()
+        if opened is not None:
+            opened.close()
     write_state(spec, state)
-    found = (state.partitions.num_rows, len(state.small.topics), len(state.small.brokers))
-    return Done(rows, end - 1, *found, count, round(time.monotonic() - began, 3))
+    sizes = (state.partitions.num_rows, len(state.small.topics), len(state.small.brokers))
+    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3))
+
+
+def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
+    sizes = [*(file.size for file in before), *(Path(piece.path).stat().st_size for piece in pieces)]
+    return len(sizes) > 1 and sum(sizes) >= SPREAD_BYTES
 
 
 class Source:
@@ -85,7 +104,7 @@ class Source:
     def rows(self, since: Position | None = None) -> Iterator[pa.RecordBatch]:
         """In `changes.SCHEMA`. Raises ArchiveError for another cluster than that of `since`, and what readers raise."""
         if self._spec.paths:
-            self._check(since)
+            self.check(since)
             for piece in files.pieces(self._spec.paths, self._start):
                 yield from files.read(piece)
             return
@@ -96,10 +115,11 @@ class Source:
             for batch in controllers.read(self._start, self._epoch):
                 if not self.cluster_id:
                     self.cluster_id = controllers.cluster_id
-                    self._check(since)
+                    self.check(since)
                 yield batch
 
-    def _check(self, since: Position | None) -> None:
+    def check(self, since: Position | None) -> None:
+        """Raises ArchiveError for another cluster than that of `since`."""
         if since is not None and since.cluster and self.cluster_id and since.cluster != self.cluster_id:
             raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
 
@@ -111,9 +131,7 @@ def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:
         raise ArchiveError(f"{spec.path} is no archive yet")
     storage = open_storage(f"{spec.path.rstrip('/')}/changes", spec.storage)
     for file in sorted(table.live(), key=lambda file: file.path):
-        reader = pq.ParquetFile(pa.BufferReader(storage.read(file.path)), read_dictionary=["type", "topic_id"])
-        for batch in reader.iter_batches(batch_size=1 << 17):
-            yield batch.select(SCHEMA.names).cast(SCHEMA)
+        yield from read_changes(storage, file.path)
 
 
 def _cluster_of(paths: tuple[str, ...]) -> str:

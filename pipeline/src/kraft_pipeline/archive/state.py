@@ -129,7 +129,7 @@ class Replay:
                 yield batch.slice(at, end - at)
 
     def _add(self, batch: pa.RecordBatch, kinds: list[str], codes: NDArray[np.int32]) -> None:
-        special = [code for code, kind in enumerate(kinds) if kind in _SPECIAL]
+        special = [code for code, kind in enumerate(kinds) if kind in SPECIAL]
         cuts = np.flatnonzero(np.isin(codes, special)).tolist() if special else []
         at = 0
         for cut in cuts:
@@ -159,13 +159,13 @@ class Replay:
     def _plain(self, batch: pa.RecordBatch, kinds: list[str], codes: NDArray[np.int32]) -> None:
         if not batch.num_rows:
             return
-        partition = [code for code, kind in enumerate(kinds) if kind in _PARTITIONS]
+        partition = [code for code, kind in enumerate(kinds) if kind in PARTITION_KINDS]
         is_partition = np.isin(codes, partition)
-        nothing = [code for code, kind in enumerate(kinds) if kind == "NO_OP_RECORD"]
+        nothing = [code for code, kind in enumerate(kinds) if kind in IDLE]
         others = np.flatnonzero(~is_partition & ~np.isin(codes, nothing))
         if is_partition.any():
-            rows = batch if is_partition.all() else batch.filter(_mask(is_partition))
-            self._keep(rows, codes[is_partition] == _code(kinds, "PARTITION_RECORD"))
+            rows = batch if is_partition.all() else batch.filter(mask(is_partition))
+            self._keep(rows, codes[is_partition] == _code(kinds, RECORD))
         if others.size:
             texts = batch.column("fields").take(fixed(pa.int64(), others)).to_pylist()
             for row, text in zip(others.tolist(), texts, strict=True):
@@ -180,7 +180,7 @@ class Replay:
         known = np.array([self._codes.setdefault(t, len(self._codes)) for t in ids.dictionary.to_pylist()], np.int32)
         codes = known[ids.indices.to_numpy(zero_copy_only=False)]
         columns = {name: rows.column(name) for name in _ROW if name != "topic_id"}
-        columns |= {"topic": fixed(pa.int32(), codes), "record": _mask(is_record)}
+        columns |= {"topic": fixed(pa.int32(), codes), "record": mask(is_record)}
         self._parts.append(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
         self._rows += rows.num_rows
 
@@ -212,13 +212,13 @@ class Replay:
         columns = {name: pa.nulls(len(rows), SCHEMA.field(name).type) for name in _ROW if name != "topic_id"}
         taken = now.take(fixed(pa.int64(), rows))
         columns |= {name: taken.column(name).combine_chunks() for name in ("topic", "partition", "offset")}
-        columns |= dict.fromkeys(ELR, empty) | {"record": _mask(np.zeros(len(rows), np.bool_))}
-        self._parts.append(pa.RecordBatch.from_arrays([columns[n] for n in _PART_NAMES], names=list(_PART_NAMES)))
+        columns |= dict.fromkeys(ELR, empty) | {"record": mask(np.zeros(len(rows), np.bool_))}
+        self._parts.append(pa.RecordBatch.from_arrays([columns[n] for n in PART_NAMES], names=list(PART_NAMES)))
 
     def _fold(self, now: pa.Table) -> None:
         """Go on from one row a partition."""
-        whole = now.append_column("record", [_mask(np.ones(now.num_rows, np.bool_))])
-        self._parts = whole.select(_PART_NAMES).combine_chunks().to_batches()
+        whole = now.append_column("record", [mask(np.ones(now.num_rows, np.bool_))])
+        self._parts = whole.select(PART_NAMES).combine_chunks().to_batches()
         self._rows = now.num_rows
 
     def _partitions(self, parts: list[pa.RecordBatch], small: Small) -> pa.Table:
@@ -227,42 +227,16 @@ class Replay:
         alive[[self._codes[t] for t in small.topics if t in self._codes]] = True
         if not parts:
             return _EMPTY
-        rows = pa.Table.from_batches(parts).combine_chunks()
-        topic, number = rows.column("topic").to_numpy(), rows.column("partition").to_numpy()
-        is_record = rows.column("record").to_numpy(zero_copy_only=False)
-        sizes = np.zeros(len(self._codes), np.int64)
-        np.maximum.at(sizes, topic[is_record], number[is_record] + np.int64(1))
-        firsts = np.cumsum(sizes) - sizes
-        strange = (number < 0) | (number >= sizes[topic])
+        now, _ = folded(pa.Table.from_batches(parts).combine_chunks(), len(self._codes))
+        strange = ~now.column("record").to_numpy(zero_copy_only=False)
         if strange.any():
             row = int(np.flatnonzero(strange)[0])
-            where = f"{list(self._codes)[topic[row]]}-{number[row]}"
-            raise ArchiveError(f"offset {rows.column('offset')[row]} changes partition {where}, which there is not")
-        slots = firsts[topic] + number
-        count = int(sizes.sum())
-        base = _last(slots, is_record, count)
-        after = np.arange(len(slots)) > base[slots]
-        found = np.flatnonzero(base >= 0)
-        base = base[found]
-        columns: dict[str, Any] = {
-            "topic": fixed(pa.int32(), topic[base].astype(np.int32)),
-            "partition": rows.column("partition").take(fixed(pa.int64(), base)),
-        }
-        names_leader = _there(rows.column("leader"))
-        for name, counted in (("leader_epoch", after & names_leader), ("partition_epoch", after)):
-            more = np.bincount(slots[counted], minlength=count)[found]
-            numbers = rows.column(name).take(fixed(pa.int64(), base)).to_numpy() + more
-            columns[name] = fixed(pa.int32(), numbers.astype(np.int32))
-        last = _last(slots, np.ones(len(slots), np.bool_), count)[found]
-        columns["offset"] = rows.column("offset").take(fixed(pa.int64(), last))
-        for name in (*NUMBERS, *LISTS):
-            told = _last(slots, is_record | _there(rows.column(name)), count)[found]
-            columns[name] = rows.column(name).take(fixed(pa.int64(), np.maximum(told, base)))
-            if name in LISTS:
-                columns[name] = _or_empty(columns[name])
-        table = pa.table({name: columns[name] for name in _PART_NAMES if name != "record"})
-        is_alive = alive[table.column("topic").to_numpy()]
-        return table if is_alive.all() else table.filter(_mask(is_alive))
+            where = f"{list(self._codes)[now.column('topic')[row].as_py()]}-{now.column('partition')[row]}"
+            raise ArchiveError(f"offset {now.column('offset')[row]} changes partition {where}, which there is not")
+        is_alive = alive[now.column("topic").to_numpy()]
+        now = now if is_alive.all() else now.filter(mask(is_alive))
+        lists = {name: _or_empty(now.column(name)) for name in LISTS}
+        return pa.table({name: lists.get(name, now.column(name)) for name in PART_NAMES if name != "record"})
 
     def _named(self, now: pa.Table, small: Small) -> pa.Table:
         """In PARTITIONS: with the names and ids of topics."""
@@ -286,11 +260,13 @@ class Replay:
             rule(self._small, record)
 
 
-_PARTITIONS: Final = frozenset({"PARTITION_RECORD", "PARTITION_CHANGE_RECORD"})
-_SPECIAL: Final = frozenset(
+RECORD: Final = "PARTITION_RECORD"
+PARTITION_KINDS: Final = frozenset({RECORD, "PARTITION_CHANGE_RECORD"})
+IDLE: Final = frozenset({"NO_OP_RECORD"})
+SPECIAL: Final = frozenset(
     {"BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD", "CLEAR_ELR_RECORD"}
 )
-_PART_NAMES: Final = (*(name for name in _ROW if name != "topic_id"), "topic", "record")
+PART_NAMES: Final = (*(name for name in _ROW if name != "topic_id"), "topic", "record")
 _EMPTY: Final = pa.table(
     {
         **{name: pa.array([], SCHEMA.field(name).type) for name in _ROW if name != "topic_id"},
@@ -299,11 +275,45 @@ _EMPTY: Final = pa.table(
 )
 
 
+def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
+    """One row a partition, in `PART_NAMES`, and of each its last one of `rows`; topics are numbers below `topics`.
+
+    Where no record is among the rows of a partition, its row is a change that says what all of them say, its epochs
+    being by how much they are raised: such a change counts as all that it stands for. Raises ArchiveError.
+    """
+    topic, number = rows.column("topic").to_numpy(), rows.column("partition").to_numpy()
+    is_record = rows.column("record").to_numpy(zero_copy_only=False)
+    if len(number) and number.min() < 0:
+        raise ArchiveError(f"offset {rows.column('offset')[int(number.argmin())]} is about partition {number.min()}")
+    sizes = np.zeros(topics, np.int64)
+    np.maximum.at(sizes, topic, number + np.int64(1))
+    firsts, count = np.cumsum(sizes) - sizes, int(sizes.sum())
+    slots = firsts[topic] + number
+    base, last = (_last(slots, wanted, count) for wanted in (is_record, np.ones(len(slots), np.bool_)))
+    after = np.arange(len(slots)) > base[slots]
+    found = np.flatnonzero(last >= 0)
+    base, last = base[found], last[found]
+    columns: dict[str, Any] = {
+        "topic": fixed(pa.int32(), topic[last].astype(np.int32)),
+        "record": mask(base >= 0),
+        **{name: rows.column(name).take(fixed(pa.int64(), last)) for name in ("partition", "offset")},
+    }
+    for name, raised in (("leader_epoch", _there(rows.column("leader"))), ("partition_epoch", after)):
+        said = np.where(_there(rows.column(name)), _ints(rows.column(name)), raised)
+        more = np.bincount(slots[after], said[after], count)[found]
+        columns[name] = fixed(pa.int32(), (np.where(base < 0, 0, said[base]) + more).astype(np.int32))
+    for name in (*NUMBERS, *LISTS):
+        told = _last(slots, is_record | _there(rows.column(name)), count)[found]
+        columns[name] = rows.column(name).take(fixed(pa.int64(), told, told < 0))
+    return pa.table({name: columns[name] for name in PART_NAMES}), last
+
+
 def _code(kinds: list[str], kind: str) -> int:
     return kinds.index(kind) if kind in kinds else -1
 
 
-def _mask(flags: NDArray[np.bool_]) -> pa.Array:
+def mask(flags: NDArray[np.bool_]) -> pa.Array:
+    """As Arrow has it."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, pa.py_buffer(np.packbits(flags, bitorder="little"))])
 
 
@@ -318,6 +328,12 @@ def _last(slots: NDArray[np.int64], wanted: NDArray[np.bool_], count: int) -> ND
 def _there(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = pc.is_valid(column).to_numpy()
     return found
+
+
+def _ints(column: pa.ChunkedArray) -> NDArray[np.int32]:
+    """Anything where it is null."""
+    one = _one(column)
+    return np.frombuffer(one.buffers()[1], np.int32, len(one), one.offset * 4)
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -18,6 +18,7 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ CHANGES: Final = "changes"
 KEY: Final = ("__cluster_metadata", 0)
 FILE_ROWS: Final = 1_000_000
 """Of a file of changes: some 30 MB. Its rows are in memory until it is written."""
+READ_ROWS: Final = 1 << 17
 DICTIONARY: Final = ("type", "topic_id", "topic", "directories.list.element", "leader", "epoch")
 """Columns of few values."""
 
@@ -86,9 +88,12 @@ class Changes:
         self._committer.create(plain(SCHEMA), [])
         self._epoch = max(self._committer.state().epoch + 1, int(time.time()))
         self._committer.claim(self._epoch)
-        self._storage = open_storage(f"{spec.path.rstrip('/')}/{CHANGES}", spec.storage)
+        self.storage = open_storage(f"{spec.path.rstrip('/')}/{CHANGES}", spec.storage)
         self._app = spec.app_id
         self._begun = self._committer.state()
+        self._added: list[Added] = []
+        self.rows = 0
+        """That are new."""
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._files: list[Future[Added]] = []
@@ -99,29 +104,52 @@ class Changes:
         """Where the archive ends, None for a new one."""
         return self._begun.position
 
+    @property
+    def begin(self) -> str:
+        """How the names begin of the files that it makes."""
+        return f"{stem(self._app, self._epoch)}{self._begun.batch + 1:08d}"
+
+    def live(self) -> list[Added]:
+        """The files that are there, in the order of the log."""
+        return sorted(self._committer.live(), key=lambda file: file.path)
+
     def sweep(self) -> int:
         """Remove what a run that died has left; how many files."""
         known: set[str] | None = None
         count = 0
-        for file in list(self._storage.list()):
-            if is_left(file.path, self._app, self._epoch):
+        for file in list(self.storage.list()):
+            if is_left(file.path.rpartition("/")[2], self._app, self._epoch):
                 known = self._committer.files() if known is None else known
                 if file.path not in known:
-                    self._storage.delete(file.path)
+                    self.storage.delete(file.path)
                     count += 1
         return count
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Rows in `changes.SCHEMA`."""
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        if self._rows >= FILE_ROWS:
-            self._flush()
+    def read(self, files: Sequence[Added]) -> Iterator[pa.RecordBatch]:
+        """The rows of some of its files."""
+        for file in files:
+            yield from read_changes(self.storage, file.path)
+
+    def add(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows in `changes.SCHEMA`, handed on."""
+        for batch in batches:
+            self._waiting.append(batch)
+            self._rows += batch.num_rows
+            self.rows += batch.num_rows
+            if self._rows >= FILE_ROWS:
+                self._flush()
+            yield batch
+
+    def take(self, files: Sequence[Added]) -> None:
+        """Files that have been written, named as `begin` has it."""
+        self._added += files
+        self.rows += sum(file.rows for file in files)
 
     def commit(self, position: Position) -> int:
         """Make all rows part of the table; how many files. Raises ConflictError where another run was first."""
         self._flush()
-        files = [future.result() for future in self._files]
+        files = [*self._added, *(future.result() for future in self._files)]
+        self._added.clear()
         self._files.clear()
         if files:
             self._committer.commit(self._begun.batch + 1, position, files, after=self._begun.batch)
@@ -138,9 +166,15 @@ class Changes:
         batches, self._waiting, self._rows = self._waiting, [], 0
         if len(self._files) > 1:
             self._files[-2].result()  # no more than two files' rows in memory
-        begin = f"{stem(self._app, self._epoch)}{self._begun.batch + 1:08d}"
-        name = f"{begin}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
-        self._files.append(self._writer.submit(write_changes, self._storage, name, batches))
+        name = f"{self.begin}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"
+        self._files.append(self._writer.submit(write_changes, self.storage, name, batches))
+
+
+def read_changes(storage: Storage, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of changes. Raises OSError."""
+    reader = pq.ParquetFile(pa.BufferReader(storage.read(path)), read_dictionary=["type", "topic_id"])
+    for batch in reader.iter_batches(batch_size=READ_ROWS):
+        yield batch.select(SCHEMA.names).cast(SCHEMA)
 
 
 def write_changes(storage: Storage, name: str, batches: list[pa.RecordBatch]) -> Added:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kraft_pipeline.archive.skew import Skew
     from kraft_pipeline.archive.spec import ArchiveSpec
     from kraft_pipeline.archive.state import State
+    from kraft_pipeline.tables.engine import Engine
 
 DONE: Final = 0
 UNHEALTHY: Final = 1
@@ -37,6 +38,7 @@ def add(groups: Any) -> None:
     archive = _command(commands, "archive", _archive, "bring the archive of the metadata up to date")
     archive.add_argument("--table", metavar="PATH", help="where the archive is; with -f the file says it")
     archive.add_argument("--format", choices=("parquet", "delta"), default="parquet")
+    archive.add_argument("--master", default="local[*]", help="Spark's, for what is large (default: %(default)s)")
     as_of = _command(commands, "as-of", _as_of, "the cluster at an offset or a time")
     when = as_of.add_mutually_exclusive_group()
     when.add_argument("--offset", type=int, help="after the record at this offset of the metadata log")
@@ -60,7 +62,7 @@ def add(groups: Any) -> None:
 
 def _command(commands: Any, name: str, run: Callable[..., int], text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{_PATHS}; an archive of Parquet")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{_PATHS}; an archive")
     parser.add_argument("-f", "--file", type=Path, help="a KafkaMetadataArchive in YAML instead of arguments")
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT", help="read from the controllers")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the controllers, which brokers name")
@@ -76,10 +78,11 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
     from kraft_pipeline.archive.errors import ArchiveError
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.tables.committer import ConflictError
+    from kraft_pipeline.tables.engine import TaskError
 
     try:
         return run(options)
-    except (ArchiveError, ClientError, ConflictError, OSError, ValueError) as e:
+    except (ArchiveError, ClientError, ConflictError, TaskError, OSError, ValueError) as e:
         print(f"kraft-pipeline meta: {e}", file=sys.stderr)
         return NOT_DONE
 
@@ -112,7 +115,8 @@ def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     if options.file is not None:
         return archived(spec)
     if len(spec.paths) == 1 and (Path(spec.paths[0]) / "changes").is_dir():
-        return archived(ArchiveSpec(path=spec.paths[0]))
+        kind = "delta" if (Path(spec.paths[0]) / "changes" / "_delta_log").is_dir() else "parquet"
+        return archived(ArchiveSpec(path=spec.paths[0], format=kind))
     return Source(spec).rows()
 
 
@@ -141,7 +145,7 @@ def _archive(options: argparse.Namespace) -> int:
     if not spec.path:
         raise SpecError("--table says where the archive is to be")
     with _progress("archiving") as tell:
-        done = archive(spec, tell)
+        done = archive(spec, tell, lambda: _engine(options.master))
     if options.json:
         print(json.dumps(done.to_json()))
     else:
@@ -150,6 +154,13 @@ def _archive(options: argparse.Namespace) -> int:
             f"{done.partitions:,} partitions, {done.brokers} brokers"
         )
     return DONE
+
+
+def _engine(master: str) -> Engine:
+    from kraft_pipeline.scrub.run import session
+    from kraft_pipeline.tables.engine import SparkEngine
+
+    return SparkEngine(session(master, "kraft-pipeline meta archive"))
 
 
 def _as_of(options: argparse.Namespace) -> int:

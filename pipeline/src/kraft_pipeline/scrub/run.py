@@ -25,10 +25,10 @@ FINDINGS_MAX: Final = 10_000
 """As many as a report names; a scrub that finds more has found that a disk is gone."""
 
 
-def session(master: str, *, progress: bool = False) -> SparkSession:
-    """A Spark session for a scrub alone; `progress` shows bars of its stages."""
+def session(master: str, name: str = "kraft-pipeline scrub", *, progress: bool = False) -> SparkSession:
+    """A Spark session for one run alone; `progress` shows bars of its stages."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("kraft-pipeline scrub")
+    builder = SparkSession.builder.master(master).appName(name)
     for key, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),
