@@ -81,6 +81,7 @@ def test_metadata_creates_topics(pair: Pair) -> None:
     for version in (0, 1, 4, 9, 13):
         pair.same(metadata(f"meta.auto.{version}", auto=True), version)
     pair.same(metadata("bad/name", auto=True), (0, 4, 13))
+    pair.same(metadata("__cluster_metadata", auto=True), (1, 4, 13))
     pair.same(metadata("meta_one", auto=True), (4, 13))  # collides with meta.one
 
     def settled(side: Side) -> Any:

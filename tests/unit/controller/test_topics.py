@@ -177,6 +177,9 @@ def test_names_that_metrics_could_not_tell_apart(quorum: Quorum) -> None:
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert result.error_message == "Topic 'a_b' collides with existing topic: a.b"
     assert quorum.create("a.b", partitions=1, factor=1).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    both = quorum.ask(CreateTopicsRequest(topics=[topic("c.d"), topic("c_d")])).response
+    assert [result.error_code for result in both.topics] == [ErrorCode.NONE, ErrorCode.NONE]  # as in Kafka
+    assert quorum.create("c_d", partitions=1, factor=1).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     delete(quorum, names=["a.b"])
     assert quorum.create("a_b", partitions=1, factor=1).error_code == ErrorCode.NONE
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import METADATA_TOPIC_NAME, Uuid
+from kraft_node.base.ids import Uuid
 from kraft_node.partition.manager import TopicKey
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def topic_name_error(name: str) -> str | None:
 
 def is_internal(name: str) -> bool:
     """Whether clients may read but not write the topic."""
-    return name in INTERNAL_TOPICS or name == METADATA_TOPIC_NAME
+    return name in INTERNAL_TOPICS
 
 
 class MetadataCache:

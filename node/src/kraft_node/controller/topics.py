@@ -95,9 +95,9 @@ class Topics:
                     message = f"Creation of internal topic {FORBIDDEN_NAME} is prohibited."
                     raise KafkaError(ErrorCode.INVALID_REQUEST, message)
                 check_topic_name(name)
-                self._check_collision(name)
                 if self._cluster.topic_named(name) is not None:
                     raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+                self._check_collision(name)
             except KafkaError as e:
                 errors[name] = e
         return errors
