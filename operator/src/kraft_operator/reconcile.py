@@ -334,11 +334,12 @@ class _Pass:
             self.api.list("PersistentVolumeClaim", namespace, selector),
             self.api.list("Job", namespace, selector),
         )
+        job_pods = await self.api.list("Pod", namespace, f"{selector}-format") if jobs else []
         self.seen = Seen({number: dict(one) for number, one in objects.by_node(pods)}, claims, jobs)
         shape = objects.shape(pods)
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
-        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks())
+        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods)
         await self.memory.view.look(objects.controllers(pods), objects.brokers(self.cluster, pods))
         now = self.clock()
         return Observed(

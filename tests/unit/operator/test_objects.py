@@ -14,6 +14,7 @@ from kraft_operator.kube import client as kube
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.kube.config import Access
 from kraft_operator.observe import objects
+from kraft_operator.plan.observed import Job
 from tests.unit.operator.fake_kubernetes import merged
 from tests.unit.operator.sample import sample
 
@@ -103,6 +104,23 @@ def test_a_pod(case: str) -> None:
     assert seen.aspects == {"image": "a", "roles": "controller"}
     assert not seen.terminating
     assert objects.pod(_pod(status, deletionTimestamp="now")).terminating
+
+
+def _job_pod(job: str, phase: str, **state: Any) -> Object:
+    labels = {"batch.kubernetes.io/job-name": job}
+    return {"metadata": {"labels": labels}, "status": {"phase": phase, "containerStatuses": _container(**state)}}
+
+
+def test_a_job_that_failed_says_what_its_container_said_last() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "it has reached it"}
+    one = {"metadata": {"name": "j", "annotations": {"aspect.kraftcluster.io/image": "a"}}}
+    one["status"] = {"conditions": [failed]}
+    assert objects.job(one) == Job("failed", "BackoffLimitExceeded: it has reached it", aspects={"image": "a"})
+    ended = {"exitCode": 1, "message": "a trace\nit belongs to another cluster\n"}
+    pods = [_job_pod("other", "Running", running={}), _job_pod("j", "Failed", terminated=ended)]
+    assert objects.job(one, pods) == Job("failed", "it belongs to another cluster", aspects={"image": "a"})
+    del one["status"]
+    assert objects.job(one, [_job_pod("j", "Running", running={})]).runs
 
 
 def test_what_makes_views_old_is_who_is_there_and_ready_not_what_else_changes() -> None:

@@ -218,6 +218,39 @@ def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kin
     asyncio.run(main())
 
 
+def test_a_format_job_that_cannot_begin_is_made_anew_once_the_resource_is_corrected() -> None:
+    """Its template cannot be changed, and what it waits for would never come."""
+
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        key = ("Job", "demo", "sample-1-format-0")
+        while key not in api.objects:
+            await operator.reconcile(KEY)
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        labels = {"app.kubernetes.io/instance": "sample", "app.kubernetes.io/name": "kraftcluster-format"}
+        api.objects["Pod", "demo", "x"] = {
+            "metadata": {"labels": {**labels, "batch.kubernetes.io/job-name": key[2]}},
+            "status": {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]},
+        }
+        await operator.reconcile(KEY)
+        resource = api.objects["KRaftCluster", *KEY]
+        told = next(one for one in resource["status"]["conditions"] if one["type"] == "Progressing")
+        assert "voter 1: its volume is being formatted: ImagePullBackOff: no such image" in told["message"]
+        before = api.objects[key]["metadata"]["uid"]
+        resource["spec"]["image"] = "x/y:corrected"
+        resource["metadata"]["generation"] = 2
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        del api.objects["Pod", "demo", "x"]
+        assert api.objects[key]["metadata"]["uid"] != before
+        assert api.objects[key]["spec"]["template"]["spec"]["containers"][0]["image"] == "x/y:corrected"
+        await _settle(api, operator)
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_resource_that_cannot_be_followed_says_so() -> None:
     async def main() -> None:
         api = _api()

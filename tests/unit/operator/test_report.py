@@ -18,6 +18,7 @@ STEPS: dict[type, tuple[do.Step, str]] = {
     do.Remember: (do.Remember(Record(), "nodes are assigned"), "Remember: nodes are assigned"),
     do.CreateVolume: (do.CreateVolume(1, 0), "CreateVolume 1"),
     do.Format: (do.Format(1, 0), "Format 1"),
+    do.DropJob: (do.DropJob(1, 0), "DropJob 1"),
     do.MarkFormatted: (do.MarkFormatted(1, 0), "MarkFormatted 1"),
     do.GrowVolume: (do.GrowVolume(1, 0, {"data": 1}), "GrowVolume 1"),
     do.DeleteVolume: (do.DeleteVolume(1, 0), "DeleteVolume 1"),

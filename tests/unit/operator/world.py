@@ -79,6 +79,8 @@ class World:
     pods: dict[int, Pod] = field(default_factory=dict)
     volumes: dict[tuple[int, int], str] = field(default_factory=dict)
     jobs: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Ticks that they have run; less than 0 where none of them can."""
+    job_aspects: dict[tuple[int, int], dict[str, str]] = field(default_factory=dict)
     disks: dict[tuple[int, int], dict[str, bool]] = field(default_factory=dict)
     """Where pools name volumes: each with whether it is formatted."""
     sizes: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
@@ -176,7 +178,13 @@ class World:
             for key, owner in self.volumes.items()
         }
         jobs = {
-            key: seen.Job("done" if ticks >= FORMAT_TICKS else "running", volumes=self.formats.get(key, 0))
+            key: seen.Job(
+                "done" if ticks >= FORMAT_TICKS else "running",
+                "ErrImagePull" if ticks < 0 else "",
+                self.formats.get(key, 0),
+                self.job_aspects[key],
+                0 <= ticks < FORMAT_TICKS,
+            )
             for key, ticks in self.jobs.items()
         }
         quorum = metadata = None
@@ -234,8 +242,14 @@ class World:
         elif isinstance(step, do.Format):
             key = (step.node, step.disk)
             assert self.volumes[key] == "" or (step.volumes and step.node not in self.pods), "formatted twice"
+            assert key not in self.jobs or step.volumes, "two jobs format one volume"
             self.jobs[key], self.formats[key] = 0, len(self.disks.get(key, ()))
+            self.job_aspects[key] = dict(step.aspects)
+            if step.aspects["image"] in self.bad_images:
+                self.jobs[key] = -1
             self.format_voter(step)
+        elif isinstance(step, do.DropJob):
+            assert self.jobs.pop((step.node, step.disk)) < 0, "something runs in it"
         elif isinstance(step, do.MarkFormatted):
             key = (step.node, step.disk)
             self.volumes[key] = f"{self.record.cluster_id}/{step.node}"
@@ -399,7 +413,7 @@ class World:
     def tick(self) -> None:
         self.pods_changed += 1
         for key, ticks in list(self.jobs.items()):
-            self.jobs[key] = ticks + 1
+            self.jobs[key] = ticks + (ticks >= 0)
         for node_id, pod in list(self.pods.items()):
             pod.age += 1
             if pod.age == START_TICKS:

@@ -16,7 +16,7 @@ from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.apply.topics import status as topic_status
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.observe.objects import by_node
+from kraft_operator.observe.objects import by_node, disk_of
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.topics import TopicSeen, TopicState
@@ -31,6 +31,7 @@ CONFLICT: Final = 409
 KubeStep = (
     do.CreateVolume
     | do.Format
+    | do.DropJob
     | do.MarkFormatted
     | do.GrowVolume
     | do.DeleteVolume
@@ -71,6 +72,8 @@ class Hands:
                 await self._create_all(storage.claims(self._cluster, *self._pool_and(step.node)), disk=step.disk)
             case do.Format():
                 await self._format(step)
+            case do.DropJob():
+                await self._drop_jobs(step.node)
             case do.MarkFormatted():
                 await self._mark(step)
             case do.GrowVolume():
@@ -96,9 +99,7 @@ class Hands:
 
     def _claims(self, node_id: int, disk: int) -> list[Object]:
         return [
-            dict(claim)
-            for number, claim in by_node(self._seen.claims)
-            if number == node_id and claim["metadata"]["labels"].get(storage.DISK, "0") == str(disk)
+            dict(claim) for number, claim in by_node(self._seen.claims) if number == node_id and disk_of(claim) == disk
         ]
 
     async def _create_all(self, wanted: list[Object], *, disk: int) -> None:
@@ -119,7 +120,8 @@ class Hands:
             dynamic = {"initial": "" if step.joins else self._initial_voters()}
         cluster_id = self._record.cluster_id
         assert cluster_id is not None
-        await self._create(storage.format_job(self._cluster, pool, node, cluster_id, dynamic, step.volumes))
+        job = storage.format_job(self._cluster, pool, node, cluster_id, dynamic, step.volumes, step.aspects)
+        await self._create(job)
 
     def _initial_voters(self) -> str:
         """`ID@HOST:PORT:DIRECTORY-ID` of each: what a dynamic quorum begins with."""
@@ -135,8 +137,11 @@ class Hands:
                 annotations = {"annotations": {storage.FORMATTED: owner}}
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
                 await self._patch(claim, {"metadata": {**annotations, **version}})
+        await self._drop_jobs(step.node)
+
+    async def _drop_jobs(self, node_id: int) -> None:
         for number, one in by_node(self._seen.jobs):
-            if number == step.node:
+            if number == node_id:
                 await self._delete({**one, "kind": "Job"})
 
     async def _grow(self, step: do.GrowVolume) -> None:

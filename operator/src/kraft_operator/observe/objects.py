@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
@@ -19,6 +20,8 @@ Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
 MACHINE: Final = "volume.kubernetes.io/selected-node"
 """On a claim: for which machine its volume was made."""
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+"""On pods of a job."""
 NODE_LABEL: Final = f"{GROUP}/node"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 
@@ -29,12 +32,14 @@ def kube(
     claims: Iterable[Object],
     jobs: Iterable[Object],
     racks: Mapping[str, str] | None = None,
+    job_pods: Iterable[Object] = (),
 ) -> Kube:
     """All of it. `racks` by machine."""
+    formatting = list(job_pods)
     return Kube(
         {number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")) for number, one in by_node(pods)},
         volumes(cluster, claims, racks),
-        {(number, _disk(one)): job(one) for number, one in by_node(jobs)},
+        {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
     )
 
 
@@ -46,7 +51,8 @@ def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
             yield int(number), one
 
 
-def _disk(one: Object) -> int:
+def disk_of(one: Object) -> int:
+    """Which of its node's disks a claim is of, or a job formats."""
     return int(one["metadata"].get("labels", {}).get(DISK, "0"))
 
 
@@ -149,8 +155,8 @@ def volumes(
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):
         if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
-            name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{_disk(one)}")
-            found.setdefault((number, _disk(one)), {})[name] = one
+            name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{disk_of(one)}")
+            found.setdefault((number, disk_of(one)), {})[name] = one
     return {key: _volume(parts, racks or {}) for key, parts in found.items()}
 
 
@@ -162,10 +168,30 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str]) -> Volume:
     return Volume(", ".join(owners), sizes, frozenset(n for n, one in marks.items() if not one.get(FORMATTED)), rack)
 
 
-def job(one: Object) -> Job:
-    """`failed` when Kubernetes has given up."""
+def job(one: Object, pods: Iterable[Object] = ()) -> Job:
+    """`failed` when Kubernetes has given up. `pods` may be any: its own say why, and whether something runs."""
+    metadata = one["metadata"]
+    mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_NAME) == metadata["name"]]
+    annotations = metadata.get("annotations", {})
+    said = Job(
+        "running",
+        next(filter(None, map(_said, mine)), "")[:MESSAGE_CHARS_MAX],
+        int(metadata.get("labels", {}).get(VOLUMES, "0")),
+        {key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
+        "deletionTimestamp" in metadata or any(_runs(pod.get("status", {})) for pod in mine),
+    )
     failed = condition_of(one, "Failed")
     if failed.get("status") == "True":
-        return Job("failed", f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": "))
+        text = f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
+        return replace(said, state="failed", message=said.message or text)
     done = condition_of(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
-    return Job("done" if done else "running", volumes=int(one["metadata"].get("labels", {}).get(VOLUMES, "0")))
+    return replace(said, state="done") if done else said
+
+
+def _said(pod: Object) -> str:
+    """Why a job's pod does not do it: its container's last words, or what it waits for."""
+    for container in pod.get("status", {}).get("containerStatuses", ()):
+        ended = container.get("state", {}).get("terminated", {})
+        if ended.get("exitCode"):
+            return ended.get("message", "").strip().rpartition("\n")[2] or f"it ended with {ended['exitCode']}"
+    return "" if _runs(pod.get("status", {})) else why_not(pod)

@@ -62,6 +62,10 @@ class Job:
     message: str = ""
     volumes: int = 0
     """How many volumes it formats; 0 where nobody says, which is all."""
+    aspects: Mapping[str, str] | None = None
+    """What it was made with; None where one that failed is made anew by itself."""
+    runs: bool = False
+    """Whether its container runs, or may."""
 
 
 @dataclass(frozen=True, slots=True)

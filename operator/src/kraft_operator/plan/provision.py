@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kraft_operator.plan.observed import Volume
+from kraft_operator.plan.observed import Job, Volume
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import CreatePod, CreateVolume, Format, GrowVolume, MarkFormatted, Remember
+from kraft_operator.plan.steps import CreatePod, CreateVolume, DropJob, Format, GrowVolume, MarkFormatted, Remember
 
 
 def provision(s: Situation) -> None:
@@ -89,13 +89,10 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
     job = s.kube.jobs.get((node.id, node.disk))
     names = ", ".join(sorted(volume.unmarked))
     if job is None or 0 < job.volumes < len(volume.size_bytes):
-        s.plan.steps.append(Format(node.id, node.disk, volumes=len(volume.size_bytes)))
-    elif job.state == "failed":
-        s.plan.block("FormatFailed", f"volume {names} of {node.kind} was not formatted: {job.message}")
-    elif job.state == "done":
-        s.plan.steps.append(MarkFormatted(node.id, node.disk))
+        aspects = s.format_aspects(node)
+        s.plan.steps.append(Format(node.id, node.disk, volumes=len(volume.size_bytes), aspects=aspects))
     else:
-        s.plan.waits.append(f"{node.kind}: volume {names} is being formatted")
+        _follow(s, node, job, f"volume {names}")
     return False
 
 
@@ -117,10 +114,19 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
     elif job is None:
         # The first disk of a first voter is what the log begins with; all others ask to be let in.
         joins = not s.static and (node.id not in s.record.voters or node.disk > 0)
-        s.plan.steps.append(Format(*key, joins=joins))
-    elif job.state == "failed":
-        s.plan.block("FormatFailed", f"the volume of {node.kind} was not formatted: {job.message}")
-    elif job.state == "done":
-        s.plan.steps.append(MarkFormatted(*key))
+        s.plan.steps.append(Format(*key, joins=joins, aspects=s.format_aspects(node)))
     else:
-        s.plan.waits.append(f"{node.kind}: its volume is being formatted")
+        _follow(s, node, job, "its volume")
+
+
+def _follow(s: Situation, node: Node, job: Job, what: str) -> None:
+    """A format job that there is: done, or told of; made anew where nothing runs in it and something was corrected."""
+    if job.state == "done":
+        s.plan.steps.append(MarkFormatted(node.id, node.disk))
+    elif not job.runs and job.aspects is not None and job.aspects != s.format_aspects(node):
+        s.plan.steps.append(DropJob(node.id, node.disk))
+    elif job.state == "failed":
+        text = f"{node.kind}: {what} was not formatted: {job.message}"
+        s.plan.block("FormatFailed", text + "; correct what is wrong, or delete the job to have it tried again")
+    else:
+        s.plan.waits.append(f"{node.kind}: {what} is being formatted" + (f": {job.message}" if job.message else ""))

@@ -127,6 +127,14 @@ class Situation:
             aspects["roll"] = self.wanted.rolls[node.id]
         return aspects
 
+    def format_aspects(self, node: Node) -> dict[str, str]:
+        """What the job must have that formats its disk; empty where its pool is gone."""
+        pool = self.wanted.pool(node.pool)
+        if pool is None:
+            return {}
+        level = self.wanted.metadata_version
+        return {**pool.aspects, "metadata-version": "" if level is None else str(level)}
+
     def rack(self, node: Node) -> str:
         """Of the machine that it runs or ran on, else of the one that its volumes are for; empty if unknown."""
         pod = self.kube.pods.get(node.id)

@@ -29,13 +29,23 @@ class CreateVolume:
 class Format:
     """Start the job that formats a disk. `joins`: of a dynamic quorum that is there already.
 
-    `volumes` is how many the disk has by now, where some were added to a formatted one; else 0.
+    `volumes` is how many the disk has by now, where some were added to a formatted one; else 0. `aspects` are what the
+    job is made with.
     """
 
     node: int
     disk: int
     joins: bool = False
     volumes: int = 0
+    aspects: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    """Delete a format job in which nothing runs, so that a corrected one takes its place."""
+
+    node: int
+    disk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +162,7 @@ Step: TypeAlias = (
     Remember
     | CreateVolume
     | Format
+    | DropJob
     | MarkFormatted
     | GrowVolume
     | DeleteVolume

@@ -11,7 +11,7 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.record import Node
 from kraft_operator.specs.cluster import Cluster
-from kraft_operator.specs.pods import CONFIG, FILE, base, container_security, mounts
+from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, container_security, mounts
 
 FORMATTED: Final = f"{GROUP}/formatted-for"
 """On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
@@ -19,8 +19,6 @@ DISK: Final = f"{GROUP}/disk"
 VOLUMES: Final = f"{GROUP}/volumes"
 """On a format job: how many volumes it formats."""
 ATTEMPTS_MAX: Final = 3
-FORMAT_S_MAX: Final = 300
-"""Formatting takes well under a second; the rest is the machine's volume and image."""
 
 
 def directory_id(cluster_id: str, node_id: int) -> str:
@@ -58,11 +56,13 @@ def format_job(
     cluster_id: str,
     dynamic: Mapping[str, str] | None = None,
     volumes: int = 0,
+    aspects: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """`kafka-storage format`, which refuses directories of another cluster or node.
 
     `dynamic`, for a controller of a dynamic quorum: `initial` its first voters in Kafka's form, or empty to join.
     `volumes`: how many there are by now, where some came later; those that are formatted already are left as they are.
+    `aspects`: what it is made with. It has as much time as it takes to get an image or a machine.
     """
     command = ["kafka-storage", "format", "-c", f"{CONFIG}/{FILE}", "-t", cluster_id, "-g"]
     if dynamic is not None:
@@ -80,6 +80,7 @@ def format_job(
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     metadata = cluster.metadata(cluster.format_job(node.id, node.disk, volumes), node_id=node.id, pool=pool.name)
+    metadata["annotations"] = {ASPECT + key: value for key, value in (aspects or {}).items()}
     metadata["labels"] |= {DISK: str(node.disk), VOLUMES: str(len(pool.storage.volumes))}
     return {
         "apiVersion": "batch/v1",
@@ -87,7 +88,6 @@ def format_job(
         "metadata": metadata,
         "spec": {
             "backoffLimit": ATTEMPTS_MAX - 1,
-            "activeDeadlineSeconds": FORMAT_S_MAX,
             "template": {
                 # It decides where its volumes are: what spreads the nodes has to find it among them.
                 "metadata": {
