@@ -43,7 +43,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
         name = record.name.removeprefix("kraft_node.")
-        text = f"{seconds}.{int(record.msecs):03d}Z {record.levelname:<5} {name} {record.getMessage()}"
+        text = f"{seconds}.{int(record.msecs):03d}Z {record.levelname:<5} {name} {_printable(record.getMessage())}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         return text
@@ -63,13 +63,24 @@ class _Json(_Lines):
         }
         if record.exc_info:
             fields["trace"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        return json.dumps(fields)
+
+
+def _printable(text: str) -> str:
+    """`text` with escapes for line breaks and the like: clients choose the names of groups, and a fact is a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def formatter(*, as_json: bool) -> logging.Formatter:
+    return _Json() if as_json else _Lines()
 
 
 def set_up_logging(*, as_json: bool, level: str = "INFO") -> None:
     """Send log lines to standard output."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(_Json() if as_json else _Lines())
+    handler.setFormatter(formatter(as_json=as_json))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
