@@ -272,7 +272,6 @@ def test_the_metadata_topic_cannot_be_created_by_clients() -> None:
 
 
 def test_replicas_are_told_in_which_directory_they_are_by_topic_id() -> None:
-    """Moving a partition to another disk (JBOD) is not served yet; the assignment of directories goes by id."""
     quorum = Quorum()
     quorum.start(1, directories=[directory(1, 0), directory(1, 1)])
     quorum.create("foo", [[1]])

@@ -1,6 +1,7 @@
 """KIP-631, "kafka-shell.sh": the metadata of a snapshot or of a running cluster as a tree of files.
 
-Released as kafka-metadata-shell, which only reads snapshots; `--controllers` is the draft's, `--directory` ours.
+Released as kafka-metadata-shell, which only reads snapshots; `--controllers` and `--config` are the draft's,
+`--directory` ours.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from kraft_node.cli import metadata_shell
+from kraft_node.cli.common import ToolError
 from kraft_node.cli.metadata_shell import Shell, columns
 from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile
 from kraft_node.cli.metadata_tree import java_double
@@ -154,6 +156,22 @@ def test_the_metadata_of_a_running_cluster_is_read_from_its_controllers(members:
     said.clear()
     shell.run(["ls", "/image/cluster/brokers"])
     assert sorted(said) == [str(number) for number in sorted(members.broker_ids)]
+
+
+def test_a_configuration_says_how_to_reach_the_controllers_and_may_name_them(
+    members: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--config`, beside `--controllers` or a node's own file instead of them."""
+    client, other = tmp_path / "client.properties", tmp_path / "other.properties"
+    client.write_text("security.protocol=PLAINTEXT\n")
+    other.write_text("security.protocol=SASL_SSL\n")
+    one = str(members.controller_ids[0])
+    controllers = ("--controllers", members.bootstrap_controllers)
+    for where in ((*controllers, "--config", str(client)), ("-c", str(members.nodes[int(one)].properties()))):
+        assert one in output(capsys, *where, "ls", "/image/cluster/controllers").splitlines()
+    for where, words in (((*controllers, "-c", str(other)), "SASL_SSL"), (("-c", str(client)), "controller.quorum.")):
+        with pytest.raises(ToolError, match=words):
+            metadata_shell.main([*where, "ls"])
 
 
 def test_the_shell_follows_the_cluster_and_is_counted_by_nobody(members: Any, live: Any) -> None:

@@ -3,15 +3,18 @@
     kafka-metadata-shell --snapshot FILE                [command …]
     kafka-metadata-shell --directory DIR                [command …]
     kafka-metadata-shell --controllers HOST:PORT,…      [command …]
+    kafka-metadata-shell --config FILE                  [command …]
 
 Commands are cat, find, ls and tree, and at the prompt cd, exit, help, history, man and pwd as well. Names and texts are
 those of Apache Kafka's shell, which only reads snapshots; like its, a command that finds nothing says so and leaves
-with 0. `--directory` and `--controllers` (in KIP-631, never released) are ours: a log directory with all that is in it,
-and a running cluster, brought up to date before every command.
+with 0. `--directory` is ours: a log directory with all that is in it. `--controllers` and `--config` are KIP-631's, never
+released: a running cluster, brought up to date before every command; the file has a client's properties, and may name
+the controllers, as a node's does.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import shutil
@@ -299,33 +302,47 @@ def columns(entries: Sequence[str], width: int | None) -> tuple[int, list[int]]:
 
 def _parser() -> Parser:
     parser = Parser(prog=program("kafka-metadata-shell"), description="The Kafka metadata shell.")
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("--snapshot", "-s", metavar="FILE", help="the metadata snapshot file to read")
     where.add_argument("--directory", "-d", metavar="DIR", help="the log directory to read")
     where.add_argument("--controllers", "-C", metavar="HOST:PORT,…", help="controllers of a running cluster")
+    parser.add_argument("--config", "-c", metavar="FILE", help="how to reach them; alone: a node's, which names them")
     parser.add_argument("command", nargs="*", help="the command to run; a prompt without one")
     return parser
 
 
-def _source(args: object) -> Source:
-    snapshot: str | None = getattr(args, "snapshot", None)
-    directory: str | None = getattr(args, "directory", None)
-    if snapshot is not None:
-        return SnapshotFile(snapshot)
-    if directory is not None:
-        return LogDirectory(directory)
-    return Controllers(str(getattr(args, "controllers", "")))
+def _source(args: argparse.Namespace) -> Source:
+    if args.snapshot is not None:
+        return SnapshotFile(args.snapshot)
+    if args.directory is not None:
+        return LogDirectory(args.directory)
+    return Controllers(args.controllers or _controllers(args.config), args.config)
+
+
+def _controllers(config: str) -> str:
+    """The controllers that a node's configuration names."""
+    from kraft_node.base.config import parse_properties
+
+    with open(config, encoding="utf-8") as file:
+        properties = parse_properties(file.read())
+    found = properties.get("controller.quorum.voters") or properties.get("controller.quorum.bootstrap.servers")
+    if not found:
+        raise ToolError(f"{config}: neither controller.quorum.voters nor controller.quorum.bootstrap.servers is set")
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:
     from kraft_node.metadata.partitions import MetadataError
     from kraft_node.records.errors import BatchError
 
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if not (args.snapshot or args.directory or args.controllers or args.config):
+        parser.error("one of --snapshot, --directory, --controllers or --config is required")
     try:
         source = _source(args)
     except (BatchError, MetadataError) as e:
-        raise ToolError(f"{args.snapshot or args.directory or args.controllers}: {e}") from None
+        raise ToolError(f"{args.snapshot or args.directory or 'the controllers'}: {e}") from None
     try:
         if args.command:
             Shell(source, print, interactive=False).run(args.command)

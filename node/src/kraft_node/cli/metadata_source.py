@@ -130,8 +130,10 @@ def _whole_batches(data: bytes) -> bytes:
 class Controllers(Source):
     """The quorum of a running cluster."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, properties: str | None = None) -> None:
+        """`servers`: `host:port,…` or voters; `properties`: a file of a client's."""
         super().__init__()
+        self._properties = properties
         self._servers = [text.strip().rpartition("@")[2] for text in servers.split(",")]
         self._client: Client | None = None
         self._epoch = -1
@@ -163,7 +165,7 @@ class Controllers(Source):
         from kraft_node.cli.client import connect
 
         if self._client is None:
-            self._client = connect(",".join(self._servers))
+            self._client = connect(",".join(self._servers), self._properties)
         return self._client
 
     def _fetch(self) -> bool:
