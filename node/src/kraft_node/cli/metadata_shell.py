@@ -7,9 +7,9 @@
 
 Commands are cat, find, ls and tree, and at the prompt cd, exit, help, history, man and pwd as well. Names and texts are
 those of Apache Kafka's shell, which only reads snapshots; like its, a command that finds nothing says so and leaves
-with 0. `--directory` is ours: a log directory with all that is in it. `--controllers` and `--config` are KIP-631's, never
-released: a running cluster, brought up to date before every command; the file has a client's properties, and may name
-the controllers, as a node's does.
+with 0. `--directory` is ours: a log directory with all that is in it. `--controllers` and `--config` are KIP-631's and
+were never released: a running cluster, brought up to date before every command; the file has a client's properties, and
+may name the controllers, as a node's does.
 """
 
 from __future__ import annotations
