@@ -42,7 +42,8 @@ FILE: Final = click.option("-f", "--file", type=PATH, help="the cluster's file (
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which cluster is meant."""
     command = click.option("-c", "--cluster", help="its name, if there are several")(command)
-    return click.option("--file", type=PATH, help="the cluster's file")(DATA(command))
+    short = () if command.__name__ == "logs" else ("-f",)  # which follows there, as kubectl's
+    return click.option(*short, "--file", type=PATH, help="the cluster's file")(DATA(command))
 
 
 def _find(data: Path | None, file: Path | None, cluster: str | None, named: str | None = None) -> Any:
@@ -64,6 +65,10 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
 
     file = (file or Path(DEFAULT_FILE)).absolute()
     folder = Folder(base_of(data, file) / name_of(file))
+    try:
+        folder.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failure(WRONG, f"{folder.root}: {error.strerror}: name another folder with --data") from None
     if detach:
         _detached(folder, file, port, timeout)
         return
@@ -135,7 +140,6 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
     target = LocalTarget(folder)
     process = None
     if folder.lock.holder() is None:
-        folder.root.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "kraft_operator.cli.kraftcluster", "up"]
         command += ["-f", str(file), "--data", str(folder.root.parent)]
         command += ["--port", str(port)] if port is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from kraft_operator.api.base import CLUSTER_NAME
 from kraft_operator.apply.local.folder import Folder
 from kraft_operator.apply.local.resource import BadResourceError, parsed
 from kraft_operator.apply.local.supervisor import Supervisor
@@ -157,7 +159,10 @@ def name_of(file: Path) -> str:
     try:
         for document in yaml.safe_load_all(read(file)):
             if isinstance(document, dict) and document.get("kind") == "KRaftCluster":
-                return str(document["metadata"]["name"])
+                name = document["metadata"]["name"]
+                if re.fullmatch(CLUSTER_NAME, name):  # it becomes a folder
+                    return str(name)
+                break
         parsed(read(file), str(file))  # which says what is wrong
     except BadResourceError as error:
         raise failure(WRONG, str(error)) from None

@@ -59,6 +59,32 @@ def test_without_a_cluster_there_is_nothing_to_do(stage: Stage, command: str) ->
     assert f"in {stage.data} there is no cluster" in done.output
 
 
+@pytest.mark.parametrize("command", ["status", "plan", "top", "approve", "roll", "pause", "down"])
+def test_the_file_is_named_everywhere_as_when_it_was_started(stage: Stage, command: str) -> None:
+    for word in ("-f", "--file"):
+        done = CliRunner().invoke(main, [command, word, str(stage.file)])
+        assert done.exit_code == 4
+        assert f"there is no cluster sample in {stage.file.parent / '.kraft'}" in done.output
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "Sample", "5", "a/b", ""])
+def test_a_name_that_is_none_makes_no_folder(stage: Stage, name: str) -> None:
+    stage.file.write_text(SAMPLE.replace("name: sample", f"name: {name}"))
+    for command in ("up", "down", "preview"):
+        done = stage.run(command, "-f", str(stage.file))
+        assert done.exit_code == 2
+        assert f"{stage.file}: " in done.output, done.output
+    assert sorted(path.name for path in stage.file.parent.rglob("*")) == ["kraftcluster.yaml"]
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",)])
+def test_data_that_cannot_be_there_is_named(stage: Stage, more: tuple[str, ...]) -> None:
+    stage.data.write_text("a file")
+    done = stage.run("up", "-f", str(stage.file), *more)
+    assert done.exit_code == 2
+    assert f"Error: {stage.folder.root}: Not a directory: name another folder with --data" in done.output
+
+
 def test_several_clusters_have_to_be_named(stage: Stage) -> None:
     stage.exists()
     Folder(stage.data / "other").remember(Memory())
