@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, HttpServer
+from kraft_node.server.http import CONNECTIONS_MAX, REQUEST_MAX, UNSENT_MAX, HttpServer
 from kraft_node.server.metrics import Histogram, Registry, RequestMetrics, bucket_of, bucket_top
 from kraft_node.server.node import Node
 from tests.unit.server.fakes import FakeTransport, World, feed
@@ -131,15 +131,28 @@ def test_http_garbage_under_a_seed_gets_an_answer_or_nothing(caplog: pytest.LogC
     assert caplog.text == ""
 
 
-def test_http_connections_are_bounded() -> None:
+def test_the_connection_that_has_asked_nothing_for_longest_gives_way_to_a_new_one() -> None:
+    """Else scrapers that went away without a word would keep the probes out in the end."""
     server = serve()
-    opened = [FakeTransport() for _ in range(CONNECTIONS_MAX + 2)]
+    opened = [FakeTransport() for _ in range(CONNECTIONS_MAX)]
     sessions = [server.accept(transport) for transport in opened]
-    assert [t.aborted for t in opened] == [False] * CONNECTIONS_MAX + [True, True]
-    sessions[0].connection_lost(None)
-    again = FakeTransport()
-    server.accept(again)
-    assert not again.aborted
+    feed(sessions[0], b"GET /livez HTTP/1.1\r\n\r\n", 100)
+    assert ask(server, b"GET /livez HTTP/1.1\r\n\r\n").sent.startswith(b"HTTP/1.1 200 ")
+    assert [number for number, transport in enumerate(opened) if transport.aborted] == [1]
+    sessions[1].connection_lost(None)
+    sessions[2].connection_lost(None)
+    ask(server, b"")
+    assert [number for number, transport in enumerate(opened) if transport.aborted] == [1]
+    assert len(server.open) == CONNECTIONS_MAX
+
+
+def test_who_asks_again_and_again_and_reads_nothing_is_cut_off() -> None:
+    server = serve()
+    transport = FakeTransport()
+    transport.stuck = True
+    feed(server.accept(transport), b"GET /metrics HTTP/1.1\r\n\r\n" * 100_000, 1000)
+    assert transport.aborted
+    assert UNSENT_MAX < transport.unsent_bytes < UNSENT_MAX + 1000
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,10 @@ REQUEST_MAX: Final = 8 * 1024
 """Bytes of a request with all its headers: a scraper sends a few hundred."""
 
 CONNECTIONS_MAX: Final = 64
-"""A probe and a scraper or two use one each."""
+"""A probe and a scraper or two use one each; the one that has been silent for longest gives way to a new one."""
+
+UNSENT_MAX: Final = 1024 * 1024
+"""Bytes of answers that may wait to be read when the next request comes."""
 
 TEXT: Final = "text/plain; charset=utf-8"
 _REASONS: Final = {
@@ -42,7 +45,8 @@ class HttpServer:
         self._registry = registry
         self._not_ready = not_ready
         self._socket: Listener | None = None
-        self.open: set[_Session] = set()
+        self.open: dict[_Session, None] = {}
+        """Who has been silent for longest comes first."""
 
     def listen(self, host: str, port: int) -> int:
         """Bind; the port, also when 0 was asked for. Raises OSError."""
@@ -50,13 +54,20 @@ class HttpServer:
         return self._socket.port
 
     def accept(self, transport: Transport) -> Receiver:
-        """A new connection; one too many is closed."""
+        """A new connection."""
         session = _Session(self, transport)
         if len(self.open) >= CONNECTIONS_MAX:
-            transport.abort()
-        else:
-            self.open.add(session)
+            silent = next(iter(self.open))
+            del self.open[silent]
+            silent.transport.abort()
+        self.open[session] = None
         return session
+
+    def heard(self, session: _Session) -> None:
+        """It has asked something."""
+        if session in self.open:
+            del self.open[session]
+            self.open[session] = None
 
     def close(self) -> None:
         """Stop listening, close what is open."""
@@ -110,6 +121,11 @@ class _Session:
                 return
 
     def _serve(self, lines: list[str]) -> bool:
+        """Answer one request; whether the next one may be."""
+        if self.transport.unsent_bytes > UNSENT_MAX:
+            self.transport.abort()
+            return False
+        self.server.heard(self)
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             self._send(400, TEXT, "not HTTP/1\n", keep=False, head=False)
@@ -144,4 +160,4 @@ class _Session:
         """Nothing waits for room."""
 
     def connection_lost(self, error: OSError | None) -> None:  # noqa: ARG002
-        self.server.open.discard(self)
+        self.server.open.pop(self, None)
