@@ -72,6 +72,7 @@ def test_a_kept_report_remembers_those_before_it(
         (["{tmp}", "--bootstrap-server", "x:1"], "give log directories, or a bootstrap server"),
         (["{tmp}"], "is no log directory: it has no meta.properties"),
         (["-f", "{tmp}/absent.yaml"], "No such file"),
+        (["--bootstrap-server", "localhost"], "'localhost' is not host:port"),
     ],
 )
 def test_what_cannot_be_scrubbed_is_named(
@@ -96,6 +97,12 @@ def test_the_resource_is_read_from_its_file(tmp_path: Path) -> None:
         path.write_text(head + spec)
         with pytest.raises(SpecError, match=message):
             load(path)
+    path.write_text(head + "speed: 1\nspec: {directories: [/a]}")
+    with pytest.raises(SpecError, match="speed is not known"):
+        load(path)
+    path.write_text(head.replace("metadata: {name: nightly}", "metadata: {}") + "spec: {directories: [/a]}")
+    with pytest.raises(SpecError, match=r"metadata\.name is missing"):
+        load(path)
     path.write_text("kind: Pod")
     with pytest.raises(SpecError, match="not a KafkaScrub"):
         load(path)

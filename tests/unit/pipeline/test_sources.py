@@ -52,6 +52,7 @@ def test_options_have_no_case_and_times_go_before_offsets() -> None:
         ({"subscribe": "", "assign": "t"}, r"option assign: 't' is not of the form"),
         ({"subscribe": "", "subscribePattern": "("}, "option subscribePattern: '\\(' is no regular expression"),
         ({"kafka.bootstrap.servers": "a"}, "kafka.bootstrap.servers: 'a' is not host:port"),
+        ({"kafka.bootstrap.servers": "a:65536"}, "kafka.bootstrap.servers: 'a:65536' is not host:port"),
         ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers is missing"),
         ({"kafka.ssl.keystore.location": "x"}, "option kafka.ssl.keystore.location: only PLAINTEXT is supported"),
         ({"kafka.security.protocol": "SSL"}, "option kafka.security.protocol: only PLAINTEXT is supported"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ def test_defaults_of_a_table() -> None:
         ({"bootstrapServers": None, "clusterRef": "prod"}, "spec.clusterRef: only the operator"),
         ({"topics": {}}, "spec.topics: either names or pattern"),
         ({"topics": {"names": ["a"], "pattern": "b"}}, "spec.topics: either names or pattern"),
+        ({"topics": {"pattern": 5}}, "KafkaTable.spec.topics.pattern: 5 is no text"),
+        ({"topics": {"pattern": "a["}}, "KafkaTable.spec.topics.pattern: 'a[' is no regular expression"),
+        ({"groupId": 5}, "KafkaTable.spec.groupId: 5 is no text"),
         ({"value": {"format": "xml"}}, "spec.value.format: 'xml' is none of raw, json"),
         ({"commit": {"maxDelay": "soon"}}, "spec.commit.maxDelay: 'soon' is not of a form such as 60s"),
         ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is no number"),
@@ -50,7 +54,7 @@ def test_defaults_of_a_table() -> None:
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(spec.SpecError, match=message.replace("(", r"\(")):
+    with pytest.raises(spec.SpecError, match=re.escape(message)):
         spec.parse(document(**sections))
 
 

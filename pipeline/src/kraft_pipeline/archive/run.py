@@ -56,18 +56,18 @@ def archive(
     changes, replay, opened = Changes(spec), Replay(), None
     rows, offset = 0, -1
     try:
-        changes.sweep()
         start = 0 if changes.position is None else changes.position.offsets[KEY]
         before, pieces = changes.live(), files.pieces(spec.paths, start) if spec.paths else []
+        log = Source(spec, start)
+        log.check(changes.position)
+        changes.take_over()
         if engine is not None and _is_large(before, pieces):
             opened = engine()
-        spread, epoch = Spread(changes.storage, changes.begin), 0
+        spread = Spread(changes.storage, changes.begin)
         for batch in spread.archived(before, opened) if opened else changes.read(before):
             replay.add(batch)
-            epoch = batch.column("epoch")[batch.num_rows - 1].as_py()
-        log = Source(spec, start, epoch)
+            log.epoch = batch.column("epoch")[batch.num_rows - 1].as_py()
         if opened and pieces:
-            log.check(changes.position)
             found = spread.decoded(pieces, opened, changes.take)
         else:
             found = changes.add(log.rows(changes.position))
@@ -94,10 +94,10 @@ def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
 
 
 class Source:
-    """The metadata log itself, from an offset on; `epoch` is that of the record before it."""
+    """The metadata log itself, from an offset on; `epoch` is to be that of the record before it."""
 
-    def __init__(self, spec: ArchiveSpec, start: int = 0, epoch: int = 0) -> None:
-        self._spec, self._start, self._epoch = spec, start, epoch
+    def __init__(self, spec: ArchiveSpec, start: int = 0) -> None:
+        self._spec, self._start, self.epoch = spec, start, 0
         self.cluster_id = _cluster_of(spec.paths)
         """Known for controllers once rows have been read, "" where nothing tells it."""
 
@@ -112,7 +112,7 @@ class Source:
 
         settings = Settings(self._spec.controllers or self._spec.brokers, client_id=self._spec.app_id)
         with Controllers(settings, of_brokers=not self._spec.controllers) as controllers:
-            for batch in controllers.read(self._start, self._epoch):
+            for batch in controllers.read(self._start, self.epoch):
                 if not self.cluster_id:
                     self.cluster_id = controllers.cluster_id
                     self.check(since)

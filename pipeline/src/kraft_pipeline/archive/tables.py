@@ -83,11 +83,8 @@ class Changes:
     """Takes rows, writes files of them beside the caller, and commits them all at once."""
 
     def __init__(self, spec: ArchiveSpec) -> None:
-        """Takes the table over from a run that has not ended yet: that one commits nothing more."""
         self._committer = open_changes(spec)
-        self._committer.create(plain(SCHEMA), [])
-        self._epoch = max(self._committer.state().epoch + 1, int(time.time()))
-        self._committer.claim(self._epoch)
+        self._epoch = 0
         self.storage = open_storage(f"{spec.path.rstrip('/')}/{CHANGES}", spec.storage)
         self._app = spec.app_id
         self._begun = self._committer.state()
@@ -113,8 +110,11 @@ class Changes:
         """The files that are there, in the order of the log."""
         return sorted(self._committer.live(), key=lambda file: file.path)
 
-    def sweep(self) -> int:
-        """Remove what a run that died has left; how many files."""
+    def take_over(self) -> int:
+        """From a run that has not ended: that one commits nothing more. Remove what it has left; how many files."""
+        self._committer.create(plain(SCHEMA), [])
+        self._epoch = max(self._committer.state().epoch + 1, int(time.time()))
+        self._committer.claim(self._epoch)
         known: set[str] | None = None
         count = 0
         for file in list(self.storage.list()):

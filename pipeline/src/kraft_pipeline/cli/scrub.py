@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
-    from kraft_pipeline.scrub.spec import ScrubSpec, SpecError, load
+    from kraft_pipeline.scrub.spec import ScrubSpec, load
 
     try:
         if options.file is not None:
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
             )
         spec.check()
         report = _scrub(spec, options.master)
-    except (SpecError, LayoutError, ClientError, OSError) as e:
+    except (LayoutError, ClientError, OSError, ValueError) as e:
         print(f"kraft-pipeline scrub: {e}", file=sys.stderr)
         return NOT_DONE
     if options.out is not None:

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import yaml
 
+from kraft_pipeline.client import Settings
+
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaScrub"
 FIELDS: Final = {"directories", "bootstrapServers", "clusterRef", "topics"}
@@ -30,9 +32,11 @@ class ScrubSpec:
     name: str = "scrub"
 
     def check(self) -> None:
-        """Raises SpecError when it does not say what to read, or says it twice."""
+        """Raises ValueError when it does not say what to read, or says it twice."""
         if bool(self.directories) == bool(self.bootstrap):
             raise SpecError("give log directories, or a bootstrap server: one of them")
+        if self.bootstrap:
+            Settings(self.bootstrap).servers()
         for directory in self.directories:
             if not Path(directory, "meta.properties").is_file():
                 raise SpecError(f"{directory} is no log directory: it has no meta.properties")
@@ -59,6 +63,11 @@ def load(path: Path) -> ScrubSpec:
     spec = data.get("spec")
     if not isinstance(spec, dict):
         raise SpecError(f"{path}: spec is missing")
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise SpecError(f"{path}: metadata.name is missing")
+    for field in set(data) - {"apiVersion", "kind", "metadata", "spec", "status"}:
+        raise SpecError(f"{path}: {field} is not known")
     unknown = sorted(set(spec) - FIELDS - OPERATORS)
     if unknown:
         raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")
@@ -67,8 +76,8 @@ def load(path: Path) -> ScrubSpec:
     bootstrap = spec.get("bootstrapServers", "")
     if not isinstance(bootstrap, str):
         raise SpecError(f"{path}: spec.bootstrapServers is {bootstrap!r}, not host:port")
-    name = (data.get("metadata") or {}).get("name", "scrub")
-    return ScrubSpec(_texts(path, spec, "directories", []), bootstrap, _texts(path, spec, "topics", ["*"]), str(name))
+    name = metadata["name"]
+    return ScrubSpec(_texts(path, spec, "directories", []), bootstrap, _texts(path, spec, "topics", ["*"]), name)
 
 
 def _texts(path: Path, spec: dict[str, Any], field: str, default: list[str]) -> tuple[str, ...]:

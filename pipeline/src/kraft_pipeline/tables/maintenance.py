@@ -6,6 +6,7 @@ import io
 import itertools
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from kraft_pipeline.tables.tasks import encoded
 SMALL: Final = 0.75
 """Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""
 
+STATUS_S: Final = 15.0
+"""For brokers that do not answer: somebody waits to see it."""
 REPLACE_TRIES: Final = 20
 """As long as all that is in the way are batches that were committed meanwhile."""
 CARE_FILES: Final = 8
@@ -35,7 +38,8 @@ def status(spec: TableSpec) -> dict[str, Any]:
     """Where the table and its topics stand: batch, rows, files, deadLetters, lag, and a list by partition."""
     table, dead = open_table(spec), open_table(spec, dead_letters=True)
     state, live, options = table.state(), table.live(), options_of(spec)
-    with Cluster(options.settings) as cluster:
+    patience_s = min(options.settings.retry_s, STATUS_S)
+    with Cluster(replace(options.settings, retry_s=patience_s)) as cluster:
         ends = offsets.latest(cluster, options)
         begins = offsets.earliest(cluster, sorted(ends))
     there = {} if state.position is None else state.position.offsets

@@ -205,7 +205,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     topics, value = spec.section("topics"), spec.section("value")
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
-    names, pattern = topics.texts("names"), topics.get("pattern")
+    names, pattern = topics.texts("names"), _pattern(topics)
     if bool(names) == bool(pattern):
         raise SpecError("spec.topics: either names or pattern is wanted")
     found = TableSpec(
@@ -223,7 +223,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         max_rows=commit.count("maxRows", 5_000_000),
         max_bytes=int(commit.quantity("maxBytes", "1Gi", _SIZES)),
         dead_letters=letters.flag("table", default=True),
-        group=spec.get("groupId"),
+        group=None if spec.get("groupId") is None else spec.text("groupId"),
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
         vacuum_after_s=care.quantity("vacuumAfter", "7d", _TIMES),
         care_every_s=care.quantity("every", "1h", _TIMES),
@@ -246,6 +246,17 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
         if section is not meta:
             section.done()
+    return found
+
+
+def _pattern(topics: _Section) -> str | None:
+    if topics.get("pattern") is None:
+        return None
+    found = topics.text("pattern")
+    try:
+        re.compile(found)
+    except re.error as e:
+        raise SpecError(f"{topics.path}.pattern: {found!r} is no regular expression: {e}") from None
     return found
 
 
