@@ -151,8 +151,8 @@ class Reconciler:
             return self._resync_s
         cluster, before = found
         spec = cluster.spec
-        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines)
         record = record_of(before)
+        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines, record)
         topics = await self._api.list("KRaftTopic", key.namespace)
         wanted = replace(
             wishes(cluster, resource["metadata"].get("annotations", {})),
@@ -167,7 +167,7 @@ class Reconciler:
         try:
             if not spec.paused:
                 await one.share(record)
-            record = await one.act(plan_, record, self._told(resource))
+            await one.act(plan_, self._told(resource))
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             failure = error
             understood = isinstance(error, NotYetError) or (
@@ -179,6 +179,7 @@ class Reconciler:
                 plan_.block("StepRefused", str(error))
             else:
                 await self._events.tell(resource, "Warning", "StepFailed", str(error))
+        record = one.record  # also of a plan that was not done to its end: what was remembered stays so
         s = situation(record, wanted, observed)
         told = conditions(s, plan_)
         if understood:
@@ -311,6 +312,8 @@ class _Pass:
     before: KRaftClusterStatus
     clock: Callable[[], float]
     machines: bool
+    record: Record
+    """In force."""
     seen: Seen = field(default_factory=Seen)
 
     async def share(self, record: Record) -> None:
@@ -357,19 +360,30 @@ class _Pass:
         machines = await self.api.list("Node", None)
         return {one["metadata"]["name"]: one["metadata"].get("labels", {}).get(rack.node_label, "") for one in machines}
 
-    async def act(self, plan_: do.Plan, record: Record, tell: Callable[[do.Step], Any]) -> Record:
-        """The plan's steps in their order, those of one kind together; the record in force afterwards."""
-        for kind, steps in itertools.groupby(plan_.steps, key=type):
-            if kind is do.Remember:
-                for step in steps:
-                    assert isinstance(step, do.Remember)
-                    record = await self._remember(step)
-            else:
-                await self._all(list(steps), record, tell)
-        return record
+    async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+        """The plan's steps in their order, those of one kind together.
 
-    async def _all(self, steps: Iterable[do.Step], record: Record, tell: Callable[[do.Step], Any]) -> None:
-        hands = Hands(self.api, self.cluster, record, self.seen)
+        What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota) holds up no other
+        step: no step of a plan counts with another one of it. It is raised at the end.
+        """
+        refused: ApiError | None = None
+        for kind, steps in itertools.groupby(plan_.steps, key=type):
+            try:
+                if kind is do.Remember:
+                    for step in steps:
+                        assert isinstance(step, do.Remember)
+                        self.record = await self._remember(step)
+                else:
+                    await self._all(list(steps), tell)
+            except ApiError as error:
+                if kind is do.Remember or not error.lasting:
+                    raise
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    async def _all(self, steps: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> None:
+        hands = Hands(self.api, self.cluster, self.record, self.seen)
 
         async def one(step: do.Step) -> None:
             log.info("%s/%s: %s", self.cluster.namespace, self.cluster.name, step)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import dataclasses
 import random
 from collections import Counter
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.events import Events
 from kraft_operator.kafka.client import Address, RefusedError
 from kraft_operator.kube.client import ApiError
@@ -22,6 +24,7 @@ from kraft_operator.metrics import Metrics
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.topics import TopicSeen
 from kraft_operator.reconcile import Key, Reconciler
+from kraft_operator.specs.remembered import record_of
 from tests.unit.operator.fake_kubernetes import Crash, FakeApi
 from tests.unit.operator.sample import ROOT
 
@@ -213,6 +216,53 @@ def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kin
         api.before = lambda *_: None
         await _settle(api, operator)
         assert _degraded(api)[0] == ""
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_volume_that_cannot_grow_holds_up_nothing_else() -> None:
+    """Nor can it be taken back: volumes do not shrink."""
+
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+
+        def refuses(_verb: str, kind: str, _name: str) -> ApiError | None:
+            return ApiError(403, "Forbidden", "its class cannot resize") if kind == "PersistentVolumeClaim" else None
+
+        api.before = refuses
+        resource = api.objects["KRaftCluster", *KEY]
+        resource["spec"]["nodePools"][0]["storage"]["volumes"][0]["size"] = "2Gi"
+        resource["metadata"]["generation"] = 2
+        del api.objects["Pod", "demo", "sample-3"]
+        with pytest.raises(ApiError):
+            await operator.reconcile(KEY)
+        assert _pods(api) == SIX
+        assert _degraded(api) == ("StepRefused", "403 Forbidden: its class cannot resize")
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_remembered_stays_so_when_a_later_step_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        record = record_of(KRaftClusterStatus.model_validate(api.objects["KRaftCluster", *KEY]["status"]))
+        later = dataclasses.replace(record, managed_config=("log.retention.ms",))
+
+        async def refuse(*_: Any, **__: Any) -> None:
+            raise RefusedError(42, "no")
+
+        planned = do.Plan(steps=[do.Remember(later, "values are about to be set"), do.SetConfig({"a": "b"}, ())])
+        monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: copy.deepcopy(planned))
+        monkeypatch.setattr("kraft_operator.apply.kafka.carry_out", refuse)
+        with pytest.raises(RefusedError):
+            await operator.reconcile(KEY)
+        assert api.objects["KRaftCluster", *KEY]["status"]["managedConfig"] == ["log.retention.ms"]
         operator.close()
 
     asyncio.run(main())

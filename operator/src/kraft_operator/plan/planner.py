@@ -36,9 +36,9 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     if now != record:
         return Plan(steps=[Remember(now, "nodes are assigned")])
     provision(s)
+    recover(s)
     move(s)
     _configure(s)
-    recover(s)
     if wanted.hibernated:
         _hibernate(s)
     elif not any(isinstance(step, Remember | Recreate) for step in s.plan.steps):
