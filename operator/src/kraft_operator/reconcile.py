@@ -198,7 +198,7 @@ class Reconciler:
                 revision=wanted.revision,
             )
             await one.report(document(after), now)
-            if failure is None and not spec.paused and not spec.hibernated and await one.topics(topics, record, now):
+            if not spec.paused and not spec.hibernated and await one.topics(topics, record, now):
                 plan_.waits.append("topics change")
         if failure is not None and not isinstance(failure, NotYetError):
             raise failure

@@ -221,7 +221,7 @@ def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kin
     asyncio.run(main())
 
 
-def test_a_volume_that_cannot_grow_holds_up_nothing_else() -> None:
+def test_a_volume_that_cannot_grow_holds_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor can it be taken back: volumes do not shrink."""
 
     async def main() -> None:
@@ -237,9 +237,17 @@ def test_a_volume_that_cannot_grow_holds_up_nothing_else() -> None:
         resource["spec"]["nodePools"][0]["storage"]["volumes"][0]["size"] = "2Gi"
         resource["metadata"]["generation"] = 2
         del api.objects["Pod", "demo", "sample-3"]
+        made: list[str] = []
+
+        async def topics(*_: Any) -> bool:
+            made.append("topics")
+            return False
+
+        monkeypatch.setattr("kraft_operator.reconcile._Pass.topics", topics)
         with pytest.raises(ApiError):
             await operator.reconcile(KEY)
         assert _pods(api) == SIX
+        assert made == ["topics"]
         assert _degraded(api) == ("StepRefused", "403 Forbidden: its class cannot resize")
         operator.close()
 
