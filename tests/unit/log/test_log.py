@@ -337,6 +337,14 @@ def test_segments_roll_when_an_index_is_full() -> None:
     assert len(values(log)) == 20
 
 
+def test_the_time_index_keeps_room_for_its_last_entry() -> None:
+    """The bases of Apache Kafka 4.3.1 for the same appends, the last ones with falling timestamps."""
+    log = LogWorld().open({"segment.index.bytes": "24", "index.interval.bytes": "0"})
+    for number in (*range(8), -1, -2, -3):
+        log.append_as_leader(batch(b"v", timestamp=NOW + number), 0, NOW)
+    assert log.segment_bases == [0, 2, 4, 6, 8, 10]
+
+
 def test_retention_by_size_and_time() -> None:
     world = LogWorld()
     log = world.open(small({"retention.bytes": "2500", "retention.ms": "-1"}))

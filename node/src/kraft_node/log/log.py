@@ -23,7 +23,6 @@ from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import LogDir, Put, write_file
-from kraft_node.log.index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
@@ -319,9 +318,7 @@ class Log:
             waited = now_ms - self.created_ms
         if waited > self._segment_ms - self.jitter_ms:
             return True
-        index_bytes = self.config.segment_index_bytes
-        entries = segment.entries() + 1
-        return entries * ENTRY_SIZE > index_bytes or entries * TIME_ENTRY_SIZE > index_bytes
+        return segment.is_index_full(self.config.segment_index_bytes)
 
     def roll(self, base: int) -> Segment:
         """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError."""

@@ -151,9 +151,11 @@ class Segment:
             self.time_last = self.max_timestamp
             self.pending_time += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base)
 
-    def entries(self) -> int:
-        """Offset index entries, written or not."""
-        return max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
+    def is_index_full(self, bytes_max: int) -> bool:
+        """Whether an index of at most `bytes_max` takes no more; of the time index the last place is for `finish`."""
+        offsets = max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
+        times = max(self.time_count, 0) + len(self.pending_time) // TIME_ENTRY_SIZE
+        return offsets >= bytes_max // ENTRY_SIZE or times >= bytes_max // TIME_ENTRY_SIZE - 1
 
     def write_indexes(self, put: Put | None = None) -> None:
         """Write the entries gathered (or have `put` do so); the files exist afterwards. Raises OSError."""
