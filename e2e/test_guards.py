@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import json
 
-from e2e.kube import CLIENT_IMAGE, NAMESPACE, Cluster, Workload, get, kubectl, needs_kubernetes, until
+from e2e.kube import CLIENT_IMAGE, NAMESPACE, NODE_IMAGE, Cluster, Workload, get, kubectl, needs_kubernetes, until
 
 pytestmark = needs_kubernetes
 
@@ -90,6 +90,18 @@ def test_resources_that_no_machine_has_recover_when_corrected(cluster: Cluster) 
     pools[1]["resources"] = {"requests": {"cpu": "50m", "memory": "128Mi"}}
     cluster.change(nodePools=pools)
     cluster.settle()
+
+
+def test_a_new_cluster_whose_image_does_not_exist_recovers_when_corrected(operator: None) -> None:
+    one = Cluster("typo", image="localhost/kraftcluster:no-such")
+    one.delete()
+    try:
+        one.apply()
+        until("the status names the image", lambda: "Image" in " ".join(one.status.get("plan", ())))
+        one.change(image=NODE_IMAGE)
+        one.settle()
+    finally:
+        one.delete()
 
 
 def test_somebody_elses_volume_is_left_alone(operator: None) -> None:

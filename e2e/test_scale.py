@@ -7,6 +7,12 @@ from e2e.kube import Cluster, Workload, get, kubectl, needs_kubernetes, timed, u
 pytestmark = needs_kubernetes
 
 
+def _evictions(cluster: Cluster) -> dict[str, int]:
+    """How many of each role may be evicted now."""
+    found = get("pdb", selector=f"app.kubernetes.io/instance={cluster.name}")
+    return {one["metadata"]["name"]: one.get("status", {}).get("disruptionsAllowed") for one in found}
+
+
 def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
     with Workload(cluster) as work:
         with timed("one broker more"):
@@ -14,6 +20,8 @@ def test_brokers_come_and_go_and_nothing_is_lost(cluster: Cluster) -> None:
             until("the fourth broker", lambda: cluster.ready(104))
             cluster.settle()
         assert cluster.status["brokers"] == "4/4"
+        one = {f"{cluster.name}-{role}": 1 for role in ("brokers", "controllers")}
+        until("one of each role may be evicted, of four and of three", lambda: _evictions(cluster) == one)
         with timed("one broker less"):
             kubectl("scale", "kc", cluster.name, "-n", "kraft-operator", "--replicas=3", check=True)
             until("it has left", lambda: 104 in cluster.status.get("retiredIds", ()))
