@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.committer import DELETED, Added, Committer, ConflictError, FencedError, State, is_left, stem
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder
+from tests.unit.pipeline.test_table_changes import parsed
 from tests.unit.pipeline.test_tables import position
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -114,6 +118,14 @@ def test_files_that_a_writer_may_sweep() -> None:
     }
     swept = ["of one before", "its own", "of a compaction before", "before there were epochs"]
     assert [what for what, name in names.items() if is_left(name, "a", 6)] == swept
+
+
+@pytest.mark.parametrize(("there", "wanted"), [*itertools.permutations(spec.FORMATS, 2)])
+def test_a_table_of_another_format_is_left_alone(tmp_path: Path, there: str, wanted: str) -> None:
+    """Readers of the folder would see both."""
+    open_table(parsed(path=str(tmp_path / "t"), format=there)).create(SCHEMA, [])
+    with pytest.raises(ValueError, match=rf"spec.table.format: .*/t holds a table of format {there}, not {wanted}"):
+        open_table(parsed(path=str(tmp_path / "t"), format=wanted))
 
 
 def test_a_parquet_table_that_was_made_anew_is_another(tmp_path: Path) -> None:

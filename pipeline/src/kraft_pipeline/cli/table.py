@@ -109,7 +109,10 @@ def _backfill(options: argparse.Namespace, given: TableSpec) -> int:
 
 def _time(text: str) -> int:
     """Milliseconds; UTC where no offset is said."""
-    found = datetime.fromisoformat(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time of ISO 8601") from None
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

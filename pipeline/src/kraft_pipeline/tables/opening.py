@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kraft_pipeline.sources.options import Options, parse
 from kraft_pipeline.tables.committer import Committer
-from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.parquet import LOG, ParquetTable
 from kraft_pipeline.tables.spec import DEAD_LETTERS, TableSpec
 from kraft_pipeline.tables.storage import open_storage
 
+MARKS: Final = {"parquet": LOG, "delta": "_delta_log", "iceberg": "metadata"}
+"""What makes a folder a table, by format."""
+
 
 def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = False) -> Committer:
-    """The table of a spec, or the one of its dead letters, as its stream or its backfill writes it."""
+    """The table of a spec, or the one of its dead letters, as its stream or its backfill writes it.
+
+    Raises ValueError where a table of another format is.
+    """
+    table = _open(spec, dead_letters=dead_letters, backfill=backfill)
+    if table.schema() is None:
+        path = spec.dead_letter_path if dead_letters else spec.path
+        storage = open_storage(path, spec.storage)
+        for kind, mark in MARKS.items():
+            if kind != spec.format and next(iter(storage.list(mark)), None) is not None:
+                raise ValueError(f"spec.table.format: {path} holds a table of format {kind}, not {spec.format}")
+    return table
+
+
+def _open(spec: TableSpec, *, dead_letters: bool, backfill: bool) -> Committer:
     path = spec.dead_letter_path if dead_letters else spec.path
     app_id = spec.backfill_id if backfill else spec.app_id
     if spec.format == "parquet":
