@@ -121,6 +121,20 @@ def test_wrong_values_are_refused_and_named(chart: Path, word: str, said: str) -
 
 
 @needs_helm
+@pytest.mark.parametrize("ports", [[], [9090, 9095]])
+def test_the_operator_reaches_nodes_by_whatever_listeners_they_have(ports: list[int]) -> None:
+    words = f"networkPolicy.nodePorts={{{','.join(map(str, ports))}}}"
+    (policy,) = _of(rendered(*(("--set", words) if ports else ())), "NetworkPolicy")
+    nodes = {"app.kubernetes.io/name": "kraftcluster"}
+    (rule,) = [
+        one
+        for one in policy["spec"]["egress"]
+        if any(peer.get("podSelector", {}).get("matchLabels") == nodes for peer in one.get("to", ()))
+    ]
+    assert [port["port"] for port in rule.get("ports", ())] == ports
+
+
+@needs_helm
 @pytest.mark.parametrize("what", ["localhost:5000/a/b:1", "ghcr.io/a@sha256:DIGEST", "ghcr.io/a:1.0@sha256:DIGEST"])
 def test_an_image_is_named_by_tag_digest_or_both(what: str) -> None:
     image = what.replace("DIGEST", "0123456789abcdef" * 4)

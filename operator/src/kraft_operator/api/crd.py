@@ -33,6 +33,9 @@ def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -
     return {"name": name, "type": kind, "jsonPath": path, **({"priority": 1} if wide else {})}
 
 
+_REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
+
+
 def _crd(
     kind: str,
     plural: str,
@@ -124,7 +127,7 @@ def cluster_crd() -> dict[str, Any]:
         _column("Version", ".status.version"),
         _column("Age", ".metadata.creationTimestamp", "date"),
         _column("Step", ".status.step.action", wide=True),
-        _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True),
+        _REASON,
     ]
     scale = {
         "specReplicasPath": ".spec.replicas",
@@ -151,11 +154,11 @@ def topic_crd() -> dict[str, Any]:
         _column("Replicas", ".status.replicas", "integer"),
         _column("Ready", _condition("Ready")),
         _column("Age", ".metadata.creationTimestamp", "date"),
+        _REASON,
     ]
     return _crd("KRaftTopic", "krafttopics", "kt", KRaftTopicSpec, KRaftTopicStatus, columns, {}, ())
 
 
-_REASON: Final = _column("Reason", '.status.conditions[?(@.type=="Ready")].message', wide=True)
 _RUNS: Final = [
     _column("Schedule", ".spec.schedule"),
     _column("Result", ".status.lastRun.result"),
