@@ -162,6 +162,9 @@ class Reconciler:
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         plan_ = plan(record, wanted, observed, fresh_id)
         self._patience(memory, situation(record, wanted, observed), plan_)
+        if spec.rack is not None and not self._machines:
+            text = "spec.rack asks for racks, and the operator may not read machines' labels: install it with"
+            plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
         failure: Exception | None = None
         understood = True
         try:

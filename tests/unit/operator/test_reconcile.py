@@ -329,6 +329,19 @@ def test_a_resource_that_cannot_be_followed_says_so() -> None:
     asyncio.run(main())
 
 
+def test_racks_that_the_operator_cannot_know_are_told() -> None:
+    async def main() -> None:
+        api = _api()
+        api.objects["KRaftCluster", *KEY]["spec"]["rack"] = {"nodeLabel": "zone"}
+        operator = _operator(api)
+        await _settle(api, operator)
+        assert _degraded(api)[0] == "RacksUnknown"
+        assert "watch.nodes=true" in _degraded(api)[1]
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_topic_without_its_cluster_says_so() -> None:
     async def main() -> None:
         api = FakeApi()
