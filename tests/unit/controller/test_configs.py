@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from typing import Any
 
 import pytest
@@ -109,7 +110,8 @@ def test_validate_only_writes_nothing(quorum: Quorum) -> None:
         (BROKER, "-1", ("log.cleaner.threads", SET, "2"), ErrorCode.INVALID_REQUEST),
         (BROKER, "", ("log.retention.ms", SET, "soon"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("node.id", SET, "2"), ErrorCode.INVALID_REQUEST),
-        (BROKER_LOGGER, "1", ("kafka", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "1", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "3000", ("no.such", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
         (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), ErrorCode.INVALID_REQUEST),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
         (CLIENT_METRICS, "", ("interval.ms", SET, "1000"), ErrorCode.INVALID_REQUEST),
@@ -126,6 +128,24 @@ def test_wrong_alterations(
 ) -> None:
     assert [found for found, _ in alter(quorum, resource(kind, name, change))] == [code]
     assert configs(quorum, kind, name) == {}
+
+
+def test_loggers_of_a_controller_are_its_own_whoever_leads(quorum: Quorum) -> None:
+    logger, own = logging.getLogger("kraft_node.tests.of.controllers"), str(CONTROLLER_ID)
+    louder = resource(BROKER_LOGGER, own, (logger.name, SET, "DEBUG"))
+    assert alter(quorum, louder, validate_only=True) == [(0, None)]
+    assert logger.level == logging.NOTSET
+    assert alter(quorum, louder, resource(TOPIC, "foo", ("retention.ms", SET, "1"))) == [(0, None)] * 2
+    assert logger.level == logging.DEBUG
+    assert configs(quorum, TOPIC, "foo") == {"retention.ms": "1"}
+    quorum.lose()
+    asked = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=BROKER_LOGGER, resource_name=own, configuration_keys=[logger.name]
+    )
+    (told,) = quorum.respond(DescribeConfigsRequest(resources=[asked])).results
+    assert [(row.value, row.config_source) for row in told.configs] == [("DEBUG", 6)]
+    assert alter(quorum, resource(BROKER_LOGGER, own, (logger.name, DELETE, None))) == [(0, None)]
+    assert logger.level == logging.NOTSET
 
 
 def test_every_kind_of_resource_can_be_altered(quorum: Quorum) -> None:
@@ -259,6 +279,14 @@ def test_wrong_quotas(quorum: Quorum, entity: dict[str, str | None], ops: dict[s
     assert code == ErrorCode.INVALID_REQUEST
     assert words in (message or "")
     assert len(quorum.image.quotas) == 0
+
+
+def test_an_entity_that_is_named_again_keeps_its_first_quota_and_is_answered_once(quorum: Quorum) -> None:
+    user: dict[str, str | None] = {"user": "alice"}
+    twice = quota(user, {"producer_byte_rate": 1.0}), quota(user, {"producer_byte_rate": 2.0})
+    message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=alice})"
+    assert alter_quotas(quorum, *twice) == [(ErrorCode.INVALID_REQUEST, message)]
+    assert dict(quorum.image.quotas.get((("user", "alice"),)) or {}) == {"producer_byte_rate": 1.0}
 
 
 # SCRAM

@@ -3,7 +3,7 @@
 Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions. What a
 value may be is `base.config`'s; here is what may be altered when. A resource that fails takes no other down.
 
-Loggers (BROKER_LOGGER) are not in the metadata: brokers answer for their own before they forward.
+Loggers (BROKER_LOGGER) are not in the metadata: nodes answer for their own (`loggers`) before anything comes here.
 """
 
 from __future__ import annotations

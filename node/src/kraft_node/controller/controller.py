@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import Handler, RequestContext
+from kraft_node.controller import loggers
 from kraft_node.controller.acls import Acls
 from kraft_node.controller.activation import activation_records
 from kraft_node.controller.brokers import Brokers
@@ -232,6 +234,9 @@ class Controller:
             ApiKey.DELETE_ACLS: lambda _, request: self.acls.delete(request),
         }
         handlers: dict[ApiKey, Handler] = {key: self._planned(planner) for key, planner in planned.items()}
+        handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(
+            loggers.answer, self._config.node_id, handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS]
+        )
         handlers[ApiKey.DESCRIBE_ACLS] = lambda _, request: self.acls.describe(request).response
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change, definition
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker import loggers
 from kraft_node.broker.metadata_cache import (
     BROKER_CONFIG,
     BROKER_LOGGER_CONFIG,
@@ -22,6 +21,7 @@ from kraft_node.broker.metadata_cache import (
     GROUP_CONFIG,
     TOPIC_CONFIG,
 )
+from kraft_node.controller import loggers
 from kraft_node.security.rewriting import changed
 from kraft_node.wire.messages import (
     AlterConfigsResponse,
@@ -102,7 +102,11 @@ class AlterConfigsHandler:
         if problem is not None:
             return _result(resource, *problem)
         if resource.resource_type == BROKER_LOGGER_CONFIG:
-            return self._loggers(resource, validate_only=validate_only)
+            try:
+                loggers.alter(resource, self._broker.node_id, validate_only=validate_only)
+            except KafkaError as e:
+                return _result(resource, e.code, e.message)
+            return _result(resource, ErrorCode.NONE, None)
         if resource.resource_type == BROKER_CONFIG and resource.resource_name in ("", str(self._broker.node_id)):
             try:
                 self._check_own(resource)
@@ -119,10 +123,15 @@ class AlterConfigsHandler:
         if nulls:
             return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         kind, name = resource.resource_type, resource.resource_name
-        if kind == BROKER_CONFIG:
-            return _wrong_node(name, self._broker.node_id, "Unexpected broker id, expected %d, but received %s")
-        if kind == BROKER_LOGGER_CONFIG:
-            return _wrong_node(name or " ", self._broker.node_id, "Unexpected node id. Expected %d, but received %s")
+        if kind in (BROKER_CONFIG, BROKER_LOGGER_CONFIG):
+            try:
+                if kind == BROKER_CONFIG:
+                    loggers.check_node(name, self._broker.node_id, "Unexpected broker id, expected %d, but received %s")
+                else:
+                    loggers.check_own(name, self._broker.node_id)
+            except KafkaError as e:
+                return e.code, e.message
+            return None
         if kind not in (TOPIC_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG):
             return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
         if any(getattr(config, "config_operation", SET) not in OPERATIONS for config in resource.configs):
@@ -150,19 +159,6 @@ class AlterConfigsHandler:
         check_broker_overrides(overrides, per_broker=bool(name))
         check_change(self._broker.config, overrides, per_broker=bool(name))
 
-    def _loggers(self, resource: Any, *, validate_only: bool) -> Any:
-        for config in resource.configs:
-            problem = _problem(config)
-            if problem is not None:
-                return _result(resource, *problem)
-        if not validate_only:
-            for config in resource.configs:
-                if config.config_operation == SET:
-                    loggers.set_level(config.name, config.value)
-                else:
-                    loggers.unset_level(config.name)
-        return _result(resource, ErrorCode.NONE, None)
-
 
 def _response(request: Any, results: list[Any]) -> Any:
     """What answers `request`: rows of both kinds of answer have the same fields."""
@@ -176,29 +172,6 @@ def _response(request: Any, results: list[Any]) -> Any:
 
 def _deletes(config: Any) -> bool:
     return getattr(config, "config_operation", SET) == DELETE
-
-
-def _wrong_node(name: str, own: int, text: str) -> tuple[ErrorCode, str] | None:
-    """Why the resource `name` is not this node; the empty name stands for all nodes."""
-    if not name:
-        return None
-    try:
-        number = int(name)
-    except ValueError:
-        return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name.strip()}"
-    return None if number == own else (ErrorCode.INVALID_REQUEST, text % (own, name))
-
-
-def _problem(config: Any) -> tuple[ErrorCode, str] | None:
-    if config.config_operation not in (SET, DELETE):
-        return ErrorCode.INVALID_REQUEST, f"operation {config.config_operation} is not allowed for loggers"
-    if not loggers.exists(config.name):
-        return ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!"
-    if config.config_operation == DELETE and config.name == loggers.ROOT:
-        return ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"
-    if config.config_operation == SET and not loggers.is_level(config.value or ""):
-        return ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {config.name} to {config.value}"
-    return None
 
 
 def _result(resource: Any, code: ErrorCode, text: str | None) -> Any:

@@ -10,7 +10,6 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker import loggers
 from kraft_node.broker.metadata_cache import (
     BROKER_CONFIG,
     BROKER_LOGGER_CONFIG,
@@ -19,6 +18,8 @@ from kraft_node.broker.metadata_cache import (
     TOPIC_CONFIG,
     topic_name_error,
 )
+from kraft_node.controller import loggers
+from kraft_node.controller.describe import check_own_id
 from kraft_node.wire.messages import DescribeConfigsResponse as Response
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KINDS: Final = frozenset((TOPIC_CONFIG, BROKER_CONFIG, BROKER_LOGGER_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG))
-STRING_TYPE: Final = 2
-DYNAMIC_LOGGER_SOURCE: Final = 6
 
 
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
@@ -79,11 +78,11 @@ def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
     if kind == BROKER_CONFIG:
         if name == "":
             return describe.describe_broker_defaults(broker.config)
-        _check_own_id(broker, name, "or empty string, ")
+        check_own_id(broker.node_id, name, "or empty string, ")
         return describe.describe_broker(broker.config)
     if kind == BROKER_LOGGER_CONFIG:
-        _check_own_id(broker, name, "")
-        return _loggers()
+        check_own_id(broker.node_id, name, "")
+        return loggers.described()
     if kind == CLIENT_METRICS_CONFIG:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -93,35 +92,6 @@ def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.describe_group(broker.metadata.configs(kind, name), broker.config)
     raise AssertionError(f"law: resources of type {kind} have been refused")
-
-
-def _check_own_id(broker: Broker, name: str, alternative: str) -> None:
-    if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    if not name.lstrip("-").isdigit():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != broker.node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id} {alternative}but received {name}",
-        )
-
-
-def _loggers() -> list[ConfigEntry]:
-    from kraft_node.base.config.describe import ConfigEntry, Synonym  # noqa: PLC0415
-
-    return [
-        ConfigEntry(
-            name,
-            level,
-            source=DYNAMIC_LOGGER_SOURCE,
-            read_only=False,
-            sensitive=False,
-            type_id=STRING_TYPE,
-            synonyms=[Synonym(name, level, DYNAMIC_LOGGER_SOURCE)],
-        )
-        for name, level in loggers.levels()
-    ]
 
 
 def _row(entry: ConfigEntry, *, with_synonyms: bool) -> Any:
