@@ -123,6 +123,17 @@ def test_names_that_are_taken() -> None:
     assert values.first_fields(spec.parse(given)).names == ["_pos"]
 
 
+def test_dates_are_texts() -> None:
+    schema = pa.schema([("d", type_of("date")), ("all", type_of("array<date>")), ("n", pa.int64())])
+    texts = [b'{"d":"2024-02-29","all":["1969-12-31",null]}', b'{"d":null}', b'{"n":1}']
+    found = parse(jsons(*texts, b'{"d":"29.2.2024"}', b'{"d":19782}', b'{"d":"2023-02-29"}'), schema, additive=True)
+    day = datetime.date(2024, 2, 29)
+    assert found.table.schema == schema
+    assert found.table.column("d").to_pylist() == [day, None, None]
+    assert found.table.column("all").to_pylist() == [[datetime.date(1969, 12, 31), None], None, None]
+    assert sorted(found.bad) == [3, 4, 5]
+
+
 def test_types_by_name() -> None:
     assert type_of("array<long>") == pa.list_(pa.int64())
     with pytest.raises(ValueError, match="'money' is none of"):

@@ -90,7 +90,8 @@ def check_names(schema: pa.Schema, reserved: frozenset[str]) -> None:
         seen.add(name.lower())
 
 
-def _read(values: pa.Array, schema: pa.Schema, *, additive: bool) -> pa.Table:
+def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:
+    schema = pa.schema(pa.field(f.name, _written(f.type)) for f in wanted)
     count = len(values)
     numbers = pa.array(np.arange(count)).cast(pa.string()).cast(pa.binary())
     lines = pc.binary_join_element_wise(b'{"i":', numbers, b',"v":', values.cast(pa.binary()), b"}\n", b"")
@@ -105,7 +106,9 @@ def _read(values: pa.Array, schema: pa.Schema, *, additive: bool) -> pa.Table:
     columns = [whole.field(whole.type.get_field_index(f.name)) for f in settled]
     found = pa.Table.from_arrays(columns, schema=settled) if columns else _empty_rows(count)
     found.validate(full=True)  # texts that are no UTF-8, which the reader takes as they are
-    return found
+    if schema.equals(wanted):
+        return found
+    return found.cast(pa.schema(wanted.field(f.name) if f.name in wanted.names else f for f in settled))
 
 
 def _objects(lines: pa.Array, schema: pa.Schema, *, additive: bool) -> Any:
@@ -154,6 +157,13 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
         known = [pa.field(name, inner) for name, inner in fields if inner is not None]
         return pa.struct(known) if known else None
     return kind
+
+
+def _written(kind: pa.DataType) -> pa.DataType:
+    """Dates are texts in JSON, and days since 1970 to Arrow's reader."""
+    if pa.types.is_list(kind):
+        return pa.list_(_written(kind.value_type))
+    return pa.string() if pa.types.is_date(kind) else kind
 
 
 def _reason(error: Exception) -> str:
