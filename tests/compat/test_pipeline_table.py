@@ -145,6 +145,29 @@ def test_json_with_new_fields_and_dead_letters(cluster: Target, name: str, tmp_p
         run(strict)
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_field_named_as_the_partitions_comes_later(cluster: Target, name: str, tmp_path: Path, kind: str) -> None:
+    """It is a dead letter, and no reason to stop; who reads a folder of Parquet files sees the rows."""
+    create(cluster, name)
+    given = document(cluster, name, tmp_path / "t", kind)
+    given["spec"]["value"] = {"format": "json", "evolve": "additive"}
+    given["spec"]["table"]["partitionBy"] = ["date"]
+    send(cluster, name, [b'{"n": 1}', b'{"n": 2}'])
+    assert [(p.rows, p.dead) for p in run(given)] == [(2, 0)]
+    send(cluster, name, [b'{"n": 3, "date": "2024-02-29"}', b'{"n": 4, "more": true}'])
+    assert [(p.rows, p.dead) for p in run(given)] == [(1, 1)]
+    assert sorted(row["n"] for row in rows(tmp_path / "t", kind)) == [1, 2, 4]
+    (dead,) = rows(f"{tmp_path}/t_dead_letters", kind)
+    assert dead["reason"] == "the field 'date' has the name of another column"
+    if kind == "parquet":
+        found = pq.read_table(tmp_path / "t").to_pylist()
+        assert sorted((row["n"], row["date"] == f"{row['_timestamp']:%Y-%m-%d}") for row in found) == [
+            (1, True),
+            (2, True),
+            (4, True),
+        ]
+
+
 def test_another_topic_of_the_same_name_is_refused(cluster: Target, name: str, tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient
 

@@ -134,6 +134,16 @@ def test_dates_are_texts() -> None:
     assert sorted(found.bad) == [3, 4, 5]
 
 
+def test_names_that_partitions_have_taken() -> None:
+    """A field of such a name is a column to be filed by while there is no table yet, and a dead letter afterwards."""
+    given = spec.parse(document(table={"path": "/t", "partitionBy": ["date", "hour(Created)"]}))
+    assert "date" not in values.reserved(given)
+    there = pa.schema([("n", pa.int64())])
+    assert values.reserved(given, there) - values.RESERVED == {"date", "_created_hour", "created_hour"}
+    there = pa.schema([("Date", pa.string()), ("created_hour", pa.string())])
+    assert values.reserved(given, there) - values.RESERVED == {"_created_hour"}
+
+
 def test_types_by_name() -> None:
     assert type_of("array<long>") == pa.list_(pa.int64())
     with pytest.raises(ValueError, match="'money' is none of"):
@@ -149,9 +159,10 @@ def test_rows_filed_by_time_and_value() -> None:
     assert [by.name for by in levels] == ["_date", "c", "_timestamp_hour"]
     found = {partitions.folder(texts): part.to_pydict()["n"] for texts, part in partitions.split(rows, levels)}
     assert found == {
-        "_date=2024-01-01/c=x%2Fy/_timestamp_hour=2024-01-01-23": [1, 3],
-        "_date=2024-01-02/c=__HIVE_DEFAULT_PARTITION__/_timestamp_hour=2024-01-02-23": [2],
+        "date=2024-01-01/c=x%2Fy/timestamp_hour=2024-01-01-23": [1, 3],
+        "date=2024-01-02/c=__HIVE_DEFAULT_PARTITION__/timestamp_hour=2024-01-02-23": [2],
     }
+    assert partitions.folder({"_date": "d", "_n_hour": "h"}, ["date", "n"]) == "_date=d/n_hour=h"
     with pytest.raises(spec.SpecError, match="'colour' is neither a column"):
         partitions.parse(["colour"], rows.schema)
     with pytest.raises(spec.SpecError, match="'n' is no timestamp"):

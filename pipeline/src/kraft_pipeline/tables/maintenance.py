@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.sources import offsets
-from kraft_pipeline.tables import partitions, schemas
+from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.committer import Added, Committer, ConflictError, FencedError, stem
 from kraft_pipeline.tables.engine import Engine, InlineEngine
 from kraft_pipeline.tables.opening import open_table, options_of
@@ -83,9 +83,8 @@ def _merge(spec: TableSpec, path: str, begin: str, group: Sequence[Added]) -> Ad
     schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
     data, minima, maxima = encoded(rows, spec.keys)
-    folder = partitions.folder(dict(group[0].values))
-    name = f"{begin}{uuid.uuid4().hex}.parquet"
-    where = f"{folder}/{name}" if folder else name
+    folder, slash, _ = group[0].path.rpartition("/")
+    where = f"{folder}{slash}{begin}{uuid.uuid4().hex}.parquet"
     storage.write(where, data)
     return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima)
 

@@ -56,7 +56,7 @@ class Merge:
             most = max(1, some.num_rows * FILE_BYTES // max(some.nbytes, 1))
             for at in range(0, some.num_rows, most):
                 like = Added("", 0, 0, values)
-                files.append(self._file(some.slice(at, most), like, partitions.folder(values)))
+                files.append(self._file(some.slice(at, most), like, partitions.folder(values, some.column_names)))
         return files
 
     def _file(self, rows: pa.Table, like: Added, folder: str) -> Added:

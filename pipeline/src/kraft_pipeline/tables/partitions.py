@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -89,11 +89,16 @@ def with_values(rows: pa.Table, levels: Sequence[By]) -> pa.Table:
     return rows
 
 
-def folder(values: dict[str, str | None]) -> str:
-    """The folder of a combination, "" for none, as Hive names it."""
-    return "/".join(
-        f"{name}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}" for name, text in values.items()
-    )
+def folder(values: Mapping[str, str | None], columns: Collection[str] = ()) -> str:
+    """The folder of a combination, "" for none, as Hive names it, for a file that has these columns.
+
+    Without an underscore in front: Arrow and those who read by it take such a folder for a hidden one.
+    """
+    found = []
+    for name, text in values.items():
+        seen = name if name.removeprefix("_") in columns else name.removeprefix("_")
+        found.append(f"{seen}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}")
+    return "/".join(found)
 
 
 def _values(column: pa.ChunkedArray, by: By) -> Any:

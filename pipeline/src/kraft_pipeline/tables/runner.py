@@ -239,6 +239,7 @@ class Runner:
                 number,
                 self._run,
                 additive=additive,
+                taken=values.reserved(self.spec, fields if known else None),
                 write_dead=write_dead,
             )
             results = self._engine.run(job, pieces)

@@ -41,6 +41,8 @@ class Job:
     run: str
     """Of the process that commits: files of others are told from its own."""
     additive: bool
+    taken: frozenset[str]
+    """Names, in small letters, that no new field may have."""
     write_dead: bool
     """Whether dead letters are written; not when they have been committed already."""
 
@@ -71,7 +73,9 @@ def run_task(job: Job, wanted: Range) -> Result:
         for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
             for records in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
                 size += records.nbytes
-                found = values.decode(_ordered(records), spec, fields, job.batch, additive=job.additive, parse=parse)
+                found = values.decode(
+                    _ordered(records), spec, fields, job.batch, additive=job.additive, taken=job.taken, parse=parse
+                )
                 fields = found.fields
                 if not fields.equals(job.fields):
                     continue  # all will be written anew, with the columns that they teach
@@ -139,7 +143,7 @@ class _Writer:
 
     def _file(self, texts: Mapping[str, str | None], rows: pa.Table, folder: str = "") -> Added:
         job, wanted = self._job, self._wanted
-        folder = folder or partitions.folder(dict(texts))
+        folder = folder or partitions.folder(texts, rows.column_names)
         name = f"{stem(job.app, job.epoch)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
         path = f"{folder}/{name}" if folder else name
         data, minima, maxima = encoded(rows)

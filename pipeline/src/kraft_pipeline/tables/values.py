@@ -62,9 +62,24 @@ class Rows(NamedTuple):
     fields: pa.Schema
 
 
-def reserved(spec: TableSpec) -> frozenset[str]:
-    """Names that no field of a value may have, in small letters."""
-    return RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
+def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
+    """Names that no field of a value may have, in small letters; `there`: the fields of a table that exists.
+
+    Once it does, neither what its rows are filed under, nor what `partitionBy` would then be taken to mean.
+    """
+    found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
+    if there is None:
+        return found
+    by = {entry for entry in spec.partition_by if entry in FORMATS}
+    for name in _made(spec):
+        by |= {name.lower(), name.lower().removeprefix("_")}
+    return found | (by - {name.lower() for name in there.names})
+
+
+def _made(spec: TableSpec) -> set[str]:
+    """Columns that transforms of columns make."""
+    found = (OF_COLUMN.fullmatch(entry) for entry in spec.partition_by)
+    return {f"_{parts[2].strip('_')}_{parts[1]}" for parts in found if parts}
 
 
 def first_fields(spec: TableSpec) -> pa.Schema:
@@ -96,9 +111,7 @@ def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     """The fields of values in the schema of a table that exists."""
     if spec.value.format == "raw":
         return pa.schema([])
-    names = [f.name for f in schema if f.name not in RESERVED]
-    own = {f"_{parts[2].strip('_')}_{parts[1]}" for entry in spec.partition_by if (parts := OF_COLUMN.fullmatch(entry))}
-    return pa.schema([schema.field(name) for name in names if name not in own])
+    return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec))
 
 
 def parser(spec: TableSpec, *, retry_s: float) -> Parse:
@@ -111,13 +124,20 @@ def parser(spec: TableSpec, *, retry_s: float) -> Parse:
 
 
 def decode(
-    records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, *, additive: bool, parse: Parse
+    records: pa.RecordBatch,
+    spec: TableSpec,
+    fields: pa.Schema,
+    batch: int,
+    *,
+    additive: bool,
+    taken: frozenset[str] = RESERVED,
+    parse: Parse,
 ) -> Rows:
     """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too."""
     whole = pa.table(records)
     if spec.value.format == "raw":
         return _keyed(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
-    parsed = parse(records.column("value"), fields, additive=additive, reserved=reserved(spec))
+    parsed = parse(records.column("value"), fields, additive=additive, reserved=taken)
     fields = parsed.table.schema if len(parsed.good) else fields
     nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
     places = np.concatenate([parsed.good, nulls])
