@@ -343,3 +343,46 @@ def test_every_crash_point_keeps_what_was_fsynced(seed: int) -> None:
     assert [p.last_sequence for p in again.producers.active()] == ([len(got) - 1] if got else [])
     again.append_as_leader(producer_batch(len(got), b"next"), 50, NOW)
     assert values(again) == [*got, b"next"]
+
+
+def emptied(world: LogWorld) -> None:
+    """Five records, durable, and then too old; their log is not told to any checkpoint."""
+    log = world.open({"retention.ms": "1000"})
+    for number in range(5):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.flush()
+    log.high_watermark = 5
+    log.retain(NOW + 2000)
+    assert (log.start_offset, log.end_offset, log.size_bytes) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("waits_ms", [0, 100_000])
+def test_a_killed_log_that_retention_had_emptied_goes_on_at_its_end(waits_ms: int) -> None:
+    """It began anew at 0: consumers that had committed 5 did not see what came next."""
+    world = LogWorld()
+    emptied(world)
+    world.rest(waits_ms)
+    world.disk.kill_process()
+    again = LogWorld(disk=world.disk).open(clean=False)
+    assert (again.end_offset, again.start_offset) == (5, 5)
+    again.append_as_leader(batch(b"next"), 0, NOW)
+    assert values(again) == [b"next"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_log_that_retention_had_emptied_goes_on_at_its_end_after_a_loss_of_power(seed: int) -> None:
+    world = LogWorld(seed)
+    emptied(world)
+    world.rest(seed % 2 * 100_000)
+    world.disk.lose_power()
+    assert LogWorld(disk=world.disk).open(clean=False).end_offset == 5
+
+
+def test_a_killed_log_that_was_to_go_on_elsewhere_does() -> None:
+    world = LogWorld()
+    log = world.open()
+    log.append_as_leader(batch(b"old"), 0, NOW)
+    log.reset_to(70)
+    world.disk.kill_process()
+    again = LogWorld(disk=world.disk).open(clean=False)
+    assert (again.start_offset, again.end_offset) == (70, 70)

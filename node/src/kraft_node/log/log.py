@@ -321,12 +321,15 @@ class Log:
         return segment.is_index_full(self.config.segment_index_bytes)
 
     def roll(self, base: int) -> Segment:
-        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError."""
+        """Begin a new segment at `base`; the old one is fsynced in the background. Raises OSError.
+
+        Its file is made at once: the old ones may go before anything is appended, and where the log goes on must stay.
+        """
         old = self.active
         if old.size == 0:
             old.release()
+            self._begin(base)
             trimming.remove_segment_files(self, old.base)
-            self.active = Segment(self, base)
             return self.active
         old.finish()
         self._bases.append(old.base)
@@ -336,12 +339,17 @@ class Log:
             self._closed.pop(next(iter(self._closed))).release()
         old.ends.clear()
         self.take_snapshot(base)
-        self.active = Segment(self, base)
+        self._begin(base)
         self.snapshot_position = 0
         self.created_ms = self.dir.env.clock.wall_ms()
         self.jitter_ms = draw_jitter(self.config, self.dir.env.rng)
         flushing.schedule(self)
         return self.active
+
+    def _begin(self, base: int) -> None:
+        self.active = Segment(self, base)
+        self.active.file()
+        self.names_changed += 1
 
     # --- producers and transactions ---
 

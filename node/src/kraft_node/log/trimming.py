@@ -181,6 +181,8 @@ def reset_to(log: Log, offset: int) -> None:
     for base in log.segment_bases:
         remove_segment_files(log, base)
     log.set_segments([offset], [0])
+    log.active.file()  # what says where the log goes on
+    log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset
     log.leader_epochs.clear()
     flushing.write_epochs(log)
