@@ -15,6 +15,7 @@ from kraft_pipeline.tables.committer import DELETED, Added, Committer, ConflictE
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.maintenance import reset
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder
@@ -128,12 +129,14 @@ def test_a_table_of_another_format_is_left_alone(tmp_path: Path, there: str, wan
         open_table(parsed(path=str(tmp_path / "t"), format=wanted))
 
 
-def test_a_parquet_table_that_was_made_anew_is_another(tmp_path: Path) -> None:
-    """Its former writer would go on with numbers of its own."""
-    old = created("parquet", tmp_path)
-    for path in (tmp_path / "_kraft").iterdir():
-        path.unlink()
-    opened("parquet", tmp_path).create(SCHEMA, [])
-    with pytest.raises(ConflictError, match="has been removed, or made anew, meanwhile"):
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("kind", spec.FORMATS)
+def test_a_table_that_was_reset_under_its_writer_is_another(tmp_path: Path, kind: str, again: bool) -> None:
+    given = parsed(path=str(tmp_path), format=kind)
+    old = created(kind, tmp_path)
+    assert reset(given) > 0
+    if again:
+        opened(kind, tmp_path).create(SCHEMA, [])
+    with pytest.raises(ConflictError):
         old.commit(1, position(2), [], after=0)
-    assert opened("parquet", tmp_path).state() == State()
+    assert opened(kind, tmp_path).state() == State()

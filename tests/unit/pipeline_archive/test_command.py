@@ -162,6 +162,18 @@ def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(plan.read_text()) == {"version": 1, "partitions": moved}
     told = run(capsys, "plan", folder, "--compare", plan)
     assert (told["scores"]["plan"]["moved_replicas"], told["scores"]["other"]["moved_replicas"]) == (0, 2)
+    assert main(["meta", "report", str(folder)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    at = next(number for number, line in enumerate(lines) if line[:1] == ["broker"])
+    assert lines[at][-5:] == ["bytes", "flaps", "fenced", "for,", "s"]
+    assert lines[at].count("flaps") == 1
+    plan.write_text("no JSON")
+    for arguments, message in [
+        (["--topic", "absent"], "there is no topic absent"),
+        (["--compare", str(plan)], "plan.json has no reassignment in JSON"),
+    ]:
+        assert main(["meta", "plan", str(folder), *arguments]) == 2
+        assert message in capsys.readouterr().err
     assert main(["meta", "plan", str(folder), "--brokers", "7"]) == 2
     assert "7 is no registered broker" in capsys.readouterr().err
 

@@ -208,18 +208,7 @@ def _print_report(found: Health, load: Skew) -> None:
         f"{sum(found.isr_expansions):,} expansions, {len(found.controllers):,} active controllers",
         highlight=False,
     )
-    columns = (
-        "broker",
-        "rack",
-        "fenced",
-        "replicas",
-        "leaders",
-        "preferred",
-        "out of sync",
-        "bytes",
-        "flaps",
-        "fenced s",
-    )
+    columns = ("broker", "rack", "fenced", "replicas", "leaders", "preferred", "out of sync", "bytes")
     rows = []
     for one in load.brokers:
         past = found.brokers.get(int(one.name))
@@ -260,11 +249,14 @@ def _plan(options: argparse.Namespace) -> int:
         known = sizes.of_brokers(Settings(options.sizes_from))
     elif options.sizes_file is not None:
         known = sizes.of_file(options.sizes_file)
+    for topic in options.topic or ():
+        if topic not in state.small.topics.values():
+            raise SpecError(f"--topic: there is no topic {topic}")
     before = plan.of_state(state, options.topic)
     after = plan.plan(before, racks, known)
     scores = {"now": plan.score(before, {}, racks, known), "plan": plan.score(before, after, racks, known)}
     if options.compare is not None:
-        other = plan.from_json(_proposed(options.compare.read_text()))
+        other = plan.from_json(_proposed(options.compare))
         scores["other"] = plan.score(before, other, racks, known)
     document = plan.to_json(after)
     if options.out is not None:
@@ -284,12 +276,18 @@ def _fields(scores: dict[str, Any]) -> list[str]:
     return list(scores["now"].to_json())
 
 
-def _proposed(text: str) -> Any:
-    """The reassignment in a file, also in what kafka-reassign-partitions --generate printed."""
+def _proposed(path: Path) -> Any:
+    """The reassignment in a file, also in what kafka-reassign-partitions --generate printed. Raises ArchiveError."""
+    from kraft_pipeline.archive.errors import ArchiveError
+
+    text = path.read_text()
     lines = [line for line in text.splitlines() if line.startswith("{")]
-    if not lines:
-        return json.loads(text)
-    return json.loads(lines[-1])
+    for document in (*lines[-1:], text):
+        try:
+            return json.loads(document)
+        except ValueError:
+            continue
+    raise ArchiveError(f"--compare: {path} has no reassignment in JSON")
 
 
 def _told(rows: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:

@@ -52,6 +52,8 @@ class State:
 
     def check(self, table: str, epoch: int) -> None:
         """Raises FencedError for another writer's epoch than that of `table`."""
+        if epoch and not self.epoch:
+            raise FencedError(f"table {table} has been removed, or made anew, meanwhile")
         if epoch != self.epoch:
             raise FencedError(f"table {table}: writer {self.epoch} has taken over, writer {epoch} commits nothing more")
 

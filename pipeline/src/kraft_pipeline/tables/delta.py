@@ -52,7 +52,8 @@ class DeltaTableOf:
 
     def state(self) -> State:
         self._load()
-        return self._stands()
+        with self._told():
+            return self._stands()
 
     def _stands(self) -> State:
         if self._table is None:
@@ -222,16 +223,19 @@ class DeltaTableOf:
         """What delta-rs raises, as ours: what files could not be read or written is told by its text."""
         try:
             yield
+        except TableNotFoundError:
+            raise
         except DeltaError as e:
             kind = OSError if re.search(r"Generic \w+ error|os error", str(e)) else ConflictError
             raise kind(f"table {self._uri}: {e}") from e
 
     def _load(self) -> None:
         try:
-            if self._table is None:
-                self._table = DeltaTable(self._uri, storage_options=self._storage or None)
-            else:
-                self._table.update_incremental()
+            with self._told():
+                if self._table is None:
+                    self._table = DeltaTable(self._uri, storage_options=self._storage or None)
+                else:
+                    self._table.update_incremental()
         except TableNotFoundError:
             self._table = None
 

@@ -269,6 +269,8 @@ class IcebergTable:
         """Commit what `fill` makes of the table as it is now; again while another commit gets in between."""
         for left in reversed(range(TRIES)):
             self._load()
+            if self._table is None:
+                State().check(self._uri, self._epoch)
             assert self._table is not None, "a table is created before anything is committed"
             tx = self._table.transaction()
             try:

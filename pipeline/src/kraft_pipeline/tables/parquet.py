@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, ConflictError, State
+from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, State
 from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import Storage
@@ -167,7 +167,7 @@ class ParquetTable:
         """Read the transactions that came since, from the last checkpoint on."""
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         if self._next and _name(self._next - 1) not in names:  # none is ever removed
-            raise ConflictError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
+            raise FencedError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
         if points:
             self._files.clear()
