@@ -329,6 +329,15 @@ def test_segments_roll_by_time_of_the_records() -> None:
     assert log.segment_bases == [0, 2]
 
 
+@pytest.mark.parametrize(("policy", "bases"), [("compact", [0, 2]), ("compact,delete", [0, 2]), ("delete", [0])])
+def test_segments_of_compacted_logs_roll_in_time_for_max_compaction_lag(policy: str, bases: list[int]) -> None:
+    """What is in the active segment is never compacted."""
+    log = LogWorld().open({"cleanup.policy": policy, "max.compaction.lag.ms": "1000"})
+    for after_ms in (0, 1000, 1001):
+        log.append_as_leader(batch(b"a", timestamp=NOW + after_ms), 0, NOW)
+    assert log.segment_bases == bases
+
+
 def test_segments_roll_when_an_index_is_full() -> None:
     log = LogWorld().open({"segment.index.bytes": "36", "index.interval.bytes": "0"})
     for number in range(20):

@@ -152,7 +152,7 @@ class Log:
         self._max_message_bytes = config.max_message_bytes
         self._segment_bytes = config.segment_size
         self._after_max_ms = config.message_timestamp_after_max_ms
-        self._segment_ms = config.segment_ms
+        self._segment_ms = config.segment_ms_max
 
     @property
     def index_interval_bytes(self) -> int:

@@ -128,6 +128,11 @@ class TopicConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def segment_ms_max(self) -> int:
+        """How old a segment grows; in time for `max.compaction.lag.ms`, because the active one is not compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def log_append_time(self) -> bool:
         """Whether the broker stamps batches (`message.timestamp.type=LogAppendTime`)."""
         return self.message_timestamp_type == "LogAppendTime"
