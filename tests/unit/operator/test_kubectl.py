@@ -139,6 +139,17 @@ def test_partitions_that_are_behind_are_named(api: Api) -> None:
     assert "  t-1: in sync 1 of 1,2,3" in output
 
 
+def test_a_cluster_that_no_operator_has_looked_at_is_told_so(api: Api) -> None:
+    api.change(lambda resource: resource.pop("status"))
+    for words, code in ((["status"], 1), (["plan"], 0)):
+        answer = api.run(*words)
+        assert answer.exit_code == code
+        assert "does an operator run that looks after its namespace?" in answer.output
+        assert "nothing is left to do" not in answer.output
+    answer = api.run("roll")
+    assert (answer.exit_code, answer.output) == (1, "Error: smoke has no nodes yet\n")
+
+
 def test_plan_shows_what_comes_next(api: Api) -> None:
     assert "later: Restart 101: config" in api.run("plan", "smoke").output
     assert json.loads(api.run("plan", "--json").output) == api.resource["status"]["plan"]

@@ -169,6 +169,8 @@ def _roll(group: click.Group, selects: Selects[Any], find: Find) -> None:
         target.driven()
         resource = target.resource()
         chosen = nodes or tuple(one["id"] for one in resource.get("status", {}).get("nodes", ()))
+        if not chosen:
+            raise failure(FAILED, f"{target.name} has no nodes yet")
         for node_id in chosen:
             _node(resource, node_id)
         token = _token()

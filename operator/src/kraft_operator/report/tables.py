@@ -18,6 +18,7 @@ DIM: Final = "dim"
 STATES: Final = {"Ready": GOOD, "Failing": BAD, "Fenced": UNSURE, "Stopped": DIM, "": DIM}
 """Every other state is on its way to one of these."""
 GOOD_WHEN_FALSE: Final = frozenset({"Degraded", "Paused"})
+NOT_TOLD: Final = "nobody has looked at it yet: does an operator run that looks after its namespace?"
 NEUTRAL: Final = frozenset({"Progressing"})
 
 
@@ -34,6 +35,8 @@ def is_ready(resource: Resource) -> bool:
 def summary(resource: Resource) -> Group:
     """All of it."""
     parts: list[RenderableType] = [headline(resource), *_conditions(resource), Text()]
+    if not resource.get("status"):
+        return Group(headline(resource), Text(f"  {NOT_TOLD}", UNSURE))
     parts += [controllers(resource), brokers(resource)]
     parts += _partitions(resource)
     parts += _step(resource)
@@ -175,7 +178,9 @@ def _step(resource: Resource) -> list[Text]:
 
 def plan_lines(resource: Resource) -> list[Text]:
     """What comes next."""
-    lines = resource.get("status", {}).get("plan", ())
+    if not resource.get("status"):
+        return [Text(NOT_TOLD, UNSURE)]
+    lines = resource["status"].get("plan", ())
     return [Text(line) for line in lines] or [Text("nothing is left to do", GOOD)]
 
 
