@@ -314,6 +314,14 @@ def test_quotas_and_users(pair: Pair) -> None:
     ):
         entry = AlterClientQuotasRequest.EntryData([entity(kind, name)], [op(key, value, False)])
         pair.same(AlterClientQuotasRequest([entry]), label=f"{kind} {name} {key}")
+    for names in ([("user", "q")], [("user", None)], [("user", "p"), ("user", "q")], []):
+        entries = [
+            AlterClientQuotasRequest.EntryData([entity(*name) for name in names], [op(key, value, False)])
+            for key, value in (("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0), ("nonsense", 3.0))
+        ]
+        pair.same(AlterClientQuotasRequest(entries, True), label=f"{names} three times")
+        entries[0].ops = [op("producer_byte_rate", value, False) for value in (1.0, 2.0)]
+        pair.same(AlterClientQuotasRequest(entries[:1], True), label=f"{names} with one key twice")
     entry = AlterClientQuotasRequest.EntryData([entity("ip", "nonsense")], [op("connection_creation_rate", 5.0, False)])
     pair.differs(
         "host-names", AlterClientQuotasRequest([entry], True),

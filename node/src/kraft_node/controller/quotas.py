@@ -58,41 +58,38 @@ class Quotas:
         """Whether an ip entity's name is an address or may be a host's name."""
 
     def alter(self, request: AlterClientQuotasRequest) -> Plan:
-        response = AlterClientQuotasResponse()
+        """An entity that is named again keeps what its first entry sets, and its one answer is an error.
+
+        So is that of one with a key named twice.
+        """
+        answers: dict[Entity, AlterClientQuotasResponse.EntryData] = {}
         records: list[Any] = []
-        seen: set[Entity] = set()
         for entry in request.entries:
-            answer = AlterClientQuotasResponse.EntryData(
-                error_message=None,
-                entity=[
-                    AlterClientQuotasResponse.EntityData(entity_type=e.entity_type, entity_name=e.entity_name)
-                    for e in entry.entity
-                ],
-            )
-            response.entries.append(answer)
+            names: Names = {part.entity_type: part.entity_name for part in entry.entity}
+            entity: Entity = tuple(sorted(names.items()))
+            is_twice = entity in answers or len({op.key for op in entry.ops}) < len(entry.ops)
+            if entity not in answers:
+                answers[entity] = AlterClientQuotasResponse.EntryData(
+                    error_message=None,
+                    entity=[AlterClientQuotasResponse.EntityData(kind, name) for kind, name in names.items()],
+                )
             try:
-                records += self._alter_one(entry, seen)
+                if is_twice:
+                    raise _duplicate(names)
+                records += self._alter_one(entity, names, entry.ops)
             except KafkaError as e:
-                answer.error_code = e.code
-                answer.error_message = e.message
+                answers[entity].error_code = e.code
+                answers[entity].error_message = e.message
         check_operation_size(records)
+        response = AlterClientQuotasResponse(entries=list(answers.values()))
         return Plan(response, () if request.validate_only else records)
 
-    def _alter_one(self, entry: AlterClientQuotasRequest.EntryData, seen: set[Entity]) -> list[Any]:
-        names = _entity_names(entry.entity)
-        entity: Entity = tuple(sorted(names.items()))
-        if entity in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_entity_text(names)}")
-        seen.add(entity)
+    def _alter_one(self, entity: Entity, names: Names, ops: list[AlterClientQuotasRequest.OpData]) -> list[Any]:
+        _check_names(names)
         keys = self._keys_for(names)
         current = self._cluster.view.quotas.get(entity) or {}
         records: list[Any] = []
-        done: set[str] = set()
-        for op in entry.ops:
-            if op.key in done:
-                message = f"Duplicate quota key {op.key} not updating quota for this entity {_entity_text(names)}"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-            done.add(op.key)
+        for op in ops:
             if op.remove:
                 if op.key in current:
                     records.append(ClientQuotaRecord(entity=_record_entity(names), key=op.key, remove=True))
@@ -124,27 +121,22 @@ def is_host(name: str) -> bool:
     return all(label and label.replace("-", "a").isalnum() and label.isascii() for label in labels)
 
 
-def _entity_names(entity: list[Any]) -> Names:
-    names: Names = {}
-    for part in entity:
-        kind, name = part.entity_type, part.entity_name
+def _check_names(names: Names) -> None:
+    for kind, name in names.items():
         why: str | None = None
-        if kind in names:
-            why = f"Invalid client quota entity, duplicate entity entry {kind}"
-        elif kind not in ENTITY_TYPES:
+        if kind not in ENTITY_TYPES:
             why = f"Unhandled client quota entity type: {kind}"
         elif name == "":
             why = f"Empty {kind} not supported"
         if why is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        names[kind] = name
     if not names:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
-    return names
 
 
-def _entity_text(names: Names) -> str:
-    return "ClientQuotaEntity(" + ", ".join(f"{kind}={name}" for kind, name in names.items()) + ")"
+def _duplicate(names: Names) -> KafkaError:
+    entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})")
 
 
 def _record_entity(names: Names) -> list[Any]:
