@@ -11,6 +11,7 @@ from typing import Any
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.broker.lifecycle import BrokerState
+from kraft_node.metadata.features import parse_metadata_version
 from kraft_node.records.batch import build_batch, iter_headers, iter_records
 from kraft_node.testing.client import SimClient
 from kraft_node.testing.disk import SimDisk
@@ -36,7 +37,9 @@ class Cluster:
         overrides: Mapping[str, str] | None = None,
         per_machine: Mapping[str, Mapping[str, str]] | None = None,
         unformatted: Iterable[str] = (),
+        release: str | None = None,
     ) -> None:
+        """`release`: the metadata.version to begin with, as kafka-storage names it; None: the latest."""
         self.world = World(seed)
         self.network = SimNetwork(self.world)
         self.cluster_id = uuid_text(Uuid(self.world.rng.randbytes(16)))
@@ -50,7 +53,7 @@ class Cluster:
             config = NodeConfig.parse("".join(f"{key}={value}\n" for key, value in texts.items()))
             machine = self.machines[name] = SimMachine(self.world, self.network, name, config)
             if name not in unformatted:
-                machine.format(self.cluster_id)
+                machine.format(self.cluster_id, release=None if release is None else parse_metadata_version(release))
         self._client = SimHost(self.world, "client", SimDisk(self.world.rng))
         self._net = self.network.host(self._client)
         self._clients: dict[tuple[str, int], SimClient] = {}

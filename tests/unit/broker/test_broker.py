@@ -62,7 +62,7 @@ class Rig:
             controller=self.controller,
         )
         if image is None:
-            self.commit(broker_records(1))
+            self.commit([stored.FeatureLevelRecord(name="metadata.version", feature_level=30), *broker_records(1)])
 
     def commit(self, records: list[Any]) -> None:
         self.broker.apply(replay(self.image, records), self.image)

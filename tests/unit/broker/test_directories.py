@@ -23,7 +23,7 @@ def content(request: Any) -> set[tuple[bytes, bytes, int]]:
 
 def test_assignments_gather_and_are_sent_once() -> None:
     loop, controller = Loop(), Controller()
-    assignments = DirectoryAssignments(1, lambda: 9, controller, loop)
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
     assignments.note(topic_id(1), 0, D1)
     assignments.note(topic_id(1), 1, D2)
     assignments.note(topic_id(2), 0, D1)
@@ -40,7 +40,7 @@ def test_assignments_gather_and_are_sent_once() -> None:
 
 def test_a_refusal_is_tried_again_with_what_came_meanwhile() -> None:
     loop, controller = Loop(), Controller()
-    assignments = DirectoryAssignments(1, lambda: 9, controller, loop)
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
     assignments.note(topic_id(1), 0, D1)
     loop.run(GATHER_MS)
     assignments.note(topic_id(1), 0, D2)
@@ -56,10 +56,23 @@ def test_a_refusal_is_tried_again_with_what_came_meanwhile() -> None:
 
 def test_a_change_during_a_request_goes_with_the_next() -> None:
     loop, controller = Loop(), Controller()
-    assignments = DirectoryAssignments(1, lambda: 9, controller, loop)
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
     assignments.note(topic_id(1), 0, D1)
     loop.run(GATHER_MS)
     assignments.note(topic_id(1), 0, D2)
     controller.take(AssignReplicasToDirsRequest).answer(AssignReplicasToDirsResponse())
     loop.run(GATHER_MS)
     assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D2, topic_id(1), 0)}
+
+
+def test_below_the_metadata_version_that_has_them_assignments_wait() -> None:
+    loop, controller = Loop(), Controller()
+    levels = [16]
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: levels[-1] >= 17)
+    assignments.note(topic_id(1), 0, D1)
+    loop.run(60_000)
+    assert controller.sent == []
+    levels.append(17)
+    assignments.metadata_version_changed()
+    loop.run(GATHER_MS)
+    assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D1, topic_id(1), 0)}

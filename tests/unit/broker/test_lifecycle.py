@@ -231,6 +231,41 @@ def test_controlled_shutdown_waits_for_the_controllers_leave(rig: Rig) -> None:
     assert done == [1]
 
 
+def test_what_a_registration_lacked_is_sent_under_the_same_incarnation(rig: Rig) -> None:
+    running(rig)
+    rig.lifecycle.register_again()
+    again = rig.controller.take(BrokerRegistrationRequest)
+    assert (again.request.incarnation_id, again.request.log_dirs) == (rig.lifecycle.incarnation_id, [DIRECTORY])
+    rig.lifecycle.register_again()
+    assert not rig.controller.sent, "one request at a time"
+    again.answer(BrokerRegistrationResponse(broker_epoch=5))
+    rig.register()
+    rig.heartbeat(is_fenced=False, is_caught_up=True)
+    rig.loop.run(2000)
+    rig.heartbeat(is_fenced=False, is_caught_up=True)
+    assert rig.lifecycle.state == BrokerState.RUNNING
+
+
+def test_a_registration_that_was_not_taken_again_is_not_forgotten(rig: Rig) -> None:
+    running(rig)
+    rig.lifecycle.register_again()
+    rig.controller.take(BrokerRegistrationRequest).answer(OSError("gone"))
+    rig.lifecycle.directories_changed()
+    rig.register()
+    rig.heartbeat(is_fenced=False, is_caught_up=True)
+    assert rig.lifecycle.state == BrokerState.RUNNING
+
+
+def test_a_shutdown_while_the_registration_is_sent_again_is_a_controlled_one(rig: Rig) -> None:
+    running(rig)
+    done: list[int] = []
+    rig.lifecycle.register_again()
+    rig.lifecycle.begin_shutdown(lambda: done.append(1))
+    rig.register()
+    assert rig.heartbeat(should_shut_down=True).want_shut_down
+    assert done == [1]
+
+
 def test_controlled_shutdown_does_not_wait_for_ever(rig: Rig) -> None:
     running(rig)
     done: list[int] = []

@@ -56,7 +56,12 @@ from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
 from kraft_node.broker.self_fencing import KEY as SELF_FENCING_KEY
 from kraft_node.broker.self_fencing import SelfFence, timeout_of
 from kraft_node.broker.telemetry import Telemetry
-from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED, SUPPORTED_RANGES
+from kraft_node.metadata.features import (
+    CORDONED_LOG_DIRS_SUPPORTED,
+    DIRECTORY_ASSIGNMENT_SUPPORTED,
+    METADATA_VERSION,
+    SUPPORTED_RANGES,
+)
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
 from kraft_node.wire.api import ApiKey
@@ -137,7 +142,9 @@ class Broker:
         self.topic_configs = TopicConfigs(self.config)
         self.metadata = MetadataCache(image)
         self.quotas = ClientQuotas(image, env.clock, self.config)
-        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler)
+        self.assignments = DirectoryAssignments(
+            self.node_id, self._epoch, controller, env.scheduler, self._has_room_for_directories
+        )
         self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note)
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
         self.replicas = ReplicaManager(
@@ -293,8 +300,22 @@ class Broker:
             self.replicas.apply(delta)
             self._groups_follow(delta)
         self.replication.apply(delta)
+        if METADATA_VERSION in delta.features or self.node_id in delta.brokers or delta.is_snapshot:
+            self._look_at_registration()
         if self.lifecycle is not None:
             self.lifecycle.metadata_moved()
+
+    def _has_room_for_directories(self) -> bool:
+        return self.image.metadata_level >= DIRECTORY_ASSIGNMENT_SUPPORTED
+
+    def _look_at_registration(self) -> None:
+        """One of before the metadata.version was raised lacks the log directories."""
+        if not self._has_room_for_directories():
+            return
+        self.assignments.metadata_version_changed()
+        own = self.image.brokers.get(self.node_id)
+        if self.lifecycle is not None and own is not None and not own.directories and own.epoch == self._epoch():
+            self.lifecycle.register_again()
 
     def _is_hosted(self, topic: str, index: int) -> bool:
         state = self.metadata.partition(topic, index)

@@ -32,12 +32,19 @@ class DirectoryAssignments:
     """Assignments not yet taken by the controller: at most one a replica of this broker, the latest counts."""
 
     def __init__(
-        self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerLink, scheduler: Scheduler
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        controller: ControllerLink,
+        scheduler: Scheduler,
+        is_supported: Callable[[], bool],
     ) -> None:
+        """`is_supported`: whether the metadata.version has room for them; until it has they wait."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._scheduler = scheduler
+        self._is_supported = is_supported
         self.pending: dict[tuple[Uuid, int], Uuid] = {}
         self._under_way = False
 
@@ -46,12 +53,20 @@ class DirectoryAssignments:
         self.pending[topic_id, index] = directory
         self._later(GATHER_MS)
 
+    def metadata_version_changed(self) -> None:
+        """What has waited for that goes on."""
+        if self.pending:
+            self._later(GATHER_MS)
+
     def _later(self, delay_ms: int) -> None:
         if not self._under_way:
             self._under_way = True
             self._scheduler.call_later(delay_ms, self._send)
 
     def _send(self) -> None:
+        if not self._is_supported():
+            self._under_way = False
+            return
         taken = dict(list(self.pending.items())[:REQUEST_MAX])
         directories: dict[Uuid, dict[Uuid, list[int]]] = {}
         for (topic_id, index), directory in taken.items():

@@ -115,6 +115,8 @@ class Lifecycle:
         self._want_fence = True
         self._has_news = False
         """Whether something of the directories has changed since the heartbeat that is under way."""
+        self._must_repeat = False
+        """Whether the registration is to be sent again before the next heartbeat."""
         self._told = False
         """Whether a heartbeat has asked to be unfenced with an offset that allows it."""
         self._shutdown_done: Callable[[], None] | None = None
@@ -148,12 +150,22 @@ class Lifecycle:
         )
         self._send(request, self._registered)
 
+    def register_again(self) -> None:
+        """The metadata.version has been raised: there is room for the log directories, which the registration lacks.
+
+        Same incarnation, so the same epoch; without them the controller takes no notice of one that fails (KIP-858).
+        """
+        if self._is_alive:
+            self._must_repeat = True
+            self.directories_changed()
+
     def _registered(self, answer: Any) -> None:
         problem = _problem(answer)
         if problem is not None:
             self._last_problem = problem
             log.info("Not registered yet: %s", problem)
-            self._again(self._register, self._next_retry())
+            self._must_repeat = self._is_alive
+            self._again(self._heartbeat if self._is_alive else self._register, self._next_retry())
             return
         if self._give_up is not None:
             self._give_up.cancel()
@@ -195,8 +207,7 @@ class Lifecycle:
 
     def directories_changed(self) -> None:
         """A log directory has gone offline, or others are cordoned: do not wait for the next heartbeat to say so."""
-        alive = self.state in (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING)
-        if not alive or self.broker_epoch < 0:
+        if not self._is_alive:
             return
         if self._under_way:
             self._has_news = True
@@ -204,7 +215,17 @@ class Lifecycle:
             self._cancel_timer()
             self._heartbeat()
 
+    @property
+    def _is_alive(self) -> bool:
+        """Registered, and not on its way out."""
+        alive = self.state in (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING)
+        return alive and self.broker_epoch >= 0
+
     def _heartbeat(self) -> None:
+        if self._must_repeat and self._is_alive:
+            self._must_repeat = False
+            self._register()
+            return
         self._timer = None
         self._look_whether_caught_up()
         self._has_news = False
@@ -294,7 +315,7 @@ class Lifecycle:
             if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
                 return
             if self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN and handle != self._heartbeat_answered:
-                self._leave()
+                self._heartbeat()
                 return
             handle(answer)
 

@@ -15,6 +15,7 @@ from kraft_node.base.ids import Uuid, parse_uuid, uuid_text
 from kraft_node.cli import storage_dirs, storage_format
 from kraft_node.cli.storage_format import InitialVoter
 from kraft_node.log import names
+from kraft_node.metadata.features import MetadataVersion
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
@@ -72,10 +73,12 @@ class SimMachine:
         """Whether the node serves clients."""
         return self.node is not None and self.node.not_ready() is None
 
-    def format(self, cluster_id: str, voters: Sequence[InitialVoter] | None = None) -> None:
+    def format(
+        self, cluster_id: str, voters: Sequence[InitialVoter] | None = None, release: MetadataVersion | None = None
+    ) -> None:
         """What `kafka-storage format --ignore-formatted` does, on a machine that has been up for long; `voters` are
-        the first ones of a dynamic quorum."""
-        levels = storage_format.plan_features({}, None, dynamic_quorum=self.dynamic)
+        the first ones of a dynamic quorum, `release` the metadata.version to begin with (None: the latest)."""
+        levels = storage_format.plan_features({}, release, dynamic_quorum=self.dynamic)
         storage_dirs.write_directories(
             self.config,
             cluster_id=cluster_id,
