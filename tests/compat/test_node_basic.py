@@ -104,6 +104,9 @@ def test_a_stopped_node_keeps_everything(make_node: MakeNode) -> None:
     produce(node, "kept", [f"b{i}" for i in range(500)])
     expected = [f"a{i}" for i in range(500)] + [f"b{i}" for i in range(500)]
     assert consume(node, "kept", 1000, "others") == expected
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which a node below nohup would inherit
+        assert node.stop(signal.SIGHUP) == 0
+        assert (node.data / ".kafka_cleanshutdown").exists()
 
 
 def test_a_killed_node_keeps_what_was_acknowledged(make_node: MakeNode) -> None:

@@ -2,9 +2,10 @@
 
     kafka-server-start CONFIG [--override KEY=VALUE]... [--json]
 
-SIGTERM or SIGINT stops it cleanly (leadership handed over, logs flushed, a clean-shutdown mark left); a second one
-stops it at once. Exit codes: 0 after a clean stop, 1 when the start is refused or the node has failed, with the reason
-as the last line of the log. One line a fact goes to standard output; `--json` makes each an object.
+SIGTERM, SIGINT or SIGHUP (unless nohup has it ignored) stops it cleanly (leadership handed over, logs flushed, a
+clean-shutdown mark left); a second one stops it at once. Exit codes: 0 after a clean stop, 1 when the start is refused
+or the node has failed, with the reason as the last line of the log. One line a fact goes to standard output; `--json`
+makes each an object.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class _Process:
         signal.set_wakeup_fd(self.real.loop.wake_fd, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._signalled)
         try:
             self.node = Node(self.real.env, self.config, host_name=_host_name(self.config), on_fatal=self._fatal)
             self.node.registry.register(ProcessMetrics().collect)
