@@ -321,6 +321,17 @@ def test_segments_roll_by_size_and_reads_cross_them() -> None:
         assert read_header(read_bytes(log.read(offset, 1))).base_offset == offset
 
 
+def test_an_empty_segment_that_is_to_begin_where_it_does_keeps_its_file() -> None:
+    world = LogWorld()
+    log = world.open()
+    log.append_as_leader(batch(b"a"), 0, NOW)
+    for _ in range(2):
+        log.roll(log.end_offset)
+    log.append_as_leader(batch(b"b"), 0, NOW)
+    log.active.release()
+    assert values(log) == [b"a", b"b"]
+
+
 def test_segments_roll_by_time_of_the_records() -> None:
     log = LogWorld().open({"segment.ms": "1000"})
     log.append_as_leader(batch(b"a", timestamp=NOW), 0, NOW)

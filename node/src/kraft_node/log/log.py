@@ -326,6 +326,8 @@ class Log:
         Its file is made at once: the old ones may go before anything is appended, and where the log goes on must stay.
         """
         old = self.active
+        if old.size == 0 and old.base == base:
+            return old
         if old.size == 0:
             old.release()
             self._begin(base)
