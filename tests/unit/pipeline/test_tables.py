@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import parquet, partitions, spec, values
+from kraft_pipeline.tables import jsonvalues, parquet, partitions, spec, values
 from kraft_pipeline.tables.committer import Added, ConflictError
 from kraft_pipeline.tables.jsonvalues import parse, type_of
 from kraft_pipeline.tables.parquet import ParquetTable
@@ -87,6 +87,19 @@ def test_json_values_and_those_that_are_none() -> None:
     assert found.good.tolist() == [0, len(bad) + 2, len(bad) + 3]
     assert sorted(found.bad) == list(range(1, len(bad) + 1))
     assert all(found.bad.values())
+
+
+def test_a_topic_of_something_else_is_told_in_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader gives up at each value that it cannot read, and begins anew."""
+    reads, read = [], jsonvalues._read
+    monkeypatch.setattr(jsonvalues, "_read", lambda *a, **b: reads.append(a) or read(*a, **b))
+    texts = [b'{"a":%d}' % n if n % 3 == 0 else b"[%d]" % n if n % 3 == 1 else b"{%d" % n for n in range(3000)]
+    found = parse(jsons(*texts), pa.schema([("a", pa.int64())]), additive=True)
+    assert len(reads) == 2
+    assert found.table.column("a").to_pylist() == list(range(0, 3000, 3))
+    assert len(found.bad) == 2000
+    assert found.bad[1] == "the value is an array and no object"
+    assert found.bad[2].startswith("JSON parse error: Expecting property name")
 
 
 def test_json_fields_that_are_new() -> None:

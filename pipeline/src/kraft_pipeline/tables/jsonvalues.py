@@ -2,12 +2,14 @@
 
 Arrow's reader takes lines and gives up on the first bad one. So each value is put into an object of its own that also
 has its number, `{"i":7,"v":…}`, which also makes certain that a value is one whole object: two in one value, or one in
-two, would break the frame around them. Where the reader gives up, the rows are halved until the bad ones are alone.
+two, would break the frame around them. Where the reader gives up, values that are no objects are looked for one by one,
+and what is left is halved until the bad ones are alone.
 """
 
 from __future__ import annotations
 
 import io
+import json
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,6 +20,14 @@ from numpy.typing import NDArray
 
 from kraft_pipeline.tables.schemas import aligned
 
+_JSON: Final = {
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    list: "an array",
+    type(None): "null",
+}
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 REASON_CHARACTERS: Final = 200
 TYPES: Final = {
@@ -60,18 +70,24 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
     bad: dict[int, str] = {}
     tables: list[pa.Table] = []
     good: list[NDArray[np.int64]] = []
-    pending = [places] if len(places) else []
+    pending = [(places, False)] if len(places) else []
     while pending:
-        some = pending.pop()
+        some, looked_at = pending.pop()
         try:
             found = _read(values.take(pa.array(some)), schema, additive=additive)
             check_names(found.schema, reserved)
         except pa.ArrowInvalid as e:
             if len(some) == 1:
                 bad[int(some[0])] = _reason(e)
+            elif not looked_at:
+                reasons = [_no_object(value) for value in values.take(pa.array(some)).to_pylist()]
+                bad |= {place: reason for place, reason in zip(some.tolist(), reasons, strict=True) if reason}
+                objects = some[[not reason for reason in reasons]]
+                pending += [(objects, True)] if len(objects) else []
             else:
                 half = len(some) // 2
-                pending += [some[half:], some[:half]]  # the first half comes first: rows stay in their order
+                # The first half comes first: rows stay in their order.
+                pending += [(some[half:], True), (some[:half], True)]
         else:
             tables.append(found)
             good.append(some)
@@ -79,6 +95,17 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
     if not tables:
         return Parsed(schema.empty_table(), np.empty(0, np.int64), bad)
     return Parsed(pa.concat_tables([aligned(t, schema) for t in tables]), np.concatenate(good), bad)
+
+
+def _no_object(value: bytes) -> str:
+    """Why a value is no JSON object, "" where it may be one: what all of a topic may be, is told in a moment."""
+    try:
+        found = json.loads(value, strict=False)
+    except ValueError as e:
+        return f"JSON parse error: {e}"[:REASON_CHARACTERS]
+    except RecursionError:
+        return ""
+    return "" if isinstance(found, dict) else f"the value is {_JSON[type(found)]} and no object"
 
 
 def check_names(schema: pa.Schema, reserved: frozenset[str]) -> None:
