@@ -14,7 +14,12 @@ from kraft_node.records.batch import NewRecord, build_batch
 from kraft_node.records.control import build_marker
 from tests.unit.log.world import NOW, LogWorld, all_records, read_bytes, whole_headers
 
-CONFIG = {"internal.segment.bytes": "700", "index.interval.bytes": "150", "message.timestamp.after.max.ms": "100000000"}
+CONFIG = {
+    "internal.segment.bytes": "700",
+    "index.interval.bytes": "150",
+    "message.timestamp.after.max.ms": "100000000",
+    "retention.ms": "1000",
+}
 
 CODEC = st.sampled_from([0, 0, 1, 2, 3, 4])
 
@@ -33,7 +38,7 @@ class LogAgainstList(RuleBasedStateMachine):
         self.world = LogWorld()
         self.log: Log = self.world.open(CONFIG)
         self.records: list[ModelRecord] = []
-        self.start = 0
+        self.start = self.checkpointed = self.furthest_start = 0
         self.end = 0
         self.epoch = 0
         self.sequences: dict[int, int] = {}
@@ -120,6 +125,19 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.delete_records(before)
         self.start = max(self.start, before)
 
+    @rule(share=st.floats(0, 1), everything=st.booleans())
+    def retain(self, share: float, everything: bool) -> None:
+        """Whole segments go that are old; what is not replicated stays."""
+        if everything:
+            self.replicate(share := 1.0)
+        self.log.retain(NOW + 1000 + int((self.counter + 60) * share))
+        assert self.start <= self.log.start_offset <= max(self.start, self.replicated)
+        self.start = self.log.start_offset
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.checkpointed = self.start
+
     @rule()
     def flush(self) -> None:
         self.log.flush_in_background(lambda: None)
@@ -128,7 +146,10 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def reopen(self, clean: bool) -> None:
+        """After an unclean stop a log may begin where it began when that was written last, but goes on at its end."""
+        self.furthest_start = max(self.furthest_start, self.start)
         if clean:
+            self.checkpointed = self.start
             self.log.active.finish()
             self.log.take_snapshot(self.end)
             self.log.flush()
@@ -137,9 +158,11 @@ class LogAgainstList(RuleBasedStateMachine):
             CONFIG,
             clean=clean,
             recovery_point=self.log.recovery_point,
-            start_offset=self.start,
+            start_offset=self.checkpointed,
             high_watermark=self.replicated,
         )
+        assert self.checkpointed <= self.log.start_offset <= self.start
+        self.start = self.log.start_offset
 
     @invariant()
     def same_ends(self) -> None:
@@ -184,7 +207,9 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def epochs(self, share: float) -> None:
         offset = int(self.end * share)
-        record = next((r for r in self.records if r.offset == offset and r.offset >= self.start), None)
+        # What lay before a start is forgotten, though the records may be back.
+        first = max(self.start, self.furthest_start)
+        record = next((r for r in self.records if r.offset == offset and r.offset >= first), None)
         if record is not None:
             assert self.log.leader_epochs.epoch_at(offset) == record.epoch
             later = next((r.offset for r in self.records if r.epoch > record.epoch), self.end)
