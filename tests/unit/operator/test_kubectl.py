@@ -229,6 +229,18 @@ def test_what_is_not_done_in_time_is_one_with_what_it_waits_for(api: Api) -> Non
     assert "not done in 0 s, it goes on: it has not been noticed yet" in done.output
 
 
+@pytest.mark.parametrize("words", [["replace", "2"], ["rebalance"]])
+def test_what_waits_because_the_cluster_is_paused_says_so(api: Api, words: list[str]) -> None:
+    def paused(resource: dict[str, Any]) -> None:
+        _condition(resource, "Degraded", "False")
+        _condition(resource, "Paused", "True", "spec.paused is set")
+
+    api.change(paused)
+    done = api.run(*words, "--timeout", "0")
+    assert done.exit_code == 1
+    assert "not done in 0 s, it goes on: spec.paused is set" in done.output
+
+
 def test_replace_adds_to_the_list_whatever_others_do_to_it(api: Api) -> None:
     (api.folder / "conflicts").write_text("xx")
     done = api.run("replace", "2", "--new-id", "--accept", "MetadataPause", "--no-wait")

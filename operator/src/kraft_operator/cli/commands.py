@@ -259,7 +259,7 @@ def _until_replaced(target: Target, name: str, timeout: float) -> None:
         told = _says(resource, "Degraded")
         if f"replacement {name} " not in told:
             refused_since = None
-            return "it has not been noticed yet"
+            return _says(resource, "Paused") or "it has not been noticed yet"
         refused_since = refused_since or time.monotonic()
         if time.monotonic() - refused_since > REFUSED_S:
             target.withdraw_replacement(name)
@@ -286,7 +286,8 @@ def _rebalance(group: click.Group, selects: Selects[Any], find: Find) -> None:
         def waits(resource: dict[str, Any]) -> str | None:
             if resource.get("status", {}).get("balancedFor") == token:
                 return None
-            return _says(resource, "Degraded") or _says(resource, "Progressing") or "it has not been noticed yet"
+            told = (_says(resource, kind) for kind in ("Degraded", "Paused", "Progressing"))
+            return next(filter(None, told), "it has not been noticed yet")
 
         if wait:
             wait_for(target, timeout, waits)

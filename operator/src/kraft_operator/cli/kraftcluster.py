@@ -132,14 +132,20 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
 
 
 def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None:
-    """Start a supervisor that stays; wait until the cluster is ready."""
-    from kraft_operator.cli.local import LocalTarget
+    """Start a supervisor that stays, unless one runs with this file; wait until the cluster is ready."""
+    from kraft_operator.apply.local.supervisor import Supervisor
+    from kraft_operator.cli.local import LocalTarget, Silent
     from kraft_operator.cli.screen import greeting
     from kraft_operator.report import tables
 
     target = LocalTarget(folder)
     process = None
-    if folder.lock.holder() is None:
+    if folder.lock.holder() is not None:
+        _offset(Supervisor(folder, file, Silent(), acts=False), file, port)
+        followed = (folder.status() or {}).get("local", {}).get("file", str(file))
+        if followed != str(file):
+            raise failure(REFUSED, f"{folder.root.name} runs already, and follows {followed}")
+    else:
         command = [sys.executable, "-m", "kraft_operator.cli.kraftcluster", "up"]
         command += ["-f", str(file), "--data", str(folder.root.parent)]
         command += ["--port", str(port)] if port is not None else []
@@ -148,14 +154,13 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
     until = time.monotonic() + timeout
-    while (process is not None and (holder := folder.lock.holder()) is None) or folder.status() is None:
+    while (process is not None and folder.lock.holder() is None) or folder.status() is None:
         if process is not None and process.poll() is not None:
             said = folder.supervisor_log().read_text().strip().removeprefix("Error: ")
             raise failure(process.returncode or FAILED, said or "it has ended")
         if time.monotonic() > until:
             raise failure(FAILED, f"nothing happens in {timeout:g} s: see {folder.supervisor_log()}")
         time.sleep(LOOK_S)
-    del holder
 
     def waits(resource: dict[str, Any]) -> str | None:
         if process is not None and process.poll() is not None:

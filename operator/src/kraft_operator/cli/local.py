@@ -53,7 +53,13 @@ class LocalTarget:
         told = self.folder.status()
         if holder is not None and told is not None and told["local"]["driver"] == holder[0]:
             return told
-        return asyncio.run(looked(self.folder, Path(told["local"]["file"] if told is not None else "")))
+        found = asyncio.run(looked(self.folder, Path(told["local"]["file"] if told is not None else "")))
+        if holder is None:
+            found["local"]["driver"] = None
+            for node in found["status"]["nodes"]:
+                if str(node["id"]) not in found["local"]["pids"]:
+                    node["state"] = "Stopped"
+        return found
 
     def driven(self) -> None:
         if self.folder.lock.holder() is None:

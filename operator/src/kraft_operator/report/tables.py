@@ -75,6 +75,8 @@ def _conditions(resource: Resource) -> list[Text]:
             continue
         style = UNSURE if kind in NEUTRAL or holds == "Unknown" or kind == "Paused" else BAD
         lines.append(Text.assemble(("  " + kind, style), f"  {one['reason']}: {one['message']}"))
+    if resource.get("local", {}).get("driver", 0) is None:
+        lines.append(Text("  nobody keeps it: `kraftcluster up` does", UNSURE))
     trouble = resource.get("local", {}).get("trouble")
     if trouble:
         lines.append(Text.assemble(("  File", BAD), f"  {trouble}"))

@@ -15,6 +15,7 @@ from kraft_operator.apply.local.folder import Folder, Memory
 from kraft_operator.apply.local.processes import Lock
 from kraft_operator.apply.local.resource import parsed, values
 from kraft_operator.cli.kraftcluster import main
+from kraft_operator.plan.record import Node, Record
 from tests.unit.operator.sample import ROOT
 
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
@@ -141,6 +142,32 @@ def test_two_do_not_drive_one_cluster(stage: Stage) -> None:
     assert f"sample is driven by process {os.getpid()} already" in done.output
     other = Lock(stage.folder.lock.path)
     assert not other.take()
+
+
+def test_started_again_in_the_background_it_is_there_already(stage: Stage) -> None:
+    stage.exists()
+    stage.told()
+    resource = json.loads((stage.folder.root / "status.json").read_text())
+    next(one for one in resource["status"]["conditions"] if one["type"] == "Ready")["status"] = "True"
+    stage.folder.tell(resource)
+    again = stage.run("up", "--detach", "-f", str(stage.file))
+    assert again.exit_code == 0, again.output
+    assert "bootstrap servers: localhost:9092" in again.output
+    other = stage.file.with_name("other.yaml")
+    other.write_text(SAMPLE)
+    refused = stage.run("up", "--detach", "-f", str(other))
+    assert refused.exit_code == 3
+    assert f"sample runs already, and follows {stage.file}" in refused.output
+
+
+def test_what_does_not_run_is_not_about_to_start(stage: Stage) -> None:
+    record = Record("id", (Node(1, "controllers", True, False, formatted=True),), voters=(1,))
+    stage.folder.remember(Memory(record, accepted=values(parsed(SAMPLE, "f").spec), uid="u", generation=1))
+    done = stage.run("status")
+    assert done.exit_code == 1
+    assert "nobody keeps it: `kraftcluster up` does" in done.output
+    assert "Stopped" in done.output
+    assert "Starting" not in done.output
 
 
 def test_what_needs_somebody_to_do_it_is_refused_without(stage: Stage) -> None:
