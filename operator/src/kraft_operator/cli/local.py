@@ -54,12 +54,7 @@ class LocalTarget:
         if holder is not None and told is not None and told["local"]["driver"] == holder[0]:
             return told
         found = asyncio.run(looked(self.folder, Path(told["local"]["file"] if told is not None else "")))
-        if holder is None:
-            found["local"]["driver"] = None
-            for node in found["status"]["nodes"]:
-                if str(node["id"]) not in found["local"]["pids"]:
-                    node["state"] = "Stopped"
-        return found
+        return found if holder is not None else _kept_by_nobody(found)
 
     def driven(self) -> None:
         if self.folder.lock.holder() is None:
@@ -114,6 +109,20 @@ class LocalTarget:
             memory = f"{rss / 2**20:.0f} MiB" if node["id"] in after else ""
             rows.append((str(node["id"]), ",".join(node["roles"]), share, memory))
         return rows
+
+
+def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
+    """As it is: what would be done about it (`plan`) is not being done."""
+    status, local = resource["status"], resource["local"]
+    local["driver"] = None
+    status.pop("step", None)
+    for node in status["nodes"]:
+        if str(node["id"]) not in local["pids"]:
+            node["state"] = "Stopped"
+    for condition in status["conditions"]:
+        if condition["type"] == "Progressing":
+            condition.update(status="False", reason="KeptByNobody", message="`kraftcluster up` goes on")
+    return resource
 
 
 async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dict[str, Any]:

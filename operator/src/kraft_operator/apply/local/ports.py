@@ -46,7 +46,13 @@ def given(
     say: Callable[[str], None] = lambda _text: None,
 ) -> Ports:
     """`ports` with all that is missing; says which another program has. Raises NoPortError."""
-    found = dict(ports)
+    found, told = dict(ports), set[str]()
+
+    def once(text: str) -> None:
+        if text not in told:
+            say(text)
+        told.add(text)
+
     first = cluster.spec.listeners[0].port
     for node in nodes:
         wanted = {one.name: one.port for one in cluster.spec.listeners} if node.broker else {}
@@ -56,7 +62,7 @@ def given(
         for listener, port in wanted.items():
             if key(node.id, listener) not in found:
                 apart = 1 if listener == HTTP else APART
-                found[key(node.id, listener)] = _next(found, port + offset, apart, free, say)
+                found[key(node.id, listener)] = _next(found, port + offset, apart, free, once)
     return found
 
 
