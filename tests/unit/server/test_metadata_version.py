@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraft_node.metadata.features import LATEST_PRODUCTION_METADATA_VERSION, METADATA_VERSION
 from kraft_node.wire import messages as m
 from tests.kip.cluster import Cluster
@@ -13,9 +15,10 @@ def raise_to(cluster: Cluster, level: int) -> None:
     assert answer.error_code == 0, answer.error_message
 
 
-def test_a_directory_that_fails_after_the_upgrade_is_noticed_as_any_other() -> None:
+def test_a_directory_that_fails_after_the_upgrade_is_noticed_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
     """Below 3.7-IV2 registrations name no directories: brokers that go on running name theirs once there is room."""
     cluster = Cluster(1, 2, release="3.6-IV2", overrides={"log.dirs": "/data,/other", "metadata.log.dir": "/data"})
+    assert "Several log directories are not supported by metadata.version 3.6-IV2" in caplog.text
     for number in range(4):
         cluster.create(f"t{number}", [1, 2])
     assert cluster.image.brokers.get(1).directories == ()

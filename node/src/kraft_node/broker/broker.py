@@ -61,6 +61,7 @@ from kraft_node.metadata.features import (
     DIRECTORY_ASSIGNMENT_SUPPORTED,
     METADATA_VERSION,
     SUPPORTED_RANGES,
+    metadata_version,
 )
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.storage import Storage
@@ -300,7 +301,10 @@ class Broker:
             self.replicas.apply(delta)
             self._groups_follow(delta)
         self.replication.apply(delta)
-        if METADATA_VERSION in delta.features or self.node_id in delta.brokers or delta.is_snapshot:
+        is_other_level = METADATA_VERSION in delta.features or delta.is_snapshot
+        if is_other_level:
+            self._level_changed()
+        if is_other_level or self.node_id in delta.brokers:
             self._look_at_registration()
         if self.lifecycle is not None:
             self.lifecycle.metadata_moved()
@@ -308,14 +312,24 @@ class Broker:
     def _has_room_for_directories(self) -> bool:
         return self.image.metadata_level >= DIRECTORY_ASSIGNMENT_SUPPORTED
 
+    def _level_changed(self) -> None:
+        if self._has_room_for_directories():
+            self.assignments.metadata_version_changed()
+        elif len(self.storage.directories()) > 1:
+            log.error(
+                "Several log directories are not supported by metadata.version %s: the controller takes no notice when "
+                "one fails; %s or higher is needed",
+                metadata_version(self.image.metadata_level).name,
+                metadata_version(DIRECTORY_ASSIGNMENT_SUPPORTED).name,
+            )
+
     def _look_at_registration(self) -> None:
         """One of before the metadata.version was raised lacks the log directories."""
-        if not self._has_room_for_directories():
-            return
-        self.assignments.metadata_version_changed()
         own = self.image.brokers.get(self.node_id)
-        if self.lifecycle is not None and own is not None and not own.directories and own.epoch == self._epoch():
-            self.lifecycle.register_again()
+        if own is None or own.directories or own.epoch != self._epoch() or not self._has_room_for_directories():
+            return
+        assert self.lifecycle is not None, "law: who has an epoch has registered"
+        self.lifecycle.register_again()
 
     def _is_hosted(self, topic: str, index: int) -> bool:
         state = self.metadata.partition(topic, index)
