@@ -366,10 +366,10 @@ class _Pass:
     async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
         """The plan's steps in their order, those of one kind together.
 
-        What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota) holds up no other
-        step: no step of a plan counts with another one of it. It is raised at the end.
+        What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota), or has not got
+        yet, holds up no other step: no step of a plan counts with another one of it. It is raised at the end.
         """
-        refused: ApiError | None = None
+        refused: ApiError | NotYetError | None = None
         for kind, steps in itertools.groupby(plan_.steps, key=type):
             try:
                 if kind is do.Remember:
@@ -378,8 +378,8 @@ class _Pass:
                         self.record = await self._remember(step)
                 else:
                     await self._all(list(steps), tell)
-            except ApiError as error:
-                if kind is do.Remember or not error.lasting:
+            except (ApiError, NotYetError) as error:
+                if kind is do.Remember or (isinstance(error, ApiError) and not error.lasting):
                     raise
                 refused = refused or error
         if refused is not None:

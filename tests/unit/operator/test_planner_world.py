@@ -61,6 +61,18 @@ def test_a_bad_image_from_the_start_recovers_when_corrected() -> None:
     assert len(world.actions(do.DropJob)) == 6, "no volume could be formatted"
 
 
+def test_a_pool_that_could_never_be_formatted_can_be_taken_away() -> None:
+    world = made()
+    world.bad_images = {"bad"}
+    more = Pool("more", False, True, 1, 301, {"image": "bad", "config": "c"})
+    world.wanted = replace(wanted(), pools=(*wanted().pools, more))
+    for _ in range(10):
+        world.step()
+    world.wanted = wanted()
+    world.settle()
+    assert 301 in world.record.retired
+
+
 def test_an_under_replicated_topic_blocks_the_roll_and_is_named() -> None:
     world = made()
     world.partitions["lonely", 0] = replace(

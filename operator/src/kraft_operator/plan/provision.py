@@ -18,6 +18,8 @@ def provision(s: Situation) -> None:
         if node.stopped or node.id in s.wanted.skip:
             continue
         if not node.formatted:
+            if s.wanted.pool(node.pool) is None:
+                continue  # it leaves as it is
             _format(s, node, formatted)
         elif (
             _own_volume(s, node, formatted) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods
@@ -75,7 +77,7 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
 
     The answer is whether it may run. A pod that runs goes on without them: its directories are locked against a format.
     """
-    if not volume.size_bytes:
+    if not volume.size_bytes or s.wanted.pool(node.pool) is None:
         return True
     if wanted.keys() - volume.size_bytes.keys():
         s.plan.steps.append(CreateVolume(node.id, node.disk))

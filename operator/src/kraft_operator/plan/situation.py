@@ -128,10 +128,9 @@ class Situation:
         return aspects
 
     def format_aspects(self, node: Node) -> dict[str, str]:
-        """What the job must have that formats its disk; empty where its pool is gone."""
+        """What the job must have that formats its disk."""
         pool = self.wanted.pool(node.pool)
-        if pool is None:
-            return {}
+        assert pool is not None, "law: nothing is formatted for a pool that is gone"
         level = self.wanted.metadata_version
         return {**pool.aspects, "metadata-version": "" if level is None else str(level)}
 
