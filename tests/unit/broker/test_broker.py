@@ -456,9 +456,11 @@ def test_the_life_of_a_broker(tmp_path: Path) -> None:
     rig.broker.start(ENDPOINTS, previous_epoch=3, on_state=states.append)
     request = rig.controller.take(m.BrokerRegistrationRequest)
     assert (request.request.previous_broker_epoch, request.request.log_dirs) == (3, [topic_id(800)])
+    assert not rig.logs.housekeeping.knows_topics
     request.answer(m.BrokerRegistrationResponse(broker_epoch=0))
     rig.controller.take(m.BrokerHeartbeatRequest).answer(m.BrokerHeartbeatResponse(is_fenced=False))
     assert states == [BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.RUNNING]
+    assert rig.logs.housekeeping.knows_topics
     assert rig.broker.ready
     done: list[int] = []
     rig.broker.begin_shutdown(lambda: done.append(1))

@@ -46,7 +46,13 @@ class Node:
         self.host = SimHost(self.world, "n1", self.disk)
         self.failures: list[tuple[str, list[tuple[str, int]], BaseException]] = []
 
-    def start(self, topic_config: Callable[[str], LogConfig] | None = None, timing: Timing | None = None) -> LogManager:
+    def start(
+        self,
+        topic_config: Callable[[str], LogConfig] | None = None,
+        timing: Timing | None = None,
+        *,
+        topics_known: bool = True,
+    ) -> LogManager:
         net: Any = None
         self.manager = LogManager(
             self.host.env(net),
@@ -57,6 +63,8 @@ class Node:
             on_failure=lambda *what: self.failures.append(what),
         )
         self.manager.start()
+        if topics_known:
+            self.manager.topics_known()
         return self.manager
 
     def stop(self, epoch: int = 5) -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kraft_node.log.config import make_config
+from kraft_node.log.config import LogConfig, make_config
 from tests.unit.log.node import ID, OTHER_ID, Node, recorded
 from tests.unit.log.world import NOW, batch, values
 
@@ -119,6 +119,66 @@ def test_power_loss_keeps_what_the_checkpoint_promises(seed: int) -> None:
         assert len(got) >= promised[partition]
         assert got == [b"%d" % number for number in range(len(got))]
     assert not node.failures
+
+
+DAYS_30_MS = 30 * 24 * 3600 * 1000
+
+
+def for_ever(_topic: str) -> LogConfig:
+    return make_config({"retention.ms": "-1"})
+
+
+def test_nothing_is_too_old_while_no_topic_is_known() -> None:
+    """Without a controller a broker has its own defaults only: what a topic keeps for ever was deleted after 30 s."""
+    node = Node()
+    log = node.start(for_ever).create("t", 0, ID)
+    log.append_as_leader(batch(b"x"), 0, NOW)
+    log.high_watermark = 1
+    node.stop()
+    node.rest(DAYS_30_MS)
+    manager = node.start(topics_known=False)
+    node.rest(600_000)
+    manager.topic_config = for_ever
+    manager.topics_known()
+    node.rest(600_000)
+    found = manager.get("t", 0)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (0, 1)
+
+
+def test_logs_are_recovered_when_it_is_known_which_are_compacted() -> None:
+    """One that had gaps behind its recovery point was damaged, and its directory dead for good."""
+    compacted = make_config({"cleanup.policy": "compact"})
+    node = Node()
+    log = node.start(lambda _: compacted).create("t", 0, ID)
+    log.append_as_leader(batch(b"x"), 0, NOW)
+    log.append_as_follower(batch(b"y", base_offset=7, leader_epoch=0))
+    node.kill()
+    manager = node.start(topics_known=False)
+    node.rest(600_000)
+    assert list(manager.directories[0].unrecovered) == [("t", 0)]
+    manager.topic_config = lambda _: compacted
+    manager.topics_known()
+    node.rest()
+    found = manager.get("t", 0)
+    assert found is not None
+    assert (found.end_offset, node.failures) == (8, [])
+
+
+def test_a_stop_before_any_topic_is_known_leaves_unrecovered_logs_as_they_are() -> None:
+    node = Node()
+    manager = node.start()
+    manager.create("t", 0, ID).append_as_leader(batch(b"x"), 0, NOW)
+    node.kill()
+    node.start(topics_known=False)
+    node.stop()
+    assert not node.disk.exists("/d1/.kafka_cleanshutdown")
+    manager = node.start()
+    assert list(manager.directories[0].unrecovered) == [("t", 0)]
+    node.rest()
+    assert list(manager.directories[0].unrecovered) == []
+    node.stop()
+    assert node.disk.exists("/d1/.kafka_cleanshutdown")
 
 
 def test_deleted_logs_go_at_once_and_their_files_later() -> None:

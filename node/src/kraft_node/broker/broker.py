@@ -260,6 +260,7 @@ class Broker:
             self._on_state(state)
         if state == BrokerState.RECOVERY:
             # Only now is the image known to hold all that was committed before this start.
+            self.storage.topics_known()
             self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         if state == BrokerState.RUNNING:
             self.replication.start(self.replicas)

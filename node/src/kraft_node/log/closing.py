@@ -32,8 +32,9 @@ four. Fewer are not worth waiting for what other users of the file system have w
 def close_directory(manager: LogManager, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
     """Close the logs of one directory, and the directory itself; then `done()`. A failure has killed the directory."""
     try:
-        for topic, partition in list(directory.unrecovered):
-            manager.housekeeping.visit(directory, topic, partition)
+        if manager.housekeeping.knows_topics:
+            for topic, partition in list(directory.unrecovered):
+                manager.housekeeping.visit(directory, topic, partition)
         manager.futures.open_unproven(directory)
         logs = [log for log in (*manager.open_logs(), *manager.futures.logs()) if log.dir is directory]
         originals = Originals(manager.env.disk)
@@ -48,6 +49,7 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
         return
     manager.note_all()
     write_offsets = directory.write_offsets()
+    is_clean = not directory.unrecovered
 
     def close() -> None:  # writing the mark fsyncs the directory
         for writes, _ in work:
@@ -57,7 +59,8 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
             for _, sync in work:
                 sync()
         write_offsets()
-        directory.write_mark(broker_epoch)
+        if is_clean:
+            directory.write_mark(broker_epoch)
 
     manager.submit(directory, close, done)
 

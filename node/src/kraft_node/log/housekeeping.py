@@ -44,18 +44,26 @@ class Housekeeping:
         self._manager = manager
         self._timers: dict[str, Timer] = {}
         self._stopped = False
+        self.knows_topics = False
+        """Whether topics have their configurations: before, compacted logs look damaged and kept ones too old."""
         self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
 
     def start(self) -> None:
-        """Begin, with what an unclean stop has left first."""
+        """Begin with what needs no topic's configuration."""
         manager, timing = self._manager, self._manager.timing
-        delay = timing.initial_delay_ms
-        self._every("retention", timing.retention_check_ms, self._check_retention, delay)
-        self._every("checkpoints", timing.checkpoint_ms, manager.checkpoint_all, delay)
+        self._every("checkpoints", timing.checkpoint_ms, manager.checkpoint_all, timing.initial_delay_ms)
         self._every("high-watermarks", timing.high_watermark_checkpoint_ms, manager.checkpoint_all)
         self._every("producers", timing.producer_check_ms, self._check_producers)
         self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
+
+    def topics_known(self) -> None:
+        """Begin with the rest, with what an unclean stop has left first."""
+        if self.knows_topics:
+            return
+        self.knows_topics = True
+        manager, timing = self._manager, self._manager.timing
+        self._every("retention", timing.retention_check_ms, self._check_retention, timing.initial_delay_ms)
         if any(directory.unrecovered for directory in manager.directories):
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
 

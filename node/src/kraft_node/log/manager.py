@@ -91,6 +91,10 @@ class LogManager:
             raise failed
         self.housekeeping.start()
 
+    def topics_known(self) -> None:
+        """From now on `topic_config` gives what is in force: logs may be recovered, and what is too old may go."""
+        self.housekeeping.topics_known()
+
     def _check_ids(self) -> None:
         """What a copied directory says of itself is true of another one: nobody could tell the two apart."""
         seen: dict[bytes, str] = {}
@@ -425,7 +429,7 @@ class LogManager:
     def shutdown(self, done: Callable[[], None], *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close all logs: everything durable, snapshots and checkpoints written, the clean mark last; then `done()`.
 
-        A directory with a log that cannot be closed gets no mark.
+        A directory with a log that cannot be closed, or recovered because topics are not known yet, gets no mark.
         """
         self.housekeeping.stop()
         waiting = [directory for directory in self.directories if directory.online]

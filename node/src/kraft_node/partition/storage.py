@@ -130,6 +130,10 @@ class Storage:
         except KafkaError as e:
             log.warning("The log of %s-%d is not deleted: %s", topic, index, e)
 
+    def topics_known(self) -> None:
+        """The image holds the configurations of all topics."""
+        self._logs.topics_known()
+
     def remove_strays(self, is_hosted: Callable[[str, int], bool]) -> None:
         """Set aside the logs of partitions that are not this broker's (deleted or moved while it was down).
 
