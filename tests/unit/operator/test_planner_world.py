@@ -71,6 +71,7 @@ def test_a_pool_that_could_never_be_formatted_can_be_taken_away() -> None:
     world.wanted = wanted()
     world.settle()
     assert 301 in world.record.retired
+    assert not world.jobs, "its job would wait for ever"
 
 
 def test_an_under_replicated_topic_blocks_the_roll_and_is_named() -> None:

@@ -249,10 +249,13 @@ class World:
                 self.jobs[key] = -1
             self.format_voter(step)
         elif isinstance(step, do.DropJob):
-            assert self.jobs.pop((step.node, step.disk)) < 0, "something runs in it"
+            node = self.record.node(step.node)
+            assert node is not None
+            assert self.jobs.pop((step.node, step.disk)) < 0 or node.stopped, "something runs in it"
         elif isinstance(step, do.MarkFormatted):
             key = (step.node, step.disk)
             self.volumes[key] = f"{self.record.cluster_id}/{step.node}"
+            del self.jobs[key]
             self.disks[key] = dict.fromkeys(self.disks.get(key, ()), True)
         elif isinstance(step, do.DeleteVolume):
             del self.volumes[step.node, step.disk]

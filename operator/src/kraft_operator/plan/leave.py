@@ -10,7 +10,7 @@ from kraft_operator.plan.drain import drained
 from kraft_operator.plan.gates import node_without
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import DeleteVolume, Remember, Stop, Unregister
+from kraft_operator.plan.steps import DeleteVolume, DropJob, Remember, Stop, Unregister
 from kraft_operator.plan.voters import former
 
 
@@ -48,6 +48,10 @@ def _leaves(s: Situation, node: Node) -> bool:
 
 
 def _forget(s: Situation, node: Node) -> None:
+    jobs = [disk for owner, disk in s.kube.jobs if owner == node.id]
+    if jobs:
+        s.plan.steps += [DropJob(node.id, disk) for disk in jobs]
+        return
     pool = s.wanted.pool(node.pool)
     disks = [disk for owner, disk in s.kube.volumes if owner == node.id]
     if pool is not None and pool.delete_volumes and disks:

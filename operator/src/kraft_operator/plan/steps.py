@@ -42,7 +42,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class DropJob:
-    """Delete a format job in which nothing runs, so that a corrected one takes its place."""
+    """Delete a format job: one in which nothing runs, so that a corrected one takes its place, or of who has left."""
 
     node: int
     disk: int

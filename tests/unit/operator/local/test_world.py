@@ -147,6 +147,13 @@ def test_a_disk_that_has_lost_what_was_on_it_is_none(stage: Stage) -> None:
     assert stage.world.kube(stage.cluster, {}).volumes == {}
 
 
+def test_a_format_of_who_leaves_is_dropped(stage: Stage) -> None:
+    stage.do(do.CreateVolume(101, 0), do.Format(101, 0))
+    assert (101, 0) in stage.world.kube(stage.cluster, {}).jobs
+    stage.do(do.DropJob(101, 0))
+    assert (101, 0) not in stage.world.kube(stage.cluster, {}).jobs
+
+
 def test_a_node_runs_with_its_file_and_is_ready_when_it_says_so(stage: Stage) -> None:
     stage.format()
     stage.do(do.CreatePod(101, ASPECTS))

@@ -231,6 +231,10 @@ class World:
                 self._make(cluster, step.node, step.disk)
             case do.Format():
                 self._format(cluster, step)
+            case do.DropJob():
+                folder = self._job_folder(step.node, step.disk)
+                self._processes.signal(folder, signal.SIGKILL)
+                self._processes.forget(folder)
             case do.MarkFormatted():
                 (self.folder.disk(step.node, step.disk) / MARK).write_text(
                     f"{self.memory.record.cluster_id}/{step.node}\n"
