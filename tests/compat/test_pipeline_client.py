@@ -330,6 +330,17 @@ def test_sink_with_topics_and_partitions_of_the_rows(cluster: Target, name: str)
         written(cluster, pa.table({"value": ["x"], "partition": pa.array([2], pa.int32())}), topic=topics[0])
 
 
+def test_sink_has_its_topic_made(cluster: Target, name: str) -> None:
+    """As Kafka's producers do, and Spark's sink with them."""
+    assert written(cluster, pa.table({"value": [b"a", b"b"]}), topic=name) == 2
+    assert sorted(m.value() for m in consumed(cluster, [name], 2)) == [b"a", b"b"]
+    with Cluster(Settings(cluster.bootstrap, retry_s=60.0)) as client:
+        with pytest.raises(BrokerError, match=r"INVALID_TOPIC_EXCEPTION \(17\)"):
+            client.made("no name!")
+        assert client.topics([f"{name}-none"]) == {}, "who only asks has none made"
+        assert client.topics([f"{name}-none"]) == {}
+
+
 def test_sink_goes_on_after_a_restart_without_loss_or_doubles(
     make_target: Callable[..., Target], server_name: str
 ) -> None:

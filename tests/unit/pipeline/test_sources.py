@@ -10,7 +10,7 @@ import pytest
 from kraft_pipeline.client import DataLossError
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
-from kraft_pipeline.sinks.options import parse_sink
+from kraft_pipeline.sinks.options import check_kinds, parse_sink
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.options import columns_of, parse
 from kraft_pipeline.sources.positions import Position, continued
@@ -100,6 +100,18 @@ def test_what_cannot_be_is_named(options: dict[str, str], message: str) -> None:
 def test_what_a_sink_cannot_is_named(options: dict[str, str], columns: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_sink({"kafka.bootstrap.servers": "a:1", **options}, columns)
+
+
+def test_a_sinks_columns_are_of_kafkas_types() -> None:
+    kinds = {"key": "string", "value": "binary", "topic": "string", "partition": "int", "colour": "int"}
+    check_kinds({**kinds, "headers": "array<struct<key:string,value:binary>>"})
+    for name, kind, message in [
+        ("value", "bigint", "column value is bigint: it must be string or binary"),
+        ("topic", "int", "column topic is int: it must be string"),
+        ("headers", "string", "column headers is string: it must be array<struct<key:string,value:binary>>"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_kinds({**kinds, name: kind})
 
 
 def test_a_stream_has_no_end() -> None:

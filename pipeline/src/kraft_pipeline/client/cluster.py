@@ -20,6 +20,8 @@ from kraft_pipeline.client.errors import RETRIABLE, BrokerError, ClientError
 T = TypeVar("T")
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
+MADE_S: Final = 60.0
+"""For a topic that is to be made: as long as Kafka's producers wait (max.block.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,13 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    def topics(self, names: Collection[str] | None = None) -> dict[str, m.TopicInfo]:
+    def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, m.TopicInfo]:
         """The topics of these names (all topics for None), asked anew. Missing ones are missing in the answer.
 
-        Raises BrokerError where a topic may not be read.
+        `create` has brokers begin to make those that are missing, where `auto.create.topics.enable` says so. Raises
+        BrokerError where a topic may not be read.
         """
-        answer = self.retried("metadata", lambda: self._metadata(names))
+        answer = self.retried("metadata", lambda: self._metadata(names, create=create))
         found = {}
         for topic in answer.topics:
             if topic.error and topic.error not in RETRIABLE:
@@ -109,6 +112,20 @@ class Cluster:
         if known is None:
             raise BrokerError(3, f"topic {name}")
         return known
+
+    def made(self, name: str) -> m.TopicInfo:
+        """A topic as it was told last; one that is not there is waited for until brokers have made it.
+
+        Raises BrokerError (3) where they do not.
+        """
+
+        def ask() -> m.TopicInfo:
+            found = self._topics.get(name) or self.topics([name], create=True).get(name)
+            if found is None:
+                raise BrokerError(3, f"topic {name}")
+            return found
+
+        return self.retried(f"topic {name}", ask, seconds=min(self.settings.retry_s, MADE_S))
 
     def offsets(self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False) -> dict[tuple[str, int], int]:
         """The first offsets at or after times (ms), or m.EARLIEST or m.LATEST, by topic and partition.
@@ -223,13 +240,13 @@ class Cluster:
             grouped.setdefault(self.leader(topic, partition), []).append((topic, partition))
         return grouped
 
-    def _metadata(self, names: Collection[str] | None) -> m.MetadataAnswer:
+    def _metadata(self, names: Collection[str] | None, *, create: bool = False) -> m.MetadataAnswer:
         """From whichever broker answers."""
         error: OSError = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached")
         for host, port in self._addresses():
             try:
                 with self.dropping(self._connect(host, port)) as connection:
-                    body = m.metadata(None if names is None else sorted(names))
+                    body = m.metadata(None if names is None else sorted(names), create=create)
                     answer = m.read_metadata(connection.ask(m.METADATA, body))
             except OSError as e:
                 error = ConnectionError(f"no broker of {self.settings.bootstrap} can be reached: {host}:{port}: {e}")

@@ -127,12 +127,12 @@ def read_api_versions(reader: Reader) -> tuple[int, dict[int, tuple[int, int]]]:
     return error, served
 
 
-def metadata(topics: Sequence[str] | None) -> Writer:
-    """Of the topics named, or of all."""
+def metadata(topics: Sequence[str] | None, *, create: bool = False) -> Writer:
+    """Of the topics named, or of all; `create`: those that are not there are to be made, where brokers do that."""
     writer = Writer().length(-1 if topics is None else len(topics))
     for topic in topics or ():
         writer.uuid(NO_ID).string(topic).no_tags()
-    return writer.i8(0).i8(0).no_tags()
+    return writer.i8(create).i8(0).no_tags()
 
 
 def read_metadata(reader: Reader) -> MetadataAnswer:

@@ -34,6 +34,23 @@ class SinkOptions:
     timeout_ms: int
 
 
+KINDS: Final = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int", "bigint"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+"""Types of columns, as Spark names them."""
+
+
+def check_kinds(kinds: Mapping[str, str]) -> None:
+    """Raises ValueError naming the column that is of another type than those of `KINDS`."""
+    for name, allowed in KINDS.items():
+        if name in kinds and kinds[name] not in allowed:
+            raise ValueError(f"column {name} is {kinds[name]}: it must be {' or '.join(allowed)}")
+
+
 def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
     """The options of a write of these columns. Raises ValueError naming what is missing or cannot be."""
     given = {name.lower(): value for name, value in options.items()}

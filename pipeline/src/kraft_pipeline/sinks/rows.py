@@ -81,7 +81,7 @@ class RowWriter:
 
     def _partitions(self, topic: str, given: pa.Array | None, keys: pa.Array, places: Ints | None) -> Ints:
         """The partition of each row of a topic."""
-        there = self._cluster.topic(topic).partitions
+        there = self._cluster.made(topic).partitions
         mine = _taken(keys, places)
         numbers = of_keys(mine, len(there), self._turn % len(there))
         if given is not None:

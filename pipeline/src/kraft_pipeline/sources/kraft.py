@@ -33,7 +33,7 @@ from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.client.messages import NO_ID
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
-from kraft_pipeline.sinks.options import parse_sink
+from kraft_pipeline.sinks.options import SinkOptions, check_kinds, parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
 from kraft_pipeline.sources.positions import Offsets, Position, continued, position, strangers
@@ -72,10 +72,14 @@ class KraftDataSource(DataSource):
         return KraftStreamReader(parse(self.options, streaming=True), tuple(schema.names))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return KraftWriter(parse_sink(self.options, schema.names), overwrite=overwrite)
+        return KraftWriter(self._sink(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        return KraftStreamWriter(parse_sink(self.options, schema.names), overwrite=overwrite)
+        return KraftStreamWriter(self._sink(schema), overwrite=overwrite)
+
+    def _sink(self, schema: StructType) -> SinkOptions:
+        check_kinds({field.name: field.dataType.simpleString() for field in schema.fields})
+        return parse_sink(self.options, schema.names)
 
 
 class RangePartition(InputPartition):
