@@ -15,6 +15,25 @@ def raise_to(cluster: Cluster, level: int) -> None:
     assert answer.error_code == 0, answer.error_message
 
 
+@pytest.mark.parametrize("target", [[2, 3], [1, 2, 3], [3]], ids=str)
+def test_replicas_move_below_the_metadata_version_that_has_directories(target: list[int]) -> None:
+    """The records name none: what was replayed had as many directories as there had been replicas, and every node died
+    of it, again at each start."""
+    cluster = Cluster(1, 3, release="3.6-IV2")
+    cluster.create("t", [1, 2])
+    request = m.AlterPartitionReassignmentsRequest
+    partition = request.ReassignablePartition(partition_index=0, replicas=target)
+    topic = request.ReassignableTopic(name="t", partitions=[partition])
+    answer = cluster.ask("b1", request(timeout_ms=30_000, topics=[topic]))
+    assert answer.responses[0].partitions[0].error_code == 0
+    cluster.until(lambda: list(cluster.partition("t").replicas) == target and not cluster.partition("t").adding)
+    cluster["c1"].kill()
+    cluster["c1"].start()
+    cluster.until(lambda: cluster["c1"].serving)
+    raise_to(cluster, LATEST_PRODUCTION_METADATA_VERSION)
+    assert list(cluster.partition("t").replicas) == target
+
+
 def test_a_directory_that_fails_after_the_upgrade_is_noticed_as_any_other(caplog: pytest.LogCaptureFixture) -> None:
     """Below 3.7-IV2 registrations name no directories: brokers that go on running name theirs once there is room."""
     cluster = Cluster(1, 2, release="3.6-IV2", overrides={"log.dirs": "/data,/other", "metadata.log.dir": "/data"})

@@ -132,13 +132,22 @@ class PartitionState:
             record.leader if moved else self.leader,
             self.leader_epoch + 1 if moved else self.leader_epoch,
             self.partition_epoch + 1,
-            self.directories if record.directories is None else tuple(record.directories),
+            self._directories_after(record, replicas),
             self.removing if record.removing_replicas is None else tuple(record.removing_replicas),
             self.adding if record.adding_replicas is None else tuple(record.adding_replicas),
             self.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
             self.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
             self.leader_recovering if recovering == RECOVERY_UNCHANGED else recovering,
         )
+
+    def _directories_after(self, record: Any, replicas: Brokers) -> Directories:
+        """Records of before the metadata.version that has directories change replicas and name none (KIP-858)."""
+        if record.directories is not None:
+            return tuple(record.directories)
+        if replicas == self.replicas:
+            return self.directories
+        known = dict(zip(self.replicas, self.directories, strict=True))
+        return tuple(known.get(replica, DIRECTORY_MIGRATING) for replica in replicas)
 
     def without_elr(self) -> PartitionState:
         """This partition after a ClearElrRecord."""
