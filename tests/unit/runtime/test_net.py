@@ -213,6 +213,42 @@ def test_an_address_that_says_nothing_is_given_up_in_seconds(real: RealEnv) -> N
     assert [error.errno for error in errors] == [errno.ETIMEDOUT]
 
 
+@pytest.mark.parametrize("answers", [[["full", "open"]], [["full"], ["full"], ["open"]], [["full"], [], ["open"]]])
+def test_an_address_that_says_nothing_is_not_waited_for_alone(
+    real: RealEnv, answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one is asked beside it; after the last, the name may tell another one: of a pod that was replaced. What
+    waited for the former pod kept acknowledgements waiting."""
+    listener = real.env.net.listen("127.0.0.1", 0, Peer)
+    peers: list[object] = []
+
+    def connected(transport: Any) -> Peer:
+        peers.append(transport.peer)
+        real.loop.stop()
+        return Peer(transport)
+
+    def failed(error: OSError) -> None:
+        peers.append(error)
+        real.loop.stop()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.socket() as filler:
+        filler.connect(full.getsockname())
+        ports = {"full": full.getsockname()[1], "open": listener.port}
+
+        def getaddrinfo(*_: object, **__: object) -> list[Any]:
+            found = answers.pop(0)
+            if not found:
+                raise socket.gaierror(socket.EAI_AGAIN, "the name server is away")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", ports[one])) for one in found]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", getaddrinfo)
+            real.env.net.connect("broker-1", 9092, connected, failed)
+            real.loop.run()
+    listener.close()
+    assert (peers, answers) == ([("127.0.0.1", listener.port)], [])
+
+
 def test_a_port_that_is_taken_is_named(real: RealEnv) -> None:
     listener = real.env.net.listen("127.0.0.1", 0, Peer)
     with pytest.raises(OSError, match=f"127.0.0.1:{listener.port}"):

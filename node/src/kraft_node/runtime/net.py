@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from kraft_node.base.env import Background, FileSlice
 from kraft_node.base.net import Outgoing, Receiver, Transport
+from kraft_node.runtime.connecting import Connecting
 from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
 
 log = logging.getLogger("kraft_node.runtime.net")
@@ -37,11 +38,6 @@ IOV_MAX: Final = 512
 SEND_TURN_MAX: Final = 4 << 20
 """Bytes that one connection may hand to the kernel in one turn before others have theirs."""
 
-SYN_AGAIN: Final = 1
-"""How often an address that says nothing is asked again: given up after 3 s (the kernel's own six times take two
-minutes). It may be that of a pod that is gone; the attempt after that looks the name up anew."""
-
-TCP_SYNCNT: Final = getattr(socket, "TCP_SYNCNT", None)
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 """Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
 
@@ -316,56 +312,6 @@ class SocketListener:
             sock.close()
 
 
-class _Connecting:
-    """A connection being made: one address after the other until one answers."""
-
-    def __init__(
-        self,
-        net: SocketNet,
-        addresses: list[tuple[int, tuple[str, int]]],
-        connected: Callable[[Transport], Receiver],
-        failed: Callable[[OSError], None],
-    ) -> None:
-        self._net = net
-        self._addresses = addresses
-        self._connected = connected
-        self._failed = failed
-        self._sock: socket.socket | None = None
-        self._error = OSError(errno.EHOSTUNREACH, "no address")
-
-    def next(self) -> None:
-        if not self._addresses:
-            self._failed(self._error)
-            return
-        family, address = self._addresses.pop(0)
-        self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        if TCP_SYNCNT is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, TCP_SYNCNT, SYN_AGAIN)
-        code = sock.connect_ex(address)
-        if code in (0, errno.EINPROGRESS):
-            self._net.loop.watch(sock.fileno(), WRITABLE, self._ready)
-            return
-        self._give_up(code)
-
-    def _ready(self, _events: int) -> None:
-        sock = self._sock
-        assert sock is not None
-        self._net.loop.unwatch(sock.fileno())
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._give_up(code)
-            return
-        name = sock.getpeername()
-        self._net.adopt(sock, (name[0], name[1]), self._connected)
-
-    def _give_up(self, code: int) -> None:
-        assert self._sock is not None
-        self._sock.close()
-        self._error = OSError(code, os.strerror(code))
-        self.next()
-
-
 class SocketNet:
     """Listens and connects (`base.net.Net`).
 
@@ -420,23 +366,11 @@ class SocketNet:
     ) -> None:
         """Resolve in the background, connect, then call one of the two."""
 
-        def resolve() -> list[tuple[int, tuple[str, int]]]:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            return [(int(entry[0]), entry[4]) for entry in found]  # type: ignore[misc]
+        def made(sock: socket.socket) -> None:
+            name = sock.getpeername()
+            self.adopt(sock, (name[0], name[1]), connected)
 
-        def resolved(result: list[tuple[int, tuple[str, int]]] | BaseException) -> None:
-            if isinstance(result, OSError):
-                failed(result)
-            elif isinstance(result, BaseException):
-                failed(OSError(errno.EINVAL, f"{host}: {result}"))
-            else:
-                _Connecting(self, result, connected, failed).next()
-
-        numeric = _numeric_family(host)
-        if numeric is not None:
-            self.loop.call_soon(resolved, [(numeric, (host, port))])
-        else:
-            self._background.submit("resolve", resolve, resolved)
+        Connecting(self.loop, self._background, (host, port), made, failed).start()
 
     def adopt(self, sock: socket.socket, peer: tuple[str, int], accept: Callable[[Transport], Receiver]) -> None:
         """Make a transport of a connected socket."""
@@ -459,13 +393,3 @@ class SocketNet:
             sock.close()
             return
         transport.start(receiver)
-
-
-def _numeric_family(host: str) -> int | None:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return int(family)
-    return None

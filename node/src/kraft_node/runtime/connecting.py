@@ -1,0 +1,146 @@
+"""A connection being made: the addresses of a name, one after the other, until one answers.
+
+One that says nothing is soon not waited for alone: the next one is asked beside it (RFC 8305, section 5), and after the
+last the name is looked up anew. A pod that was replaced has another address, of which names tell only seconds later;
+what waited for the former one would keep acknowledgements waiting as long.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from kraft_node.base.env import Background
+from kraft_node.runtime.loop import WRITABLE, Loop, TimerHandle
+
+ALONE_MS: Final = 500.0
+"""How long an address is waited for alone: longer than between continents."""
+
+SYN_AGAIN: Final = 1
+"""How often an address that says nothing is asked again by the kernel: given up after 3 s (its own six times take two
+minutes)."""
+
+TCP_SYNCNT: Final = getattr(socket, "TCP_SYNCNT", None)
+
+_Address: TypeAlias = "tuple[int, tuple[str, int]]"
+"""Family, and what the socket takes."""
+
+
+class Connecting:
+    """Calls `made` with the socket of the first address that answers, or `failed` when none did."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        background: Background,
+        where: tuple[str, int],
+        made: Callable[[socket.socket], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._background = background
+        self._where = where
+        self._family = _numeric_family(where[0])
+        self._made = made
+        self._failed = failed
+        self._known: set[_Address] = set()
+        self._next: list[_Address] = []
+        self._waiting: list[socket.socket] = []
+        self._alone: TimerHandle | None = None
+        self._looks_up = False
+        self._is_over = False
+        self._error = OSError(errno.EHOSTUNREACH, "no address")
+
+    def start(self) -> None:
+        """Look the name up and go on with what is found."""
+        if self._family is None:
+            self._look_up()
+        else:
+            self._loop.call_soon(self._learn, [(self._family, self._where)])
+
+    def _look_up(self) -> None:
+        host, port = self._where
+
+        def resolve() -> list[_Address]:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return [(int(entry[0]), entry[4]) for entry in found]  # type: ignore[misc]
+
+        def resolved(result: list[_Address] | BaseException) -> None:
+            self._looks_up = False
+            if isinstance(result, BaseException):
+                self._error = result if isinstance(result, OSError) else OSError(errno.EINVAL, f"{host}: {result}")
+                result = []
+            self._learn(result)
+
+        self._looks_up = True
+        self._background.submit("resolve", resolve, resolved)
+
+    def _learn(self, found: list[_Address]) -> None:
+        if self._is_over:
+            return
+        self._next += [address for address in found if address not in self._known]
+        self._known.update(found)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask the next address, where there is one; be at an end, where nothing is waited for."""
+        while self._next:
+            family, address = self._next.pop(0)
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            if TCP_SYNCNT is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, TCP_SYNCNT, SYN_AGAIN)
+            code = sock.connect_ex(address)
+            if code in (0, errno.EINPROGRESS):
+                self._waiting.append(sock)
+                self._loop.watch(sock.fileno(), WRITABLE, partial(self._ready, sock))
+                break
+            sock.close()
+            self._error = OSError(code, os.strerror(code))
+        if self._waiting:
+            if self._alone is not None:
+                self._alone.cancel()
+            self._alone = self._loop.call_later(ALONE_MS, self._beside)
+        elif not self._looks_up:
+            self._stop()
+            self._failed(self._error)
+
+    def _beside(self) -> None:
+        if self._next:
+            self._go_on()
+        elif self._family is None and not self._looks_up:
+            self._look_up()
+
+    def _ready(self, sock: socket.socket, _events: int) -> None:
+        self._loop.unwatch(sock.fileno())
+        self._waiting.remove(sock)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            sock.close()
+            self._error = OSError(code, os.strerror(code))
+            self._go_on()
+        else:
+            self._stop()
+            self._made(sock)
+
+    def _stop(self) -> None:
+        self._is_over = True
+        if self._alone is not None:
+            self._alone.cancel()
+        for sock in self._waiting:
+            self._loop.unwatch(sock.fileno())
+            sock.close()
+
+
+def _numeric_family(host: str) -> int | None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return int(family)
+    return None
