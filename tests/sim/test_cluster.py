@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from kraft_node.metadata.features import MINIMUM_METADATA_VERSION, metadata_version
 from kraft_node.testing import sim
+from kraft_node.testing.machine import SimMachine
 from kraft_node.testing.scenario import Result, run
 
 SEEDS = 300
@@ -50,6 +52,15 @@ def test_no_law_is_broken(chunk: int) -> None:
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
+    check(run(seed, kind=sim.CLUSTER))
+
+
+@pytest.mark.parametrize("seed", range(70100, 70104))
+def test_no_law_is_broken_at_the_oldest_metadata_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these once found replicas that moved without a word of directories, which no node survived."""
+    oldest = metadata_version(MINIMUM_METADATA_VERSION)
+    format_machine = SimMachine.format
+    monkeypatch.setattr(SimMachine, "format", lambda *of_it: format_machine(*of_it, release=oldest))
     check(run(seed, kind=sim.CLUSTER))
 
 
