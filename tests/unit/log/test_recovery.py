@@ -386,3 +386,23 @@ def test_a_killed_log_that_was_to_go_on_elsewhere_does() -> None:
     world.disk.kill_process()
     again = LogWorld(disk=world.disk).open(clean=False)
     assert (again.start_offset, again.end_offset) == (70, 70)
+
+
+@pytest.mark.parametrize(("snapshot", "clean"), [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize("start", [6, 8, 9])
+def test_deleted_records_cost_no_producer_its_sequence(start: int, snapshot: bool, clean: bool) -> None:
+    """The batches behind the last snapshot count, whether clients may still read them or not."""
+    world = LogWorld()
+    log = world.open()
+    for number in (0, 3, 6):
+        log.append_as_leader(batch(b"a", b"b", b"c", producer_id=7, producer_epoch=0, base_sequence=number), 0, NOW)
+        if snapshot and number == 0:
+            log.take_snapshot(3)
+    log.flush()
+    log.high_watermark = 9
+    log.delete_records(start)
+    world.disk.kill_process()
+    again = LogWorld(disk=world.disk).open(clean=clean, recovery_point=9, start_offset=start, high_watermark=9)
+    assert [producer.last_sequence for producer in again.producers.active()] == [8]
+    again.append_as_leader(batch(b"d", producer_id=7, producer_epoch=0, base_sequence=9), 0, NOW)
+    assert again.end_offset == 10

@@ -78,7 +78,7 @@ def open_log(
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
     log.leader_epochs.truncate_from_end(log.end_offset)
     log.leader_epochs.truncate_from_start(log.start_offset)
-    if log.producers.snapshots or (log.end_offset > log.start_offset and not clean):
+    if log.producers.snapshots or (log.end_offset > log.segment_bases[0] and not clean):
         load_producers(log, replay_from=replay_from)
     log.active.load_first_timestamp()
     now_ms = log_dir.env.clock.wall_ms()
@@ -373,7 +373,8 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
     producers = log.producers
     producers.clear()
     bound = log.end_offset if replay_from is None else replay_from
-    start = log.start_offset
+    # Deleted records count as long as they are there: a producer goes on behind its last one.
+    start = log.segment_bases[0]
     for offset in [at for at in producers.snapshots if at > bound]:
         _drop_snapshot(log, offset)
     for offset in reversed(list(producers.snapshots)):
