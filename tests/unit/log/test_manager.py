@@ -165,6 +165,26 @@ def test_logs_are_recovered_when_it_is_known_which_are_compacted() -> None:
     assert (found.end_offset, node.failures) == (8, [])
 
 
+def test_only_logs_that_somebody_holds_are_compacted() -> None:
+    """One that a walk had opened was closed, and opened anew, beside its compaction: a rename failed."""
+    config = make_config({"cleanup.policy": "compact", "internal.segment.bytes": "300"})
+    node = Node()
+    log = node.start(lambda _: config).create("t", 0, ID)
+    for number in range(20):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.high_watermark = log.end_offset
+    node.rest(1000)
+    node.stop()
+    manager = node.start(lambda _: config)
+    log = manager.open(manager.directories[0], "t", 0)
+    before = log.size_bytes
+    node.rest(120_000)
+    assert log.size_bytes == before
+    assert manager.get("t", 0) is log
+    node.rest(120_000)
+    assert log.size_bytes < before
+
+
 def test_a_stop_before_any_topic_is_known_leaves_unrecovered_logs_as_they_are() -> None:
     node = Node()
     manager = node.start()

@@ -209,10 +209,13 @@ class Housekeeping:
     # --- compaction ---
 
     def _clean(self) -> None:
-        """Compact the dirtiest log, if one is dirty enough and none is being compacted."""
+        """Compact the dirtiest log, if one is dirty enough and none is being compacted.
+
+        Only of those that somebody holds: the others may be closed, and opened again, at any moment.
+        """
         candidates: list[tuple[Log, int]] = []
         for log in self._manager.open_logs():
-            if log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
+            if log.held and log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
                 first = directory_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
                 candidates.append((log, first if first <= log.active.base else log.start_offset))
         if candidates:
