@@ -86,3 +86,12 @@ def test_one_seed_tells_its_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert "starts, process 1" in text
     assert "all is well again" in text
     assert "seed 3:" in text
+
+
+@pytest.mark.parametrize("count", ["--seeds", "--nodes", "--jobs"])
+def test_a_run_of_nothing_is_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would have broken no law."""
+    with pytest.raises(SystemExit) as stopped:
+        sim.main([count, "0"])
+    assert stopped.value.code == 2
+    assert f"{count}: at least 1" in capsys.readouterr().err

@@ -111,6 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
+    for count in ("seeds", "nodes", "jobs"):
+        if getattr(options, count) < 1:
+            parser.error(f"--{count}: at least 1")
     if options.seed is not None:
         return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
     begun = time.perf_counter()

@@ -20,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--story", action="store_true", help="tell everything that happens")
     parser.add_argument("--stop-after", type=int, default=1, help="failures")
     options = parser.parse_args(arguments)
+    if options.seeds < 0 or options.events < 1:
+        parser.error("--seeds: 0 or more; --events: at least 1")
     first = options.seed_from
     seeds: Iterable[int] = range(first, first + options.seeds) if options.seeds else itertools.count(first)
     if options.story:
