@@ -168,20 +168,18 @@ class Runner:
 
     def begin(self) -> int:
         """Take the table over from whoever wrote it before, and sweep what that one has left; how many files."""
-        if self._epoch == 0 and self._table.schema() is not None:
-            self._claim()
+        if self._table.schema() is not None:
+            if self._epoch == 0:
+                _tried(self._claim)
+            if self._dead.schema() is not None:
+                self._claim_dead()
         return self._sweep()
 
     def _claim(self) -> None:
-        def claim() -> None:
-            last = max(self._table.state().epoch, self._dead.state().epoch)
-            epoch = max(last + 1, int(time.time()))  # by the clock, so that it is new in a table made anew as well
-            self._table.claim(epoch)
-            self._epoch = epoch
-
-        _tried(claim)
-        if self._dead.schema() is not None:
-            self._claim_dead()
+        last = max(self._table.state().epoch, self._dead.state().epoch)
+        epoch = max(last + 1, int(time.time()))  # by the clock, so that it is new in a table made anew as well
+        self._table.claim(epoch)
+        self._epoch = epoch
 
     def _claim_dead(self) -> None:
         if self._dead.state().epoch != self._epoch:
