@@ -33,8 +33,8 @@ PRODUCER_STEP: Final = 512
 """Open logs looked at in a step for producers that are old: well under a millisecond when there are none."""
 FLUSH_TICK_MS: Final = 1000
 """How often logs with a `flush.ms` are looked at."""
-RETIRED_PAUSE_MS: Final = 10
-"""Until the checkpoints are written after a deletion: a bulk of deletions shares one write."""
+CHECKPOINT_PAUSE_MS: Final = 10
+"""Until the checkpoints are written after a deletion or a compaction: a bulk of them shares one write."""
 
 
 class Housekeeping:
@@ -82,7 +82,7 @@ class Housekeeping:
 
     def checkpoint_soon(self) -> None:
         """A log is gone: the checkpoints are to forget it."""
-        self._later("retired", RETIRED_PAUSE_MS, self._manager.checkpoint_all)
+        self._later("retired", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
 
     def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
         if period_ms >= LONG_MAX:
@@ -229,6 +229,7 @@ class Housekeeping:
         progress = of_topic.get(log.partition, 0) < offset
         of_topic[log.partition] = offset
         directory.offsets_dirty = True
+        self._later("compacted", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
         if progress:
             self._clean()
 

@@ -25,7 +25,7 @@ from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
 from kraft_node.log.housekeeping import Housekeeping
 from kraft_node.log.log import Log
-from kraft_node.log.opening import new_log, open_log
+from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
@@ -191,6 +191,7 @@ class LogManager:
                 recovery_point=recovery_point,
                 start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
                 high_watermark=high_watermark,
+                compacted_below=directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED),
             )
             log.topic_id = partition_metadata.read(self.env.disk, path)
         except (OSError, LogDirDamaged) as e:

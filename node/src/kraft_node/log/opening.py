@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import read_file
 from kraft_node.log import flushing, names, txn_index
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kraft_node.log")
 
+NEVER_COMPACTED: Final = -1
+
 
 def open_log(
     log_dir: LogDir,
@@ -46,10 +48,12 @@ def open_log(
     recovery_point: int = 0,
     start_offset: int = 0,
     high_watermark: int = 0,
+    compacted_below: int = NEVER_COMPACTED,
 ) -> Log:
     """Open the log in directory `path` (which exists). `clean`: it was closed properly, all of it is durable.
 
-    The checkpointed offsets are taken as lower bounds. Raises OSError, LogDirDamaged.
+    The checkpointed offsets are taken as lower bounds. Below `compacted_below` offsets may be missing whatever the
+    policy is now. Raises OSError, LogDirDamaged.
     """
     from kraft_node.log.log import Log  # noqa: PLC0415
 
@@ -72,7 +76,7 @@ def open_log(
         if not epochs_known:
             _rebuild_epochs(log)
     elif bases:
-        replay_from = _recover(log, epochs_known=epochs_known)
+        replay_from = _recover(log, compacted_below, epochs_known=epochs_known)
     log.start_offset = min(log.start_offset, log.end_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -187,10 +191,14 @@ def _find_end(log: Log) -> int:
     return end
 
 
-def _recover(log: Log, *, epochs_known: bool) -> int:
+def _may_skip(log: Log, end: int, compacted_below: int) -> bool:
+    """Whether what comes after `end` may begin later: compaction has been there, or may have been."""
+    return log.config.compact or end <= compacted_below
+
+
+def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
     """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
     epochs = log.leader_epochs
-    gaps = log.config.compact
     if not epochs_known:
         log.recovery_point = min(log.recovery_point, log.segment_bases[0])
     number = log.segment_number(log.recovery_point)
@@ -200,12 +208,12 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
-        if segment.base != log.end_offset and not durable and not log.config.compact:
+        if segment.base != log.end_offset and not durable and not _may_skip(log, log.end_offset, compacted_below):
             # The segment before ends early, just between two batches: what would have followed was lost.
             _cut_whole(log, number)
             break
         if durable:
-            start, log.end_offset = _durable_part(log, number)
+            start, log.end_offset = _durable_part(log, number, compacted_below)
             walked_from = log.end_offset
         else:
             segment.reset_index()
@@ -215,7 +223,9 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
         size = segment.size
         try:
             for header in batches(segment.file(), start, size, check=True):
-                if header.base_offset != log.end_offset and not (gaps and header.base_offset > log.end_offset):
+                if header.base_offset != log.end_offset and not (
+                    header.base_offset > log.end_offset and _may_skip(log, log.end_offset, compacted_below)
+                ):
                     raise BadBatch(header.position, f"offset {header.base_offset} does not follow {log.end_offset - 1}")
                 segment.note(header)
                 if header.partition_leader_epoch >= 0:
@@ -232,7 +242,7 @@ def _recover(log: Log, *, epochs_known: bool) -> int:
     return walked_from
 
 
-def _durable_part(log: Log, number: int) -> tuple[int, int]:
+def _durable_part(log: Log, number: int, compacted_below: int) -> tuple[int, int]:
     """Position and offset at which the segment's part beyond the recovery point begins.
 
     Only batch headers between the last index entry below the recovery point and that point are read; all of them when
@@ -244,15 +254,15 @@ def _durable_part(log: Log, number: int) -> tuple[int, int]:
     found = None
     if entry is not None and entry[1] < size:
         with contextlib.suppress(BadBatch):
-            found = _walk_to(log, segment, entry, size)
+            found = _walk_to(log, segment, entry, size, compacted_below)
     rebuild = found is None
     if found is None:
         try:
-            found = _walk_to(log, segment, None, size)
+            found = _walk_to(log, segment, None, size, compacted_below)
         except BadBatch as e:
             raise segment.damaged(e, size) from None
     at, end = found
-    if end < point and (number == len(log.segment_bases) - 1 or not log.config.compact):
+    if end < point and (number == len(log.segment_bases) - 1 or not _may_skip(log, end, compacted_below)):
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
@@ -266,13 +276,15 @@ def _durable_part(log: Log, number: int) -> tuple[int, int]:
     return at, end
 
 
-def _walk_to(log: Log, segment: Segment, entry: tuple[int, int] | None, size: int) -> tuple[int, int]:
+def _walk_to(
+    log: Log, segment: Segment, entry: tuple[int, int] | None, size: int, compacted_below: int
+) -> tuple[int, int]:
     """Position and offset of the first batch at or beyond the recovery point.
 
     Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
     that is not sound before, or does not go on from the one in front of it.
     """
-    point, gaps = log.recovery_point, log.config.compact
+    point = log.recovery_point
     end, at = segment.base, 0
     file = segment.file()
     try:
@@ -280,7 +292,7 @@ def _walk_to(log: Log, segment: Segment, entry: tuple[int, int] | None, size: in
             if entry is not None and header.position == entry[1]:
                 if header.last_offset > segment.base + entry[0]:
                     raise BadBatch(header.position, "not the batch that the index means")
-            elif header.base_offset != end and not (gaps and header.base_offset > end):
+            elif header.base_offset != end and not (header.base_offset > end and _may_skip(log, end, compacted_below)):
                 raise BadBatch(header.position, f"offset {header.base_offset} does not follow {end - 1}")
             if header.base_offset >= point:
                 return header.position, max(end, point)
