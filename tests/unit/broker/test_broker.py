@@ -386,6 +386,32 @@ def test_groups_follow_their_partitions(tmp_path: Path) -> None:
     assert rig.broker.groups.shards == {}
 
 
+@pytest.mark.parametrize("by_snapshot", [False, True])
+def test_groups_end_with_their_topic_though_one_of_its_name_comes_in_the_same_delta(
+    tmp_path: Path, by_snapshot: bool
+) -> None:
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("__consumer_offsets", 7, epoch=5) + topic_records("a", 1))
+    rig.loop.run()
+    join = m.JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    assert rig.call(ApiKey.JOIN_GROUP, 3, join) is None
+    delta = replay(rig.image, [stored.RemoveTopicRecord(topic_id=topic_id(7)), *topic_records("__consumer_offsets", 8)])
+    delta.is_snapshot = by_snapshot
+    rig.broker.apply(delta, rig.image)
+    assert rig.client.answers[-1].error_code == ErrorCode.NOT_COORDINATOR
+    rig.loop.run(5_000)
+    assert rig.call(ApiKey.LIST_GROUPS, 4, m.ListGroupsRequest()).groups == []
+    join.group_id = "h"
+    assert rig.call(ApiKey.JOIN_GROUP, 4, join).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert rig.broker.groups.shards[0].epoch == 0
+
+
 def test_a_group_survives_a_restart(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.commit(topic_records("__consumer_offsets", 7) + topic_records("a", 1))

@@ -399,13 +399,18 @@ class Broker:
             self.groups.on_topics_deleted(deleted)
 
     def _follow(self, change: TopicChange) -> None:
-        numbers = range(change.partition_count_before) if change.deleted else change.partitions
-        for number in numbers:
+        if change.deleted:  # whatever is called so by now is another topic
+            for number in range(change.partition_count_before):
+                self.groups.on_resign(number)
+            return
+        for number in change.partitions:
             self._follow_partition(number)
 
     def _follow_all(self) -> None:
+        """A snapshot does not say whether the topic is still the same: its groups are loaded anew."""
+        self.groups.shutdown()
         topic = self.image.topics.by_name(CONSUMER_OFFSETS)
-        for number in {*self.groups.shards, *range(0 if topic is None else len(topic))}:
+        for number in range(0 if topic is None else len(topic)):
             self._follow_partition(number)
 
     def _follow_partition(self, number: int) -> None:
