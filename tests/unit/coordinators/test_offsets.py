@@ -240,6 +240,15 @@ def test_a_retention_time_of_the_commit_itself_counts():
     assert node.offsets() == {("t", 1): 1}
 
 
+def test_a_retention_time_of_for_ever_lasts_that_long():
+    node = Node(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=500)
+    call = node.commit({("t", 0): 1}, version=2, retention=2**63 - 1)
+    assert call.response.topics[0].partitions[0].error_code == 0
+    node.start()
+    node.time.advance(100_000)
+    assert node.offsets() == {("t", 0): 1}
+
+
 def test_a_sweep_over_many_groups_takes_turns():
     node = Node(offsets_retention_ms=DAY_MS)
     for i in range(1_700):

@@ -36,6 +36,7 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 FIRST_FETCH_VERSION_WITH_GROUPS: Final = 8
 FIRST_FETCH_VERSION_WITH_GROUP_ERROR: Final = 2
 NO_RETENTION_TIME: Final = -1
+END_OF_TIME_MS: Final = 2**63 - 1
 
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
@@ -58,7 +59,9 @@ class OffsetApi:
         """Store offsets; what names an unknown topic or partition is refused, the rest is committed in one batch."""
         by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         now = self._groups.wall_ms()
-        expire = None if request.retention_time_ms == NO_RETENTION_TIME else now + request.retention_time_ms
+        expire = None
+        if request.retention_time_ms != NO_RETENTION_TIME:
+            expire = min(now + request.retention_time_ms, END_OF_TIME_MS)
         topics: list[CommitTopic] = []
         accepted: list[CommitPartition] = []
         changes: list[Change] = []
