@@ -241,10 +241,13 @@ class Directory(LogDir):
         checkpoint. A kill before the next one would leave a log that ends before what was promised, which the next
         start would take for damage. So it is written now, before the cut, on the caller's thread. Raises OSError.
         """
-        promised = [of.get(topic, {}).get(partition, 0) for of in (self.recovery_points, self.high_watermarks)]
-        if min(promised) <= offset:
+        recovery_point, high_watermark, start, compacted = (
+            of.get(topic, {}).get(partition, 0)
+            for of in (self.recovery_points, self.high_watermarks, self.start_offsets, self.cleaner_offsets)
+        )
+        if max(min(recovery_point, high_watermark), start, compacted) <= offset:
             return
-        for offsets in (self.recovery_points, self.high_watermarks, self.start_offsets):
+        for offsets in (self.recovery_points, self.high_watermarks, self.start_offsets, self.cleaner_offsets):
             of_topic = offsets.get(topic, {})
             if partition in of_topic:
                 of_topic[partition] = min(offset, of_topic[partition])

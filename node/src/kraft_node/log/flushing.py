@@ -166,5 +166,7 @@ def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
         flush.done()
         if done is not None:
             done()
+        elif log.recovery_point < log.active.base and not log.closed and log.dir.failed is None:
+            schedule(log)  # segments that have been rolled meanwhile
 
     log.dir.env.background.submit(log.dir.lane, flush.work, finished)

@@ -53,7 +53,7 @@ def open_log(
     """Open the log in directory `path` (which exists). `clean`: it was closed properly, all of it is durable.
 
     The checkpointed offsets are taken as lower bounds. Below `compacted_below` offsets may be missing whatever the
-    policy is now. Raises OSError, LogDirDamaged.
+    policy is now. Raises OSError, LogDirDamaged, KafkaError (the same, with the directory told).
     """
     from kraft_node.log.log import Log  # noqa: PLC0415
 
@@ -77,7 +77,9 @@ def open_log(
             _rebuild_epochs(log)
     elif bases:
         replay_from = _recover(log, compacted_below, epochs_known=epochs_known)
-    log.start_offset = min(log.start_offset, log.end_offset)
+    if log.start_offset > log.end_offset:
+        logger.warning("%s goes on at %d, where it began: what was before it is lost", log.name, log.start_offset)
+        log.reset_to(log.start_offset)
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
     log.leader_epochs.truncate_from_end(log.end_offset)
@@ -212,6 +214,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
             # The segment before ends early, just between two batches: what would have followed was lost.
             _cut_whole(log, number)
             break
+        log.end_offset = max(log.end_offset, segment.base)
         if durable:
             start, log.end_offset = _durable_part(log, number, compacted_below)
             walked_from = log.end_offset

@@ -108,7 +108,8 @@ def _expired(log: Log, now_ms: int) -> int:
     if keep_ms >= 0:
         while count < len(log.segment_bases) and log.segment_end(count) <= log.high_watermark:
             segment = log.segment(count)
-            if segment.size == 0 or now_ms - segment.largest_timestamp() <= keep_ms:
+            is_unused = segment is log.active and segment.size == 0
+            if is_unused or now_ms - segment.largest_timestamp() <= keep_ms:
                 break
             count += 1
     return count
@@ -122,7 +123,7 @@ def _too_many(log: Log) -> int:
     excess = log.size_bytes - keep_bytes
     count = 0
     for size in log.segment_sizes():
-        if excess < size or size == 0 or log.segment_end(count) > log.high_watermark:
+        if excess < size or log.segment_end(count) > log.high_watermark:
             break
         excess -= size
         count += 1
@@ -137,7 +138,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         if log.leader_epochs.dirty:
             flushing.write_epochs(log)
         return False
-    if offset <= log.start_offset:
+    if offset < log.segment_bases[0]:
         reset_to(log, offset)
         return True
     log.truncations += 1
@@ -149,13 +150,16 @@ def truncate_to(log: Log, offset: int) -> bool:
     bases, sizes = log.segment_bases, log.segment_sizes()
     segment = log.segment(number)
     position, length, first, _ = segment.find(offset)
-    end = first if length else offset
-    for base in bases[number + 1 :]:
+    end = min(first, offset) if length else offset
+    for base in reversed(bases[number + 1 :]):  # a crash between leaves no hole
         remove_segment_files(log, base)
     segment.truncate_to_position(position, end)
     txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), end)
     _keep_as_active(log, bases[: number + 1], sizes[:number], segment)
+    if segment.size == 0:
+        log.roll(end)  # where it goes on, should nothing come before the next start
     log.end_offset = end
+    log.start_offset = min(log.start_offset, end)
     log.recovery_point = min(log.recovery_point, end)
     log.high_watermark = min(log.high_watermark, end)
     log.leader_epochs.truncate_from_end(end)
@@ -169,13 +173,14 @@ def _keep_as_active(log: Log, bases: list[int], sizes: list[int], segment: Segme
     log.release()
     log.set_segments(bases, [*sizes, segment.size])
     log.active = segment
+    segment.load_first_timestamp()
 
 
 def reset_to(log: Log, offset: int) -> None:
     """See `Log.reset_to`. Raises OSError."""
     log.truncations += 1
     log.dir.promise_less(log.topic, log.partition, offset)
-    log.recovery_point = offset
+    log.recovery_point = min(log.recovery_point, offset)
     log.max_timestamp_cache = None
     log.release()
     for base in log.segment_bases:

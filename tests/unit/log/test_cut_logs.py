@@ -1,0 +1,138 @@
+"""Logs that are cut off, emptied or begin anew at the edges: where they begin and end, and what they still know."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.log.log import Log
+from tests.unit.log.node import ID, Node
+from tests.unit.log.test_cleaner import CONFIG as COMPACTED
+from tests.unit.log.test_cleaner import compact, put
+from tests.unit.log.world import DIR, NOW, LogWorld, batch, values
+
+
+def produced(log: Log, *sequences: int) -> None:
+    for number in sequences:
+        raw = batch(b"a", b"b", b"c", producer_id=7, producer_epoch=0, base_sequence=number * 3)
+        log.append_as_leader(raw, 0, NOW)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_reset_is_not_promised_before_it_is_durable(seed: int) -> None:
+    """A loss of power brings the old names back: the log ended before the recovery point, its directory was refused."""
+    node = Node(seed=seed)
+    log = node.start().create("t", 0, ID)
+    produced(log, 0, 1)
+    log.flush()
+    log.reset_to(70)
+    node.rest(10_000)
+    node.kill()
+    node.disk.lose_power()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert again.end_offset in (6, 70)
+
+
+def test_a_log_that_is_cut_off_at_its_start_knows_its_producers() -> None:
+    """As in Apache Kafka: what has been deleted counts as long as it is there."""
+    log = LogWorld().open()
+    produced(log, 0, 1)
+    log.high_watermark = 6
+    log.delete_records(6)
+    produced(log, 2)
+    assert log.truncate_to(6)
+    assert (log.start_offset, log.end_offset, log.high_watermark) == (6, 6, 6)
+    assert [producer.last_sequence for producer in log.producers.active()] == [5]
+    assert log.truncate_to(3)
+    assert (log.start_offset, log.end_offset, log.high_watermark) == (3, 3, 3)
+    assert [producer.last_sequence for producer in log.producers.active()] == [2]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_cut_off_in_front_of_its_first_batch_goes_on_there(clean: bool) -> None:
+    world = LogWorld()
+    log = world.open(COMPACTED)
+    log.append_as_follower(batch(b"x", base_offset=7))
+    log.high_watermark = 8
+    log.truncate_to(5)
+    assert log.end_offset == 5
+    log.flush()
+    again = world.open(COMPACTED, clean=clean, recovery_point=5)
+    assert again.end_offset == 5
+    again.append_as_leader(batch(b"next"), 0, NOW)
+    assert values(again) == [b"next"]
+
+
+def test_a_torn_segment_behind_a_gap_is_empty_and_goes_on_at_its_base() -> None:
+    """It went on where the segment before ended, with offsets that are before its own base."""
+    world = LogWorld()
+    log = world.open(COMPACTED)
+    put(log, (b"a", b"v" * 600))
+    put(log, (b"k", b"old"))
+    log.roll(base := log.end_offset)
+    put(log, (b"k", b"v" * 900))
+    log.roll(log.end_offset)
+    compact(log)
+    assert log.segment(0).find(1)[1] == 0, "the first segment ends early"
+    world.disk.flip(f"{DIR}/t-0/{base:020d}.log", 30, 1)
+    again = LogWorld(disk=world.disk).open(COMPACTED, clean=False)
+    assert again.end_offset == base
+    put(again, (b"k2", b"next"))
+    assert again.end_offset == base + 1
+    third = LogWorld(disk=world.disk).open(COMPACTED, clean=False)
+    assert values(third)[-1] == b"next"
+
+
+def test_deleted_offsets_are_not_given_again_where_the_records_were_lost() -> None:
+    """What the checkpoint says to be deleted was there: as in Apache Kafka, the log goes on behind it."""
+    world = LogWorld()
+    log = world.open()
+    produced(log, 0)
+    again = LogWorld(disk=world.disk).open(clean=False, start_offset=5)
+    assert (again.start_offset, again.end_offset, again.high_watermark) == (5, 5, 5)
+    again.append_as_leader(batch(b"next"), 0, NOW)
+    assert values(again) == [b"next"]
+    third = LogWorld(disk=world.disk).open(clean=False, start_offset=5)
+    assert (third.start_offset, third.end_offset) == (5, 6)
+
+
+def test_a_log_that_is_cut_off_before_its_start_is_not_taken_for_a_deleted_one() -> None:
+    """The checkpoint of the start says at once that it is where the cut is."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    produced(log, 0, 1)
+    log.high_watermark = 6
+    log.delete_records(6)
+    manager.directories[0].note(log)
+    manager.directories[0].high_watermarks["t"][0] = 0
+    manager.directories[0].write_offsets()()
+    log.truncate_to(3)
+    produced(log, 1)
+    node.kill()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert (again.start_offset, again.end_offset) == (3, 6)
+
+
+def test_segments_that_rolled_during_an_fsync_are_made_durable_after_it() -> None:
+    world = LogWorld()
+    log = world.open({"internal.segment.bytes": "400"})
+    for number in range(30):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    world.rest(1000)
+    assert log.recovery_point == log.active.base
+
+
+def test_a_segment_that_is_appended_to_again_rolls_by_its_first_record() -> None:
+    world = LogWorld()
+    config = {"internal.segment.bytes": "400", "segment.ms": "1000"}
+    log = world.open(config)
+    for number in range(12):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.active.finish()
+    again = world.open(config)
+    again.truncate_to(again.segment_bases[1] + 1)
+    base = again.active.base
+    again.append_as_leader(batch(b"late", timestamp=NOW + 2000), 0, NOW + 2000)
+    assert again.segment_bases[-2:] == [base, base + 1]
