@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.log import cleaner
 from kraft_node.log.cleaner import Cleaning, dirty_ratio
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
@@ -200,6 +201,80 @@ def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
     assert again.end_offset == log.end_offset
     kept = {record.key: (record.offset, record.value) for record in all_records(again)}
     assert kept == latest
+
+
+def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went when a pass that could not read so far copied its segment, and what it had deleted came back for good."""
+    monkeypatch.setattr(cleaner, "KEYS_MAX", 3)
+    log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
+    put(log, (b"gone", b"x"))
+    for number in range(8):
+        put(log, (b"%d" % number, b"v"))
+    put(log, (b"gone", None))
+    log.roll(log.end_offset)
+    put(log, (b"z", b"active"))
+    first_dirty, now = 0, NOW
+    for _ in range(9):
+        first_dirty, now = compact(log, first_dirty, now), now + 1
+    assert [record.value for record in all_records(log) if record.key == b"gone"] in ([], [None])
+
+
+def test_a_log_whose_last_records_were_removed_is_clean_to_its_end() -> None:
+    """Its last segment stayed dirty: it was compacted again every 15 s."""
+    log = LogWorld().open(CONFIG)
+    put(log, (b"gone", b"x"))
+    put(log, (b"gone", None))
+    log.roll(log.end_offset)
+    put(log, (b"z", b"active"))
+    compact(log)
+    compact(log, 0, NOW + 1000)
+    assert [record.key for record in all_records(log)] == [b"z"]
+    assert compact(log, 0, NOW + 2000) == log.active.base
+
+
+def test_segments_that_compaction_has_emptied_do_not_hold_retention_up() -> None:
+    for retention in ({"retention.ms": "1000"}, {"retention.bytes": "1"}):
+        log = LogWorld().open({**CONFIG, "cleanup.policy": "compact,delete", **retention})
+        for _ in range(3):
+            put(log, (b"k", b"v" * 700))
+        compact(log)
+        assert log.segment_sizes()[0] == 0
+        log.retain(NOW + 2000)
+        assert len(log.segment_bases) == 1, retention
+
+
+def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
+    """What came instead was taken for clean: values that its tombstones had deleted came back when those were gone."""
+    node = Node()
+    config = make_config(CONFIG)
+    manager = node.start(lambda _: config)
+    log = manager.create("t", 0, ID)
+    offsets = manager.directories[0].cleaner_offsets
+    for number in range(40):
+        put(log, (b"%d" % number, b"v" * 30))
+    node.rest(30_000)
+    assert offsets["t"][0] == log.active.base
+    log.truncate_to(7)
+    assert offsets["t"][0] == 7
+    node.kill()
+    manager = node.start(lambda _: config)
+    assert manager.directories[0].cleaner_offsets["t"][0] == 7
+
+
+def test_a_pass_that_a_truncation_ends_leaves_nothing_clean() -> None:
+    for kept in (0, 1):
+        log = LogWorld().open(CONFIG)
+        fill(log, 1)
+        steps = Cleaning(log, 0, NOW).steps()
+        for _ in range(kept + 1):
+            next(steps)
+        log.truncate_to(5)
+        with pytest.raises(StopIteration) as end:
+            while True:
+                work = next(steps)
+                if work is not None:
+                    work()
+        assert end.value.value < 0
 
 
 def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:

@@ -42,6 +42,8 @@ LONG_KEY: Final = 32
 SLICE_BYTES: Final = 64 * 1024
 """Bytes of log handled between two pauses: some milliseconds when the records are small."""
 WHOLE_RATIO: Final = 1.0
+STOPPED: Final = -1
+"""What a pass has to say that retention, truncation or deletion has ended."""
 
 Work: TypeAlias = Callable[[], None]
 Steps: TypeAlias = Generator[Work | None, None, int]
@@ -92,7 +94,7 @@ def _map_key(key: bytes) -> bytes:
 class Cleaning:
     """One pass over one log."""
 
-    __slots__ = ("_first_dirty", "_log", "_now_ms", "_offsets", "_truncations", "bytes_after", "bytes_before")
+    __slots__ = ("_first_dirty", "_log", "_now_ms", "_offsets", "_truncations", "_up_to", "bytes_after", "bytes_before")
 
     def __init__(self, log: Log, first_dirty: int, now_ms: int) -> None:
         self._log = log
@@ -100,21 +102,22 @@ class Cleaning:
         self._now_ms = now_ms
         self._offsets: dict[bytes, int] = {}
         self._truncations = log.truncations
+        self._up_to = 0
+        """Up to where the keys have been read; what lies beyond stays as it is."""
         self.bytes_before = 0
         self.bytes_after = 0
 
     def steps(self) -> Steps:
-        """Do the pass; its result is the offset up to which the log is clean then.
+        """Do the pass; its result is the offset up to which the log is clean then, STOPPED if it was changed meanwhile.
 
         Raises OSError, LogDirDamaged, BatchError.
         """
-        up_to = yield from self._read_keys(first_uncleanable(self._log, self._now_ms))
+        self._up_to = up_to = yield from self._read_keys(first_uncleanable(self._log, self._now_ms))
         if up_to <= self._first_dirty:
-            return self._first_dirty
+            return up_to
         for group in self._groups(up_to):
-            if not self._is_as_it_was(group):
-                return self._first_dirty
-            yield from self._rewrite(group)
+            if not self._is_as_it_was(group) or not (yield from self._rewrite(group)):
+                return STOPPED
         return up_to
 
     def _is_as_it_was(self, group: list[int]) -> bool:
@@ -137,8 +140,8 @@ class Cleaning:
             if base >= end or len(offsets) >= KEYS_MAX:
                 break
             if not self._is_as_it_was([base]):
-                return self._first_dirty
-            segment = self._segment(base)
+                return STOPPED
+            segment, next_base = self._segment(base), log.segment_end(log.segment_number(base))
             file = segment.file()
             for header in self._batches(segment, file):
                 if header.base_offset >= end or len(offsets) >= KEYS_MAX:
@@ -153,6 +156,8 @@ class Cleaning:
                 if handled >= SLICE_BYTES:
                     handled = 0
                     yield None
+            else:  # also where the last offsets of the segment are gone
+                up_to = max(up_to, next_base)
         return min(up_to, end)
 
     def _batches(self, segment: Segment, file: File) -> Generator[BatchHeader, None, None]:
@@ -184,7 +189,8 @@ class Cleaning:
                 size = sizes[number]
         return groups
 
-    def _rewrite(self, group: list[int]) -> Generator[Work | None, None, None]:
+    def _rewrite(self, group: list[int]) -> Generator[Work | None, None, bool]:
+        """Write those segments as one without what is superfluous; False when they were changed meanwhile."""
         log = self._log
         disk = log.dir.env.disk
         path = f"{log.path}/{group[0]:020d}{names.LOG}"
@@ -197,7 +203,7 @@ class Cleaning:
             for base in group:
                 if not self._is_as_it_was(group):
                     disk.remove(path + names.CLEANED)
-                    return
+                    return False
                 segment = self._segment(base)
                 before += segment.size
                 file = segment.file()
@@ -219,25 +225,28 @@ class Cleaning:
             self.bytes_after += position
             if not changed:
                 disk.remove(path + names.CLEANED)
-                return
+                return True
             yield cleaned.fsync
         finally:
             cleaned.close()
-        if self._is_as_it_was(group):
-            self._swap(group, path, new)
-            directory = log.path
-
-            def sync() -> None:
-                fsync_path(disk, path)
-                disk.fsync_dir(directory)
-
-            yield sync
-        else:
+        if not self._is_as_it_was(group):
             trimming.remove_files(disk, [path + names.CLEANED])
+            return False
+        self._swap(group, path, new)
+        directory = log.path
+        paths = [new.path(suffix) for suffix in (names.LOG, names.INDEX, names.TIME_INDEX)]
+
+        def sync() -> None:
+            for path in paths:
+                fsync_path(disk, path)
+            disk.fsync_dir(directory)
+
+        yield sync
+        return True
 
     def _keep(self, header: BatchHeader, data: bytes) -> bytes:
         """What stays of a batch: itself, a smaller one, or nothing."""
-        if header.is_control or header.is_transactional:
+        if header.is_control or header.is_transactional or header.base_offset >= self._up_to:
             return data
         now = self._now_ms
         horizon = header.delete_horizon_ms
@@ -351,6 +360,8 @@ class Cleaner:
             work = next(steps)
         except StopIteration as end:
             self._busy = False
+            if end.value == STOPPED:
+                return
             logger.info(
                 "Compacted %s up to offset %d: %d bytes became %d",
                 log.name,

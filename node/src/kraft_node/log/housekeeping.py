@@ -226,11 +226,10 @@ class Housekeeping:
             return
         directory = directory_of(log)
         of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
-        progress = of_topic.get(log.partition, 0) < offset
-        of_topic[log.partition] = offset
-        directory.offsets_dirty = True
-        self._later("compacted", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
-        if progress:
+        if of_topic.get(log.partition, 0) < offset:
+            of_topic[log.partition] = offset
+            directory.offsets_dirty = True
+            self._later("compacted", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
             self._clean()
 
     # --- flush.ms ---
