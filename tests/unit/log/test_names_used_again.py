@@ -82,3 +82,22 @@ def test_a_checkpoint_that_is_under_way_does_not_bring_the_old_offsets_back() ->
     log = node.start().get("t", 0)
     assert log is not None
     assert (log.start_offset, log.end_offset, node.failures) == (0, 1, [])
+
+
+@pytest.mark.parametrize("removed", ["by hand", "by a deletion that a kill interrupted"])
+def test_the_checkpoints_of_what_went_before_the_start_do_not_condemn_a_new_one(removed: str) -> None:
+    """As the message about a damaged log advises: its directory is removed, and other replicas have the records."""
+    node = Node()
+    manager = checkpointed(node)
+    if removed != "by hand":
+        manager.delete("t", 0)
+    node.kill()
+    if removed == "by hand":
+        node.disk.rmtree("/d1/t-0")
+    manager = node.start()
+    create_when_possible(node, manager)
+    write(manager, NEW, 2)
+    node.kill()
+    log = node.start().get("t", 0)
+    assert log is not None
+    assert (log.start_offset, log.end_offset, node.failures) == (0, 2, [])

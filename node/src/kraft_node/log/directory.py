@@ -143,6 +143,7 @@ class Directory(LogDir):
         self.start_offsets = self._read_offsets(names.LOG_START_CHECKPOINT)
         self.high_watermarks = self._read_offsets(names.REPLICATION_CHECKPOINT)
         self.cleaner_offsets = self._read_offsets(names.CLEANER_CHECKPOINT)
+        here: set[tuple[str, int]] = set()
         for name in listed:
             if name.endswith(names.DELETE_DIR) and names.parse_suffixed_dir(name, names.DELETE_DIR) is not None:
                 self.remove_later(f"{self.path}/{name}", 0)
@@ -152,6 +153,7 @@ class Directory(LogDir):
                 continue
             future = names.parse_suffixed_dir(name, names.FUTURE_DIR)
             if future is not None:
+                here.add(future)
                 self.futures.append((future, f"{self.path}/{name}"))
                 continue
             if "-" not in name or name.endswith((names.STRAY_DIR, names.FUTURE_DIR)):
@@ -159,10 +161,12 @@ class Directory(LogDir):
             found = names.parse_partition_dir(name)
             if found is None or found[0] == METADATA_TOPIC_NAME:
                 continue
+            here.add(found)
             self.count += 1
             if not self.clean:
                 self.unrecovered[found] = None
             yield found
+        self._forget_all_but(here)
 
     def _read_mark(self) -> None:
         disk = self.env.disk
@@ -229,6 +233,13 @@ class Directory(LogDir):
             if offsets.get(topic, {}).pop(partition, None) is not None:
                 self.retired[topic, partition] = self.writes + 1
         self.offsets_dirty = True
+
+    def _forget_all_but(self, here: set[tuple[str, int]]) -> None:
+        """What a kill or an administrator has removed: a new log of that name is none that has lost its records."""
+        for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
+            for topic, of_topic in offsets.items():
+                for partition in [partition for partition in of_topic if (topic, partition) not in here]:
+                    self.forget_offsets(topic, partition)
 
     def offsets_written(self, number: int) -> None:
         """The write of that number is done, and with it all before it."""
