@@ -421,7 +421,26 @@ def test_sessions_by_topic_id_follow_the_id_not_the_name(rig: Rig) -> None:
     rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1)), *topic_records("a", 50)])
     rig.append("a")
     answer = rig.fetch(session_id=id_, session_epoch=1, version=13)
-    assert rows(answer)[topic_id(1), 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    row = rows(answer)[topic_id(1), 0]
+    assert (row.error_code, row.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
+
+
+def test_a_session_is_told_what_became_of_its_topic_as_kafka_tells_it(rig: Rig) -> None:
+    id_ = rig.session((topic_id(1), 0, 0), (topic_id(1), 2, 0), (topic_id(77), 0, 0), version=13).session_id
+    epoch = 0
+
+    def codes() -> list[ErrorCode]:
+        nonlocal epoch
+        epoch += 1
+        answer = rows(rig.fetch(session_id=id_, session_epoch=epoch, version=13, max_wait_ms=0))
+        return [ErrorCode(answer[key].error_code) for key in ((topic_id(1), 0), (topic_id(1), 2), (topic_id(77), 0))]
+
+    rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1))])
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    never_known = ErrorCode.UNKNOWN_TOPIC_ID
+    assert codes() == [gone, gone, never_known]
+    rig.commit(topic_records("a", 50))
+    assert codes() == [ErrorCode.INCONSISTENT_TOPIC_ID, gone, never_known]
 
 
 def test_too_many_sessions_make_fetches_full() -> None:

@@ -76,6 +76,7 @@ def collect(
             if denied is not None and wanted.key[0] in denied:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = find(wanted.key, wanted.leader_epoch)
+            wanted.topic = partition.topic
             if prefer is not None and partition.lead is not None:
                 preferred = prefer(partition, wanted.offset, session.rack or "")
                 if preferred >= 0:
@@ -91,12 +92,15 @@ def collect(
             else:
                 row = _read(wanted, partition, room, isolation, session, min_one=min_one)
         except KafkaError as error:
-            row = _failed(wanted, error)
-            if error.code in UNANSWERABLE and not is_follower:
+            code = error.code
+            if code == ErrorCode.UNKNOWN_TOPIC_ID and wanted.topic is not None:
+                code = _what_became_of(wanted.topic, wanted.index, replicas)
+            row = _failed(wanted, code)
+            if code in UNANSWERABLE and not is_follower:
                 found.unanswerable += 1
             else:
                 found.immediate = True
-                found.wrong_leader |= error.code in WRONG_LEADER
+                found.wrong_leader |= code in WRONG_LEADER
         else:
             size = 0 if row.records is NO_RECORDS else _length(row.records)
             if size:
@@ -115,8 +119,7 @@ def refuse(session: FetchSession, code: ErrorCode) -> Collected:
     """Every partition of the session answered with `code`."""
     found = Collected()
     found.immediate = True
-    refusal = KafkaError(code, "refused")
-    found.rows = [(wanted, _failed(wanted, refusal)) for wanted in session.partitions.values()]
+    found.rows = [(wanted, _failed(wanted, code)) for wanted in session.partitions.values()]
     return found
 
 
@@ -194,12 +197,21 @@ def _read(
     return row
 
 
-def _failed(wanted: FetchPartition, error: KafkaError) -> Any:
+def _what_became_of(topic: str, index: int, replicas: ReplicaManager) -> ErrorCode:
+    """What a reader of a topic id that is gone is told, once it has been read: who leads its name by now is asked."""
+    try:
+        replicas.hosted(topic, index)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def _failed(wanted: FetchPartition, code: ErrorCode) -> Any:
     return FetchResponse.PartitionData(
         partition_index=wanted.index,
-        error_code=error.code,
+        error_code=code,
         high_watermark=UNKNOWN,
-        aborted_transactions=[] if error.code in UNANSWERABLE else None,
+        aborted_transactions=[] if code in UNANSWERABLE else None,
         records=NO_RECORDS,
     )
 

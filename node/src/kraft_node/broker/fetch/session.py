@@ -46,6 +46,7 @@ class FetchPartition:
         "owner",
         "sent_high_watermark",
         "sent_start_offset",
+        "topic",
         "watched",
     )
 
@@ -61,6 +62,8 @@ class FetchPartition:
         self.last_fetched_epoch = UNKNOWN
         self.sent_high_watermark = UNKNOWN
         self.sent_start_offset = UNKNOWN
+        self.topic: str | None = None
+        """What the topic was called when it was last found: under an id that is gone a reader is told of the name."""
         self.watched: Partition | None = None
 
     def update(self, wanted: Any) -> None:
