@@ -219,6 +219,22 @@ def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch
     assert [record.value for record in all_records(log) if record.key == b"gone"] in ([], [None])
 
 
+def test_a_tombstone_of_what_was_written_in_a_transaction_stays() -> None:
+    """Transactional records are never removed: without it they were the latest again, as offsets of deleted groups."""
+    log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
+    put(log, (b"gone", b"x"), producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    end = build_marker(commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
+    log.append_as_leader(end, 0, NOW, internal=True)
+    put(log, (b"gone", None), (b"other", None))
+    log.roll(log.end_offset)
+    put(log, (b"z", b"active"))
+    for now in range(NOW, NOW + 3):
+        compact(log, 0, now)
+    records = [(record.key, record.value) for record in all_records(log)]
+    assert [value for key, value in records if key == b"gone"] == [b"x", None]
+    assert (b"other", None) not in records
+
+
 def test_a_log_whose_last_records_were_removed_is_clean_to_its_end() -> None:
     """Its last segment stayed dirty: it was compacted again every 15 s."""
     log = LogWorld().open(CONFIG)

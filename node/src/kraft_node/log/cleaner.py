@@ -9,7 +9,8 @@ Decoding is slow, so it is done on the event loop in slices of a few millisecond
 `Cleaning.steps` yields None when others should have their turn, or work for the directory's thread.
 
 Transactional batches and control batches are copied as they are, and count for no key: what they hold is never lost,
-only not compacted.
+only not compacted. So a tombstone of a key that a transaction has written stays as well, or that record would be the
+latest again.
 """
 
 from __future__ import annotations
@@ -94,13 +95,25 @@ def _map_key(key: bytes) -> bytes:
 class Cleaning:
     """One pass over one log."""
 
-    __slots__ = ("_first_dirty", "_log", "_now_ms", "_offsets", "_truncations", "_up_to", "bytes_after", "bytes_before")
+    __slots__ = (
+        "_first_dirty",
+        "_log",
+        "_now_ms",
+        "_offsets",
+        "_transactional",
+        "_truncations",
+        "_up_to",
+        "bytes_after",
+        "bytes_before",
+    )
 
     def __init__(self, log: Log, first_dirty: int, now_ms: int) -> None:
         self._log = log
         self._first_dirty = max(first_dirty, log.start_offset)
         self._now_ms = now_ms
         self._offsets: dict[bytes, int] = {}
+        self._transactional: set[bytes] = set()
+        """Keys that transactions have written, as far as the segments have been copied; when full, it may be any."""
         self._truncations = log.truncations
         self._up_to = 0
         """Up to where the keys have been read; what lies beyond stays as it is."""
@@ -246,7 +259,11 @@ class Cleaning:
 
     def _keep(self, header: BatchHeader, data: bytes) -> bytes:
         """What stays of a batch: itself, a smaller one, or nothing."""
-        if header.is_control or header.is_transactional or header.base_offset >= self._up_to:
+        if header.is_control or header.base_offset >= self._up_to:
+            return data
+        if header.is_transactional:
+            if len(self._transactional) < KEYS_MAX:
+                self._transactional.update(_map_key(each.key) for each in iter_records(data) if each.key is not None)
             return data
         now = self._now_ms
         horizon = header.delete_horizon_ms
@@ -255,10 +272,14 @@ class Cleaning:
         count = 0
         for record in iter_records(data):
             count += 1
-            if record.key is None or self._offsets.get(_map_key(record.key), -1) > record.offset:
+            if record.key is None:
+                continue
+            key = _map_key(record.key)
+            if self._offsets.get(key, -1) > record.offset:
                 continue
             if record.value is None:
-                if horizon is not None and now >= horizon:
+                hides = key in self._transactional or len(self._transactional) >= KEYS_MAX
+                if horizon is not None and now >= horizon and not hides:
                     continue
                 tombstones = True
             kept.append(record)
