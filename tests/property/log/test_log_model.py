@@ -25,9 +25,11 @@ CODEC = st.sampled_from([0, 0, 1, 2, 3, 4])
 
 
 class ModelRecord:
-    def __init__(self, offset: int, when: int, value: bytes, epoch: int, last_of_batch: int) -> None:
+    def __init__(self, offset: int, when: int, value: bytes, epoch: int, first_of_batch: int) -> None:
         self.offset, self.when, self.value, self.epoch = offset, when, value, epoch
-        self.last_of_batch = last_of_batch
+        self.first_of_batch = first_of_batch
+        self.producer: tuple[int, int] | None = None
+        """Producer id and sequence."""
 
 
 class LogAgainstList(RuleBasedStateMachine):
@@ -44,8 +46,12 @@ class LogAgainstList(RuleBasedStateMachine):
         self.sequences: dict[int, int] = {}
         self.open_txns: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int]] = []
+        self.ended: list[tuple[int, int]] = []
+        """First offset and marker of all transactions that have ended."""
         self.replicated = 0
         self.counter = 0
+        self.was_cut = False
+        """Since the last flush: a loss of power may bring back what went."""
 
     @initialize(batches=st.integers(0, 60))
     def begin(self, batches: int) -> None:
@@ -57,9 +63,9 @@ class LogAgainstList(RuleBasedStateMachine):
         return [b"%d-%d" % (self.counter, i) for i in range(count)]
 
     def _note(self, values: list[bytes], times: list[int]) -> None:
-        last = self.end + len(values) - 1
+        first = self.end
         for value, when in zip(values, times, strict=True):
-            self.records.append(ModelRecord(self.end, when, value, self.epoch, last))
+            self.records.append(ModelRecord(self.end, when, value, self.epoch, first))
             self.end += 1
 
     @rule(
@@ -87,6 +93,7 @@ class LogAgainstList(RuleBasedStateMachine):
         if transactional:
             self.open_txns.setdefault(pid, self.end)
         self._note(values, [NOW])
+        self.records[-1].producer = pid, sequence
         self.sequences[pid] = sequence + 1
         if again:
             repeated = self.log.append_as_leader(data, self.epoch, NOW)
@@ -105,6 +112,7 @@ class LogAgainstList(RuleBasedStateMachine):
         data = build_marker(commit=commit, producer_id=3, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
         self.log.append_as_leader(data, self.epoch, NOW, internal=True)
         first = self.open_txns.pop(3)
+        self.ended.append((first, self.end))
         if not commit:
             self.aborted.append((3, first, self.end))
         self.records.append(ModelRecord(self.end, NOW, b"", self.epoch, self.end))
@@ -134,6 +142,42 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.start <= self.log.start_offset <= max(self.start, self.replicated)
         self.start = self.log.start_offset
 
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        """As a follower does: what goes may be replicated, deleted, part of a transaction."""
+        offset = int(self.end * share)
+        cut = next((r.first_of_batch for r in self.records if r.offset == offset), offset)
+        bottom = self.log.segment_bases[0]
+        assert self.log.truncate_to(offset) == (offset < self.end)
+        if offset < bottom:
+            self._emptied(offset)
+        else:
+            self._cut(cut)
+
+    @rule(beyond=st.integers(0, 50))
+    def reset(self, beyond: int) -> None:
+        self.log.reset_to(self.end + beyond)
+        self._emptied(self.end + beyond)
+
+    def _cut(self, end: int) -> None:
+        """The model ends there."""
+        self.was_cut = True
+        self.records = [r for r in self.records if r.offset < end]
+        self.end = end
+        self.start, self.checkpointed = min(self.start, end), min(self.checkpointed, end)
+        self.replicated, self.furthest_start = min(self.replicated, end), min(self.furthest_start, end)
+        self.sequences = {r.producer[0]: r.producer[1] + 1 for r in self.records if r.producer is not None}
+        self.aborted = [txn for txn in self.aborted if txn[2] < end]
+        self.open_txns = {pid: first for pid, first in self.open_txns.items() if first < end}
+        for first, marker in self.ended:
+            if first < end <= marker:
+                self.open_txns[3] = first
+        self.ended = [txn for txn in self.ended if txn[1] < end]
+
+    def _emptied(self, at: int) -> None:
+        self._cut(0)
+        self.start = self.end = self.replicated = at
+
     @rule()
     def checkpoint(self) -> None:
         self.checkpointed = self.start
@@ -143,24 +187,44 @@ class LogAgainstList(RuleBasedStateMachine):
         self.log.flush_in_background(lambda: None)
         self.world.rest(1000)
         assert self.log.recovery_point == self.end
+        self.was_cut = False
 
-    @rule(clean=st.booleans())
-    def reopen(self, clean: bool) -> None:
-        """After an unclean stop a log may begin where it began when that was written last, but goes on at its end."""
+    @rule(how=st.sampled_from(["clean", "killed", "without power"]))
+    def reopen(self, how: str) -> None:
+        """After an unclean stop a log may begin where it began when that was written last, but goes on at its end.
+
+        A loss of power may cost what is beyond the recovery point.
+        """
         self.furthest_start = max(self.furthest_start, self.start)
+        clean = how == "clean"
         if clean:
             self.checkpointed = self.start
             self.log.active.finish()
             self.log.take_snapshot(self.end)
             self.log.flush()
+        durable = self.log.recovery_point
+        if how == "without power":
+            if self.was_cut:
+                self.flush()
+            self.world.rest()  # nothing of this life is left to be done in the next
+            durable = self.log.recovery_point
+            self.world.disk.lose_power()
         self.log.release()
         self.log = self.world.open(
             CONFIG,
             clean=clean,
-            recovery_point=self.log.recovery_point,
+            recovery_point=durable,
             start_offset=self.checkpointed,
             high_watermark=self.replicated,
         )
+        if how == "without power":
+            assert durable <= self.log.end_offset <= self.end
+            known = {producer.producer_id: producer.last_sequence + 1 for producer in self.log.producers.active()}
+            if self.log.end_offset == self.checkpointed < self.end:
+                self._emptied(self.checkpointed)
+                self.sequences = known
+            else:
+                self._cut(self.log.end_offset)
         assert self.checkpointed <= self.log.start_offset <= self.start
         self.start = self.log.start_offset
 
