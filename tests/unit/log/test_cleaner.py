@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraft_node.log import cleaner
-from kraft_node.log.cleaner import Cleaning, dirty_ratio
+from kraft_node.log.cleaner import STOPPED, Cleaning, dirty_ratio
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.records.batch import build_batch, check_batch, iter_headers
@@ -277,20 +277,23 @@ def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
     assert manager.directories[0].cleaner_offsets["t"][0] == 7
 
 
-def test_a_pass_that_a_truncation_ends_leaves_nothing_clean() -> None:
-    for kept in (0, 1):
-        log = LogWorld().open(CONFIG)
-        fill(log, 1)
-        steps = Cleaning(log, 0, NOW).steps()
-        for _ in range(kept + 1):
-            next(steps)
-        log.truncate_to(5)
-        with pytest.raises(StopIteration) as end:
-            while True:
-                work = next(steps)
-                if work is not None:
-                    work()
-        assert end.value.value < 0
+@pytest.mark.parametrize("slices", range(1, 14))
+def test_a_pass_that_a_truncation_ends_leaves_nothing_clean(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that it was reading was taken for damaged, and with it the log directory, or the log was left alone."""
+    monkeypatch.setattr(cleaner, "SLICE_BYTES", 300)
+    log = LogWorld().open(CONFIG)
+    fill(log, 1, 30)
+    steps = Cleaning(log, 0, NOW).steps()
+    with pytest.raises(StopIteration) as end:
+        for number in range(1000):
+            if number == slices:
+                log.truncate_to(2)
+            work = next(steps)
+            if work is not None:
+                work()
+    assert end.value.value == STOPPED
+    assert not [name for name in log.dir.env.disk.listdir(log.path) if name.endswith(".cleaned")]
+    assert log.end_offset <= 2
 
 
 def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:

@@ -131,7 +131,7 @@ class Cleaning:
         for group in self._groups(up_to):
             if not self._is_as_it_was(group) or not (yield from self._rewrite(group)):
                 return STOPPED
-        return up_to
+        return up_to if self._is_as_it_was([]) else STOPPED
 
     def _is_as_it_was(self, group: list[int]) -> bool:
         """Whether retention, truncation or deletion has left those segments alone."""
@@ -149,11 +149,10 @@ class Cleaning:
         offsets = self._offsets
         up_to = self._first_dirty
         handled = 0
-        for base in log.segment_bases[log.segment_number(up_to) : -1]:
+        waiting = log.segment_bases[log.segment_number(up_to) : -1]
+        for base in waiting:
             if base >= end or len(offsets) >= KEYS_MAX:
                 break
-            if not self._is_as_it_was([base]):
-                return STOPPED
             segment, next_base = self._segment(base), log.segment_end(log.segment_number(base))
             file = segment.file()
             for header in self._batches(segment, file):
@@ -169,6 +168,8 @@ class Cleaning:
                 if handled >= SLICE_BYTES:
                     handled = 0
                     yield None
+                    if not self._is_as_it_was(waiting):
+                        return STOPPED
             else:  # also where the last offsets of the segment are gone
                 up_to = max(up_to, next_base)
         return min(up_to, end)
@@ -214,9 +215,6 @@ class Cleaning:
         try:
             cleaned.truncate(0)
             for base in group:
-                if not self._is_as_it_was(group):
-                    disk.remove(path + names.CLEANED)
-                    return False
                 segment = self._segment(base)
                 before += segment.size
                 file = segment.file()
@@ -234,6 +232,9 @@ class Cleaning:
                     if handled >= SLICE_BYTES:
                         handled = 0
                         yield None
+                        if not self._is_as_it_was(group):
+                            trimming.remove_files(disk, [path + names.CLEANED])
+                            return False
             self.bytes_before += before
             self.bytes_after += position
             if not changed:

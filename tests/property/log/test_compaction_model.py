@@ -1,0 +1,160 @@
+"""Compaction between everything else that happens to a log: who reads it from its start knows what was written last."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kraft_node.log import cleaner
+from kraft_node.log.cleaner import STOPPED, Cleaning
+from kraft_node.log.log import Log
+from kraft_node.records.batch import NewRecord, Record, build_batch, iter_records
+from kraft_node.records.control import build_marker
+from tests.unit.log.world import NOW, LogWorld, read_bytes, whole_headers
+
+CONFIG = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "700",
+    "index.interval.bytes": "150",
+    "delete.retention.ms": "20",
+}
+TXN: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
+
+
+def all_data(log: Log) -> list[Record]:
+    """Records that are no markers, from the start; compaction may have left nothing at the end."""
+    found = []
+    for number in range(len(log.segment_bases)):
+        data = log.segment(number).file().pread(0, log.segment(number).size)
+        for header in whole_headers(data):
+            if not header.is_control:
+                found += [record for record in iter_records(data, header) if record.offset >= log.start_offset]
+    return found
+
+
+class Model:
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world = LogWorld(seed)
+        self.log = self.world.open(CONFIG)
+        self.written: dict[int, tuple[bytes, bytes | None]] = {}
+        """What is in the log or was compacted away, by offset."""
+        self.first_dirty = self.now = self.sequence = 0
+        self.cleaning: Cleaning | None = None
+        self.steps: Any = None
+        self.open_txn = False
+
+    def put(self) -> None:
+        rng, log = self.rng, self.log
+        pairs = [
+            (b"%d" % rng.randrange(12), None if rng.random() < 0.3 else b"v" * rng.randrange(60))
+            for _ in range(rng.randrange(1, 4))
+        ]
+        how: dict[str, Any] = {}
+        if rng.random() < 0.2:
+            how, self.open_txn = {**TXN, "base_sequence": self.sequence}, True
+            self.sequence += len(pairs)
+        for i, pair in enumerate(pairs):
+            self.written[log.end_offset + i] = pair
+        records = [NewRecord(key, value, NOW + self.now) for key, value in pairs]
+        log.append_as_leader(build_batch(records, **how), 0, NOW + self.now)
+        if rng.random() < 0.8:
+            log.high_watermark = log.end_offset
+
+    def end_txn(self) -> None:
+        if self.open_txn:
+            marker = build_marker(
+                commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW + self.now
+            )
+            self.log.append_as_leader(marker, 0, NOW, internal=True)
+            self.open_txn = False
+
+    def clean(self, slices: int) -> None:
+        if self.steps is None:
+            self.steps = Cleaning(self.log, self.first_dirty, NOW + self.now).steps()
+        try:
+            for _ in range(slices):
+                work = next(self.steps)
+                if work is not None:
+                    work()
+        except StopIteration as end:
+            self.steps = None
+            if end.value != STOPPED:
+                self.first_dirty = max(self.first_dirty, end.value)
+
+    def truncate(self) -> None:
+        log = self.log
+        log.truncate_to(max(log.end_offset - self.rng.randrange(8), 0))
+        self.adopt()
+
+    def adopt(self) -> None:
+        """The log has become shorter: what was compacted away for what is gone does not come back."""
+        log = self.log
+        end = log.end_offset
+        self.first_dirty = min(self.first_dirty, end)
+        found = {record.offset: (record.key, record.value) for record in all_data(log)}
+        for offset in [at for at in self.written if at not in found]:
+            del self.written[offset]
+        assert found == self.written
+        producer = log.producers.get(9)
+        self.sequence = 0 if producer is None else producer.last_sequence + 1
+        self.open_txn = producer is not None and producer.current_txn_first_offset >= 0
+
+    def stop(self, how: str) -> None:
+        log = self.log
+        if self.steps is not None:
+            self.steps.close()
+            self.steps = None
+        if how == "power" or self.rng.random() < 0.3:
+            log.flush()
+            self.world.rest()
+        if how == "clean":
+            log.active.finish()
+            log.take_snapshot(log.end_offset)
+            log.flush()
+        end, point, high_watermark = log.end_offset, log.recovery_point, log.high_watermark
+        if how == "power":
+            self.world.disk.lose_power()
+        log.closed = True
+        log.release()
+        self.log = self.world.open(
+            CONFIG, clean=how == "clean", recovery_point=point, high_watermark=high_watermark, start_offset=0
+        )
+        assert self.log.end_offset == end
+
+    def check(self) -> None:
+        """Every record is one that was written there; the last of each key is there, or was a deletion."""
+        found = all_data(self.log)
+        for record in found:
+            assert self.written[record.offset] == (record.key, record.value)
+        latest = {key: (at, value) for at, (key, value) in sorted(self.written.items())}
+        got = {record.key: (record.offset, record.value) for record in found}
+        for key, (at, value) in latest.items():
+            if value is not None or key in got:
+                assert got[key] == (at, value), f"{key!r}"
+        for offset in self.rng.sample(sorted(got.values()), min(3, len(got))):
+            first = whole_headers(read_bytes(self.log.read(offset[0], 1)))[0]
+            assert first.base_offset <= offset[0] <= first.last_offset
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_latest_of_each_key_is_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaner, "KEYS_MAX", 5 if seed % 2 else 1000)
+    monkeypatch.setattr(cleaner, "SLICE_BYTES", 300)
+    model = Model(seed)
+    for _ in range(250):
+        what = model.rng.random()
+        model.now += model.rng.randrange(4)
+        if what < 0.55:
+            model.put()
+        elif what < 0.65:
+            model.end_txn()
+        elif what < 0.92:
+            model.clean(model.rng.choice((1, 3, 1000)))
+        elif what < 0.96:
+            model.truncate()
+        else:
+            model.stop(model.rng.choice(("clean", "kill", "power")))
+        model.check()
