@@ -26,6 +26,8 @@ FAILED_ONCE = (
     1018,
     # A broker that was stopping heard that a replica had moved away: its directory was renamed while it was closed.
     1040,
+    # What a leader had proposed was held against its next process, which had just started: a fault of the law.
+    31051,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

@@ -185,7 +185,7 @@ class ReplicaLaws:
             self.checker.broken("assignment", name, "nobody is left who may lead it")
 
     def _look_at_proposer(self, image: Any, name: str, key: Key, before: PartitionState, state: PartitionState) -> None:
-        partition = self._led(key, state)
+        partition = self._led(image, key, state)
         if partition is None or partition.lead is None:
             return
         if partition.partition_epoch < before.partition_epoch:
@@ -217,14 +217,21 @@ class ReplicaLaws:
         text = f"{member} joined at {end_offset}, the epoch begins at {partition.leader_start_offset}"
         self.checker.broken("proposed", name, text)
 
-    def _led(self, key: Key, state: PartitionState) -> Partition | None:
-        """The replica that leads in that state's epoch, if it runs and knows it."""
+    def _led(self, image: Any, key: Key, state: PartitionState) -> Partition | None:
+        """The replica that leads in that state's epoch, if it runs and knows it, in the incarnation that is registered.
+
+        A process that has just started may not know yet what the one before it was told, whose word still counts.
+        """
+        registered = image.brokers.get(state.leader)
         for machine in self.cluster.brokers:
             node = machine.node
-            if machine.config.node_id == state.leader and node is not None and node.broker is not None:
-                partition = node.broker.replicas.peek(key)
-                if partition is not None and partition.is_leader and partition.leader_epoch == state.leader_epoch:
-                    return partition
+            if machine.config.node_id != state.leader or registered is None or node is None or node.broker is None:
+                continue
+            lifecycle, partition = node.broker.lifecycle, node.broker.replicas.peek(key)
+            if lifecycle is None or lifecycle.broker_epoch != registered.epoch or partition is None:
+                continue
+            if partition.is_leader and partition.leader_epoch == state.leader_epoch:
+                return partition
         return None
 
     def _look_at_leases(self) -> None:
