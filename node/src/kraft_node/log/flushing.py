@@ -105,8 +105,7 @@ def _paths(log: Log, up_to: int, *, with_names: bool) -> list[str]:
     last = log.segment_number(up_to - 1) if up_to > log.start_offset else number
     for place in range(number, last + 1):
         segment = log.segment(place)
-        if segment.size:
-            paths.append(segment.path(names.LOG))
+        paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last
         # The active segment's indexes can wait: recovery goes on from whatever entries it finds sound.
         if segment is not log.active:
             paths.append(segment.path(names.INDEX))
