@@ -441,8 +441,9 @@ class RaftNode:
 
     def _has_led(self, state: QuorumState) -> bool:
         """Whether this node was leader of the stored epoch: leading it again could write other records in its place."""
-        elected_itself = state.voted.matches(self.local) and self.log.last_epoch == state.epoch
-        return state.leader_id == self.local.id or (elected_itself and state.epoch > 0)
+        if state.leader_id != NOBODY:
+            return state.leader_id == self.local.id
+        return state.voted.matches(self.local) and self.log.last_epoch == state.epoch > 0
 
     def _tick(self, event: events.Tick) -> None:  # noqa: ARG002
         """Everything that is due is found by `act`; the timer is spent, be it early."""

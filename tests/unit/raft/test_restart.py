@@ -1,0 +1,35 @@
+"""What a voter is that starts again, by what it has stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.base.ids import Uuid
+from kraft_node.raft import events
+from kraft_node.raft.log_view import LogView
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.states import Role
+from tests.unit.raft.test_voter_changes import Chance
+
+KEYS = {number: ReplicaKey(number, Uuid(bytes(15) + bytes([number]))) for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
+def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
+    """Two that stand in one epoch vote for themselves. The one that followed the other then told, started again, that it
+    had led that epoch, of which Apache Kafka's nodes, which know the leader, end."""
+    log = LogView()
+    log.appended(0, 5, 1)
+    log.flushed(5)
+    node = RaftNode(
+        local=KEYS[2],
+        voters=VoterSet([Voter(key) for key in KEYS.values()]),
+        log=log,
+        state=QuorumState(1, leader_id, KEYS[2]),
+        rng=Chance(),
+        cluster_id="c",
+        kraft_version=1,
+    )
+    node.step(events.Started(), 0)
+    assert (node.role.role, node.leader_id, node.epoch) == (role, says, 1)
