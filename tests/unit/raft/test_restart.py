@@ -17,7 +17,7 @@ KEYS = {number: ReplicaKey(number, Uuid(bytes(15) + bytes([number]))) for number
 
 @pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
 def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
-    """Two that stand in one epoch vote for themselves. The one that followed the other then told, when it started again,
+    """Two that stand in an epoch vote for themselves. The one that followed the other then told, when it started again,
     that it had led that epoch, of which Apache Kafka's nodes, which know the leader, end."""
     log = LogView()
     log.appended(0, 5, 1)
