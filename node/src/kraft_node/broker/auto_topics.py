@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS
+from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kraft_node.wire.messages import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -52,18 +52,45 @@ class AutoTopics:
         self.create((name,), None)
 
     def _topic(self, name: str) -> Any:
+        config = self._config
         if name == CONSUMER_OFFSETS:
             return _creatable(
                 name,
-                self._config.int("offsets.topic.num.partitions"),
-                self._config.int("offsets.topic.replication.factor"),
+                config.int("offsets.topic.num.partitions"),
+                config.int("offsets.topic.replication.factor"),
                 {
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
-                    "segment.bytes": str(self._config.int("offsets.topic.segment.bytes")),
+                    "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
                 },
             )
-        return _creatable(name, self._config.int("num.partitions"), self._config.int("default.replication.factor"), {})
+        if name == TRANSACTION_STATE:
+            return _creatable(
+                name,
+                config.int("transaction.state.log.num.partitions"),
+                config.int("transaction.state.log.replication.factor"),
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+                    "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        if name == SHARE_GROUP_STATE:
+            return _creatable(
+                name,
+                config.int("share.coordinator.state.topic.num.partitions"),
+                config.int("share.coordinator.state.topic.replication.factor"),
+                {
+                    "cleanup.policy": "delete",
+                    "compression.type": "producer",
+                    "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
+                    "retention.ms": "-1",
+                    "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
+                },
+            )
+        return _creatable(name, config.int("num.partitions"), config.int("default.replication.factor"), {})
 
     def _answered(self, names: list[str], answer: Answer) -> None:
         self._in_flight.difference_update(names)

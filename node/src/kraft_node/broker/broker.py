@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.resources import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
 from kraft_node.base.config.topic import TopicConfigs
 from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.client_quotas import ClientQuotas
@@ -44,10 +45,7 @@ from kraft_node.broker.handlers.transactions import describe_transactions, list_
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
 from kraft_node.broker.metadata_cache import (
-    BROKER_CONFIG,
-    CLIENT_METRICS_CONFIG,
     CONSUMER_OFFSETS,
-    TOPIC_CONFIG,
     MetadataCache,
 )
 from kraft_node.broker.producer_ids import ProducerIds
@@ -338,10 +336,10 @@ class Broker:
 
     def topic_config(self, topic: str) -> Any:
         """The configuration in force of a topic."""
-        return self.topic_configs.resolve(self.image.configs.get((TOPIC_CONFIG, topic)) or {})
+        return self.topic_configs.resolve(self.image.configs.get((TOPIC_RESOURCE, topic)) or {})
 
     def _configs_changed(self, delta: MetadataDelta) -> None:
-        own = ((BROKER_CONFIG, str(self.node_id)), (BROKER_CONFIG, ""))
+        own = ((BROKER_RESOURCE, str(self.node_id)), (BROKER_RESOURCE, ""))
         changed: set[str] = set()
         if delta.is_snapshot or any(resource in delta.configs for resource in own):
             configs = self.image.configs
@@ -357,7 +355,7 @@ class Broker:
         if changed or delta.is_snapshot:
             topics = {partition.topic for partition in self.replicas.opened()}
         else:
-            topics = {name for kind, name in delta.configs if kind == TOPIC_CONFIG}
+            topics = {name for kind, name in delta.configs if kind == TOPIC_RESOURCE}
         for topic in topics:
             self.storage.configure(topic)
         self._subscriptions_changed(delta)
@@ -368,7 +366,7 @@ class Broker:
             self.telemetry.reload(configs.items())
             return
         for resource in delta.configs:
-            if resource[0] == CLIENT_METRICS_CONFIG:
+            if resource[0] == CLIENT_METRICS_RESOURCE:
                 self.telemetry.configs_changed(resource[1], configs.get(resource))
 
     def _cordon(self) -> None:

@@ -19,9 +19,9 @@ from fastcrc.crc32 import iscsi as crc32c
 from kraft_node.base.config.client_metrics import parse_match
 from kraft_node.base.config.definitions import CLIENT_METRICS
 from kraft_node.base.config.errors import ConfigError
+from kraft_node.base.config.resources import CLIENT_METRICS_RESOURCE
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ONE_UUID, ZERO_UUID, Uuid, random_uuid, uuid_text
-from kraft_node.broker.metadata_cache import CLIENT_METRICS_CONFIG
 from kraft_node.records.compression import Compression, decompress
 from kraft_node.records.errors import CorruptBatch, DecompressionLimit
 
@@ -168,7 +168,7 @@ class Telemetry:
 
     def reload(self, configs: Iterable[tuple[tuple[int, str], Mapping[str, str]]]) -> None:
         """Take the client-metrics resources among all configurations: a snapshot has been loaded."""
-        overrides = {name: values for (kind, name), values in configs if kind == CLIENT_METRICS_CONFIG}
+        overrides = {name: values for (kind, name), values in configs if kind == CLIENT_METRICS_RESOURCE}
         for name in self._subscriptions.keys() | overrides.keys():
             self.configs_changed(name, overrides.get(name))
 

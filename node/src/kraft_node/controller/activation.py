@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.controller.cluster import BROKER_RESOURCE
+from kraft_node.base.config.resources import BROKER_RESOURCE
 from kraft_node.controller.features import MIN_ISR
 from kraft_node.metadata.features import (
     ELR_VERSION,

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.base.request import Handler, RequestContext
 from kraft_node.controller.topics import FORBIDDEN_NAME, repeated
 from kraft_node.metadata.topics import TopicsView
 from kraft_node.security.authorizer import Authorizer
-from kraft_node.security.configs import BROKER_LOGGER, OWNERS, describe_configs, may
+from kraft_node.security.configs import OWNERS, describe_configs, may
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
@@ -207,7 +208,7 @@ def alter_configs(authorizer: Authorizer, handler: Handler, ctx: RequestContext,
     row = (AlterConfigsResponse if is_legacy else IncrementalAlterConfigsResponse).AlterConfigsResourceResponse
     for resource in request.resources:
         kind = resource.resource_type
-        is_logger = kind == BROKER_LOGGER
+        is_logger = kind == BROKER_LOGGER_RESOURCE
         operation = Operation.CLUSTER_ACTION if is_logger else Operation.ALTER_CONFIGS
         if kind not in OWNERS or (is_logger and is_legacy) or may(authorizer, ctx, operation, resource):
             left.append(resource)

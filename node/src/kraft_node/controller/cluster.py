@@ -12,6 +12,7 @@ from typing import Any, Final
 from kraft_node.base.config import NodeConfig, TopicConfig, TopicConfigs
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.node import own_boolean
+from kraft_node.base.config.resources import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraft_node.base.env import Clock, Rng
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid
@@ -27,8 +28,6 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
 
-TOPIC_RESOURCE: Final = 2
-BROKER_RESOURCE: Final = 4
 RECORDS_PER_USER_OPERATION_MAX: Final = 10_000
 """More records than this in one atomic answer to a user would stall everyone else (Kafka's MAX_RECORDS_PER_USER_OP)."""
 

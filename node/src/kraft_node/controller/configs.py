@@ -3,7 +3,7 @@
 Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions. What a
 value may be is `base.config`'s; here is what may be altered when. A resource that fails takes no other down.
 
-Loggers (BROKER_LOGGER) are not in the metadata: nodes answer for their own (`loggers`) before anything comes here.
+Loggers (BROKER_LOGGER) are not in the metadata: nodes answer for their own (`base.loggers`) before it comes here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,19 @@ from kraft_node.base.config.client_metrics import IntervalError, check_client_me
 from kraft_node.base.config.definitions import CLIENT_METRICS
 from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, definition
 from kraft_node.base.config.group import check_group_overrides
+from kraft_node.base.config.resources import (
+    APPEND,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    DELETE,
+    GROUP_RESOURCE,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+)
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Cluster, check_operation_size
+from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.features import MIN_ISR
 from kraft_node.controller.names import check_topic_name
 from kraft_node.controller.plan import Plan
@@ -30,9 +41,6 @@ from kraft_node.wire.messages import (
 )
 from kraft_node.wire.stored import ClearElrRecord, ConfigRecord
 
-BROKER_LOGGER_RESOURCE: Final = 8
-CLIENT_METRICS_RESOURCE: Final = 16
-GROUP_RESOURCE: Final = 32
 KNOWN_RESOURCES: Final = frozenset(
     {TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE}
 )
@@ -43,11 +51,6 @@ _RESOURCE_NAMES: Final = {
     CLIENT_METRICS_RESOURCE: "CLIENT_METRICS",
     GROUP_RESOURCE: "GROUP",
 }
-
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Kafka's limit; brokers of older releases read such values into int16 lengths."""

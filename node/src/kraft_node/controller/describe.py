@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kraft_node.base import loggers
 from kraft_node.base.config.describe import (
     ConfigEntry,
     describe_broker,
@@ -16,10 +17,16 @@ from kraft_node.base.config.describe import (
     describe_topic,
 )
 from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.resources import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    check_described,
+)
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.controller import loggers
-from kraft_node.controller.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, Cluster
-from kraft_node.controller.configs import BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
+from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.names import check_topic_name
 from kraft_node.metadata.image import MetadataView
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
@@ -100,10 +107,10 @@ def _entries(kind: int, name: str, view: MetadataView, config: BrokerConfig, nod
     if kind == BROKER_RESOURCE:
         if not name:
             return describe_broker_defaults(config)
-        check_own_id(node_id, name, "or empty string, ")
+        check_described(node_id, name, "or empty string, ")
         return describe_broker(config)
     if kind == BROKER_LOGGER_RESOURCE:
-        check_own_id(node_id, name, "")
+        check_described(node_id, name, "")
         return loggers.described()
     if kind == GROUP_RESOURCE:
         if not name:
@@ -114,17 +121,6 @@ def _entries(kind: int, name: str, view: MetadataView, config: BrokerConfig, nod
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe_client_metrics(overrides)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-
-
-def check_own_id(own: int, name: str, alternative: str) -> None:
-    """Raise INVALID_REQUEST unless the resource `name` is this node."""
-    if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    if not name.lstrip("-").isdigit():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != own:
-        message = f"Unexpected broker id, expected {own} {alternative}but received {name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _shown(entry: ConfigEntry, with_synonyms: bool) -> Any:

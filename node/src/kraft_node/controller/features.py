@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kraft_node.base.config.resources import BROKER_RESOURCE
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.controller.cluster import BROKER_RESOURCE, Cluster
+from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import (
     CONTROLLER_REGISTRATION_SUPPORTED,

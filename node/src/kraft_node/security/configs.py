@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.config.resources import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from kraft_node.security.names import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.messages import DescribeConfigsResponse
@@ -12,18 +19,12 @@ if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.security.authorizer import Authorizer
 
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
-CLIENT_METRICS: Final = 16
-GROUP: Final = 32
-
 OWNERS: Final[dict[int, ResourceType]] = {
-    TOPIC: ResourceType.TOPIC,
-    BROKER: ResourceType.CLUSTER,
-    BROKER_LOGGER: ResourceType.CLUSTER,
-    CLIENT_METRICS: ResourceType.CLUSTER,
-    GROUP: ResourceType.GROUP,
+    TOPIC_RESOURCE: ResourceType.TOPIC,
+    BROKER_RESOURCE: ResourceType.CLUSTER,
+    BROKER_LOGGER_RESOURCE: ResourceType.CLUSTER,
+    CLIENT_METRICS_RESOURCE: ResourceType.CLUSTER,
+    GROUP_RESOURCE: ResourceType.GROUP,
 }
 """A kind of configuration -> the type of resource whose permissions count."""
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.node import own_boolean
+from kraft_node.base.config.resources import BROKER_RESOURCE
 from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
-from kraft_node.broker.metadata_cache import BROKER_CONFIG
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
@@ -333,7 +333,8 @@ class Node:
                 return
             if alone:
                 configs = image.configs
-                values.update(configs.get((BROKER_CONFIG, str(node_id))) or {}, configs.get((BROKER_CONFIG, "")) or {})
+                own = configs.get((BROKER_RESOURCE, str(node_id))) or {}
+                values.update(own, configs.get((BROKER_RESOURCE, "")) or {})
             self._gate.limits = limits_of(values)
             rates.configure(*creation_rates(values, self.config))
             storage.logs.reconfigure(values)

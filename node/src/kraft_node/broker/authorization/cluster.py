@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.controller.acls import describe_acls as described_acls
@@ -58,13 +59,13 @@ def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request:
 
 def incremental_alter_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
     """ALTER_CONFIGS of the cluster for this process's loggers; everything else is the controller's to judge."""
-    loggers = [resource for resource in request.resources if resource.resource_type == configs.BROKER_LOGGER]
+    loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER_RESOURCE]
     if not loggers or gate.authorizer.allows(ctx, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         return handler(ctx, request)
     code, words = REFUSALS[ResourceType.CLUSTER]
     row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     rows = [row(code, words, resource.resource_type, resource.resource_name) for resource in loggers]
-    left = [resource for resource in request.resources if resource.resource_type != configs.BROKER_LOGGER]
+    left = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER_RESOURCE]
     if not left:
         return IncrementalAlterConfigsResponse(responses=rows)
 

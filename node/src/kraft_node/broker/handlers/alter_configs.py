@@ -11,17 +11,22 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import loggers
 from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change, definition
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.metadata_cache import (
-    BROKER_CONFIG,
-    BROKER_LOGGER_CONFIG,
-    CLIENT_METRICS_CONFIG,
-    GROUP_CONFIG,
-    TOPIC_CONFIG,
+from kraft_node.base.config.resources import (
+    APPEND,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    DELETE,
+    GROUP_RESOURCE,
+    SET,
+    SUBTRACT,
+    TOPIC_RESOURCE,
+    check_altered,
 )
-from kraft_node.controller import loggers
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.security.rewriting import changed
 from kraft_node.wire.messages import (
     AlterConfigsResponse,
@@ -37,11 +42,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.controller_link import Answer
     from kraft_node.broker.forward import Forwarder
 
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
-OPERATIONS: Final = range(4)
+OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 
 
 class AlterConfigsHandler:
@@ -93,7 +94,7 @@ class AlterConfigsHandler:
 
     def _refused_as_whole(self, resource: Any) -> Any:
         problem = self._refusal(resource)
-        if problem is None and resource.resource_type == BROKER_LOGGER_CONFIG:
+        if problem is None and resource.resource_type == BROKER_LOGGER_RESOURCE:
             problem = ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
         return None if problem is None else _result(resource, *problem)
 
@@ -101,13 +102,13 @@ class AlterConfigsHandler:
         problem = self._refusal(resource)
         if problem is not None:
             return _result(resource, *problem)
-        if resource.resource_type == BROKER_LOGGER_CONFIG:
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
             try:
                 loggers.alter(resource, self._broker.node_id, validate_only=validate_only)
             except KafkaError as e:
                 return _result(resource, e.code, e.message)
             return _result(resource, ErrorCode.NONE, None)
-        if resource.resource_type == BROKER_CONFIG and resource.resource_name in ("", str(self._broker.node_id)):
+        if resource.resource_type == BROKER_RESOURCE and resource.resource_name in ("", str(self._broker.node_id)):
             try:
                 self._check_own(resource)
             except ConfigError as e:
@@ -123,16 +124,16 @@ class AlterConfigsHandler:
         if nulls:
             return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
         kind, name = resource.resource_type, resource.resource_name
-        if kind in (BROKER_CONFIG, BROKER_LOGGER_CONFIG):
+        if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
             try:
-                if kind == BROKER_CONFIG:
-                    loggers.check_node(name, self._broker.node_id, "Unexpected broker id, expected %d, but received %s")
+                if kind == BROKER_RESOURCE:
+                    check_altered(self._broker.node_id, name, "Unexpected broker id, expected %d, but received %s")
                 else:
-                    loggers.check_own(name, self._broker.node_id)
+                    loggers.check_own(self._broker.node_id, name)
             except KafkaError as e:
                 return e.code, e.message
             return None
-        if kind not in (TOPIC_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG):
+        if kind not in (TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
             return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
         if any(getattr(config, "config_operation", SET) not in OPERATIONS for config in resource.configs):
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
@@ -144,7 +145,7 @@ class AlterConfigsHandler:
         Operations that do not exist, and those on lists where there is none, are left to the controller.
         """
         name = resource.resource_name
-        overrides = self._broker.metadata.configs(BROKER_CONFIG, name)
+        overrides = self._broker.metadata.configs(BROKER_RESOURCE, name)
         for config in resource.configs:
             key = definition(config.name)
             if config.config_operation == DELETE:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.metadata_cache import (
-    BROKER_CONFIG,
-    BROKER_LOGGER_CONFIG,
-    CLIENT_METRICS_CONFIG,
-    GROUP_CONFIG,
-    TOPIC_CONFIG,
-    topic_name_error,
+from kraft_node.base import loggers
+from kraft_node.base.config.resources import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    check_described,
 )
-from kraft_node.controller import loggers
-from kraft_node.controller.describe import check_own_id
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_node.wire.messages import DescribeConfigsResponse as Response
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KINDS: Final = frozenset((TOPIC_CONFIG, BROKER_CONFIG, BROKER_LOGGER_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG))
+KINDS: Final = frozenset(
+    (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+)
 
 
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
@@ -68,26 +70,26 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any: 
 def _entries(broker: Broker, kind: int, name: str) -> Iterable[ConfigEntry]:
     from kraft_node.base.config import describe  # noqa: PLC0415  (admin requests only; start-up does without)
 
-    if kind == TOPIC_CONFIG:
+    if kind == TOPIC_RESOURCE:
         reason = topic_name_error(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         if broker.image.topics.by_name(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe.describe_topic(broker.metadata.configs(TOPIC_CONFIG, name), broker.config)
-    if kind == BROKER_CONFIG:
+        return describe.describe_topic(broker.metadata.configs(TOPIC_RESOURCE, name), broker.config)
+    if kind == BROKER_RESOURCE:
         if name == "":
             return describe.describe_broker_defaults(broker.config)
-        check_own_id(broker.node_id, name, "or empty string, ")
+        check_described(broker.node_id, name, "or empty string, ")
         return describe.describe_broker(broker.config)
-    if kind == BROKER_LOGGER_CONFIG:
-        check_own_id(broker.node_id, name, "")
+    if kind == BROKER_LOGGER_RESOURCE:
+        check_described(broker.node_id, name, "")
         return loggers.described()
-    if kind == CLIENT_METRICS_CONFIG:
+    if kind == CLIENT_METRICS_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe.describe_client_metrics(broker.metadata.configs(kind, name))
-    if kind == GROUP_CONFIG:
+    if kind == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.describe_group(broker.metadata.configs(kind, name), broker.config)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.metadata_cache import (
-    BROKER_CONFIG,
-    BROKER_LOGGER_CONFIG,
-    CLIENT_METRICS_CONFIG,
-    GROUP_CONFIG,
-    TOPIC_CONFIG,
+from kraft_node.base.config.resources import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
 )
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.wire.messages import ListConfigResourcesResponse
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
 
-SUPPORTED: Final = (TOPIC_CONFIG, BROKER_CONFIG, BROKER_LOGGER_CONFIG, CLIENT_METRICS_CONFIG, GROUP_CONFIG)
+SUPPORTED: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 
 def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """All resources of the asked types; of every type when none is asked for."""
-    kinds = [CLIENT_METRICS_CONFIG] if ctx.api_version == 0 else list(dict.fromkeys(request.resource_types))
+    kinds = [CLIENT_METRICS_RESOURCE] if ctx.api_version == 0 else list(dict.fromkeys(request.resource_types))
     for kind in kinds:
         if kind not in SUPPORTED:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resources of type {kind} cannot be listed")
@@ -39,8 +39,8 @@ def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> 
 
 
 def _names(broker: Broker, kind: int) -> Iterable[str]:
-    if kind == TOPIC_CONFIG:
+    if kind == TOPIC_RESOURCE:
         return [topic.name for topic in broker.image.topics]
-    if kind in (BROKER_CONFIG, BROKER_LOGGER_CONFIG):
+    if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         return [str(registration.id) for registration in broker.metadata.live_brokers()]
     return sorted(name for kind_of, name in broker.image.configs if kind_of == kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.config.resources import TOPIC_RESOURCE
 from kraft_node.broker.replication.cluster import Cluster
 from kraft_node.broker.replication.fetchers import Fetchers
 from kraft_node.broker.replication.isr_changes import IsrChanges
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.partition.manager import ReplicaManager
 
-TOPIC_CONFIG: Final = 2
 ISR_CHECKS_A_LAG: Final = 2
 """ISRs are looked through twice in each replica.lag.time.max.ms, as Kafka does."""
 
@@ -42,7 +42,7 @@ class Replication:
         self._config = config
 
         def listed(topic: str, key: str) -> str:
-            return (image.configs.get((TOPIC_CONFIG, topic)) or {}).get(key, "")
+            return (image.configs.get((TOPIC_RESOURCE, topic)) or {}).get(key, "")
 
         self.leader_quota = ReplicationQuota(
             env.clock, node_id, lambda topic: listed(topic, "leader.replication.throttled.replicas")

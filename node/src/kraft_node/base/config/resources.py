@@ -1,0 +1,46 @@
+"""What configurations belong to, and what may be done to them: the numbers of the requests and of ConfigRecord.
+
+Brokers and controllers share it; the checks are those of requests that are about one node.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+"""Operations of IncrementalAlterConfigs (KIP-339)."""
+
+
+def check_described(own: int, name: str, alternative: str) -> None:
+    """Raise INVALID_REQUEST unless the resource `name` of DescribeConfigs is the node `own`."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not name.lstrip("-").isdigit():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != own:
+        message = f"Unexpected broker id, expected {own} {alternative}but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def check_altered(own: int, name: str, text: str) -> None:
+    """Raise INVALID_REQUEST unless the resource `name` to be altered is the node `own`; the empty name is all nodes."""
+    if not name:
+        return
+    try:
+        number = int(name)
+    except ValueError:
+        message = f"Node id must be an integer, but it is: {name.strip()}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+    if number != own:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text % (own, name))

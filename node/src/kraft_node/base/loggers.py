@@ -1,0 +1,100 @@
+"""The levels of this process's loggers under Kafka's names for levels (KIP-412). Kept in memory, lost at restart.
+
+Brokers and controllers answer for their own, whoever leads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.config.resources import DELETE, SET, check_altered
+from kraft_node.base.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kraft_node.base.config.describe import ConfigEntry
+
+STRING_TYPE: Final = 2
+DYNAMIC_LOGGER_SOURCE: Final = 6
+
+ROOT: Final = "root"
+_LEVELS: Final = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+_NAMES: Final = {
+    logging.DEBUG: "DEBUG",
+    logging.INFO: "INFO",
+    logging.WARNING: "WARN",
+    logging.ERROR: "ERROR",
+    logging.CRITICAL: "FATAL",
+}
+
+
+def levels() -> Iterator[tuple[str, str]]:
+    """Every logger with the level in force, the root first."""
+    yield ROOT, _name(logging.getLogger())
+    known = logging.Logger.manager.loggerDict
+    for name in sorted(known):
+        logger = known[name]
+        if isinstance(logger, logging.Logger):
+            yield name, _name(logger)
+
+
+def _name(logger: logging.Logger) -> str:
+    level = logger.getEffectiveLevel()
+    return _NAMES.get(level) or _NAMES[min(_NAMES, key=lambda known: abs(known - level))]
+
+
+def described() -> list[ConfigEntry]:
+    """Every logger as DescribeConfigs shows it."""
+    from kraft_node.base.config.describe import ConfigEntry, Synonym  # noqa: PLC0415  (administrators' requests only)
+
+    return [
+        ConfigEntry(
+            name,
+            level,
+            source=DYNAMIC_LOGGER_SOURCE,
+            read_only=False,
+            sensitive=False,
+            type_id=STRING_TYPE,
+            synonyms=[Synonym(name, level, DYNAMIC_LOGGER_SOURCE)],
+        )
+        for name, level in levels()
+    ]
+
+
+def alter(resource: Any, node_id: int, *, validate_only: bool) -> None:
+    """Set what a resource of IncrementalAlterConfigs says. Raises KafkaError, and then has set nothing."""
+    check_own(node_id, resource.resource_name)
+    for config in resource.configs:
+        _check(config)
+    if validate_only:
+        return
+    for config in resource.configs:
+        if config.config_operation == SET:
+            logging.getLogger(None if config.name == ROOT else config.name).setLevel(_LEVELS[config.value])
+        else:
+            logging.getLogger(config.name).setLevel(logging.NOTSET)  # its parent's again
+
+
+def check_own(own: int, name: str) -> None:
+    """Raise INVALID_REQUEST unless the resource `name` is this node."""
+    check_altered(own, name or " ", "Unexpected node id. Expected %d, but received %s")
+
+
+def _check(config: Any) -> None:
+    operation, name = config.config_operation, config.name
+    if operation not in (SET, DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"operation {operation} is not allowed for loggers")
+    if name != ROOT and not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if operation == DELETE and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
+    if operation == SET and config.value not in _LEVELS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {name} to {config.value}")
