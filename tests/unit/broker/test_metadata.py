@@ -178,6 +178,28 @@ def test_the_offsets_topic_has_settings_of_its_own() -> None:
     }
 
 
+def test_topics_of_coordinators_that_there_are_not_yet_are_made_for_them_too() -> None:
+    """With other settings, or fewer partitions, Apache Kafka's coordinators could not use them later."""
+    rig = Rig(**{"transaction.state.log.num.partitions": "7", "share.coordinator.state.topic.min.isr": "1"})
+    rig.metadata("__transaction_state", "__share_group_state")
+    made = {t.name: t for t in rig.controller.take(CreateTopicsRequest).request.topics}
+    assert [(t.num_partitions, t.replication_factor) for t in made.values()] == [(7, 3), (50, 3)]
+    assert {c.name: c.value for c in made["__transaction_state"].configs} == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    assert {c.name: c.value for c in made["__share_group_state"].configs} == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "1",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    }
+
+
 @pytest.mark.parametrize(("name", "good"), [("a.b_c-9", True), ("", False), (".", False), ("..", False), ("é", False)])
 def test_topic_names(name: str, good: bool) -> None:
     assert (topic_name_error(name) is None) is good
