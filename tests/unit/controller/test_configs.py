@@ -281,6 +281,15 @@ def test_wrong_quotas(quorum: Quorum, entity: dict[str, str | None], ops: dict[s
     assert len(quorum.image.quotas) == 0
 
 
+def test_the_largest_long_is_a_rate(quorum: Quorum) -> None:
+    """As a double it is one more than that."""
+    assert alter_quotas(quorum, quota({"user": "a"}, {"producer_byte_rate": float(2**63 - 1)})) == [(0, None)]
+    ((code, message),) = alter_quotas(quorum, quota({"user": "a"}, {"producer_byte_rate": 9.3e18}))
+    assert (code, message) == (
+        ErrorCode.INVALID_REQUEST, "Proposed value for producer_byte_rate is too large for a LONG.",
+    )  # fmt: skip
+
+
 def test_an_entity_that_is_named_again_keeps_its_first_quota_and_is_answered_once(quorum: Quorum) -> None:
     user: dict[str, str | None] = {"user": "alice"}
     twice = quota(user, {"producer_byte_rate": 1.0}), quota(user, {"producer_byte_rate": 2.0})
@@ -315,9 +324,9 @@ def test_scram_users_are_stored_as_derived_keys(quorum: Quorum) -> None:
 def test_wrong_scram_users(quorum: Quorum) -> None:
     Request = AlterUserScramCredentialsRequest  # noqa: N806
 
-    def upsert(name: str, mechanism: int = 1, iterations: int = 8192) -> Any:
+    def upsert(name: str, mechanism: int = 1, iterations: int = 8192, password: bytes = b"p") -> Any:
         return Request.ScramCredentialUpsertion(
-            name=name, mechanism=mechanism, iterations=iterations, salt=b"s", salted_password=b"p"
+            name=name, mechanism=mechanism, iterations=iterations, salt=b"s", salted_password=password
         )
 
     asked = [
@@ -327,6 +336,7 @@ def test_wrong_scram_users(quorum: Quorum) -> None:
         upsert("odd", 9),
         upsert("x"),
         upsert("x", 2),
+        upsert("open", password=b""),
     ]
     results = {r.user: r.error_code for r in quorum.respond(Request(upsertions=asked)).results}
     assert results == {
@@ -335,6 +345,7 @@ def test_wrong_scram_users(quorum: Quorum) -> None:
         "": ErrorCode.UNACCEPTABLE_CREDENTIAL,
         "odd": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
         "x": ErrorCode.DUPLICATE_RESOURCE,
+        "open": ErrorCode.UNKNOWN_SERVER_ERROR,
     }
     assert len(quorum.image.scram) == 0
 

@@ -27,7 +27,8 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
-LONG_MAX: Final = (1 << 63) - 1
+LONG_MAX: Final = 1 << 63
+"""The largest long as a double, which is one more."""
 INT_MAX: Final = (1 << 31) - 1
 
 _INTEGER_KEYS: Final[Mapping[str, tuple[int, str]]] = {

@@ -83,6 +83,8 @@ class Scram:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if asked.iterations > ITERATIONS_MAX:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        if not asked.salted_password:  # no key of an HMAC to Java, which is all that Kafka says
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         stored_key, server_key = derived_keys(asked.mechanism, bytes(asked.salted_password))
         return UserScramCredentialRecord(
             name=asked.name,
