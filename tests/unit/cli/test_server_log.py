@@ -1,12 +1,16 @@
-"""What kafka-server-start prints: one line a fact, whatever clients call their groups."""
+"""What kafka-server-start prints: one line a fact, whatever clients call their groups, and wherever that goes."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 
 import pytest
 
+from kraft_node.cli import server_start
+from kraft_node.cli.common import run
 from kraft_node.cli.server_start import formatter
 
 GROUP = "Ünseen\n2026-01-01T00:00:00.000Z ERROR server forged\r\x1b[2J\udcff"
@@ -32,3 +36,32 @@ def test_what_can_be_printed_stays_and_the_rest_is_named() -> None:
 
 def test_an_object_holds_the_text_as_it_is() -> None:
     assert json.loads(line(as_json=True))["message"] == f"Group {GROUP}: empty"
+
+
+class Left(BaseException):
+    """Instead of the end of the process."""
+
+
+class FullDisk:
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("output", [None, FullDisk()], ids=["closed", "full"])
+def test_a_node_that_has_failed_ends_wherever_its_log_goes(output: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(code: int) -> None:
+        raise Left(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    monkeypatch.setattr(sys, "stdout", output)
+    with pytest.raises(Left) as left:
+        server_start._leave(1)
+    assert left.value.args == (1,)
+
+
+def test_a_program_without_standard_output_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as left:
+        run(len, ["a", "b", "c"])
+    assert left.value.code == 3

@@ -34,7 +34,7 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = 
     """Run a program's main function and leave with its exit code."""
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()
+        flush_output()
     except (ToolError, OSError, ValueError) as e:
         if isinstance(e, BrokenPipeError):  # the reader (head, less) has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -44,6 +44,12 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = 
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(code)
+
+
+def flush_output() -> None:
+    """Write out what was printed; OSError where that cannot be. A program may be started without standard output."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def message(error: Exception) -> str:

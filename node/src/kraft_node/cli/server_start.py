@@ -1,11 +1,12 @@
 """kafka-server-start: one node, from its configuration file until it is told to stop.
 
-    kafka-server-start CONFIG [--override KEY=VALUE]... [--json]
+    kafka-server-start [-daemon] CONFIG [--override KEY=VALUE]... [--json]
 
 SIGTERM, SIGINT or SIGHUP (unless nohup has it ignored) stops it cleanly (leadership handed over, logs flushed, a
 clean-shutdown mark left); a second one stops it at once. Exit codes: 0 after a clean stop, 1 when the start is refused
 or the node has failed, with the reason as the last line of the log. One line a fact goes to standard output; `--json`
-makes each an object.
+makes each an object. `-daemon` leaves the node behind, out of reach of the terminal's signals, and its log in
+`$LOG_DIR/kafkaServer.out`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.cli.common import Parser, program, run
+from kraft_node.cli.common import Parser, flush_output, program, run
 from kraft_node.cli.common import read_config as read
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ STOP_MAX_S: Final = 60.0
 """A clean stop that takes longer than this is given up: whoever stops nodes kills them about then."""
 
 HARD_EXIT: Final = 130
+
+DAEMON_LOG: Final = "kafkaServer.out"
+"""Where Kafka's script sends a daemon's output, in $LOG_DIR."""
 
 
 class _Lines(logging.Formatter):
@@ -166,9 +170,11 @@ class _Process:
 
 
 def _leave(code: int) -> None:
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(code)
+    try:
+        logging.shutdown()
+        flush_output()
+    finally:  # whatever has become of where the log goes
+        os._exit(code)
 
 
 def _raise_descriptor_limit() -> None:
@@ -193,12 +199,27 @@ def _host_name(config: NodeConfig) -> str:
     return socket.getfqdn()
 
 
+def _is_left_behind() -> bool:
+    """Fork: false in the process that goes on without its terminal, true in the one that the user started."""
+    folder = os.environ.get("LOG_DIR", "logs")
+    os.makedirs(folder, exist_ok=True)
+    log_file = os.open(os.path.join(folder, DAEMON_LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    if os.fork():
+        return True
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log_file, 1)
+    os.dup2(log_file, 2)
+    return False
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run a node; the exit code."""
     from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 
     parser = Parser(prog=program("kafka-server-start"), description="Run a node until SIGTERM or SIGINT.")
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="the node's server.properties")
+    parser.add_argument("-daemon", action="store_true", help=f"leave the node behind, its log in $LOG_DIR/{DAEMON_LOG}")
     parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="replaces a key of CONFIG")
     parser.add_argument("--json", action="store_true", help="log one JSON object a line")
     parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
@@ -210,6 +231,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.config is None:
         parser.error("CONFIG is missing")
     config = read(options.config, options.override)
+    if options.daemon and _is_left_behind():
+        return 0
     set_up_logging(as_json=options.json, level=options.log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
