@@ -346,7 +346,7 @@ class _Pass:
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
         kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods)
-        await self.memory.view.look(objects.controllers(pods), objects.brokers(self.cluster, pods))
+        await self.memory.view.look(objects.controllers(pods), objects.brokers(pods))
         now = self.clock()
         return Observed(
             Aged(kube, _ms(now - listed_at)),
@@ -410,7 +410,7 @@ class _Pass:
         controllers = objects.controllers(pods)
         # As the quorum's members will know it, by its name: a pod's address does not outlive it.
         named = {i: address._replace(host=self.cluster.host(i)) for i, address in controllers.items()}
-        ask = list(objects.brokers(self.cluster, pods).values()) or list(controllers.values())
+        ask = list(objects.brokers(pods).values()) or list(controllers.values())
         if isinstance(step, do.AddVoter | do.RemoveVoter):
             quorum = self.memory.view.quorum.value
             leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
@@ -422,7 +422,7 @@ class _Pass:
         """The namespace's KRaftTopics; whether the next pass should look again soon."""
         wanted, states = by_topics.wishes(found, self.cluster.name)
         owned = dict(record.topics)
-        brokers = list(objects.brokers(self.cluster, self.seen.pods.values()).values())
+        brokers = list(objects.brokers(self.seen.pods.values()).values())
         if not brokers or not (wanted or states or owned):
             return bool(wanted or owned)
 

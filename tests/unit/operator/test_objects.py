@@ -15,8 +15,9 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.kube.config import Access
 from kraft_operator.observe import objects
 from kraft_operator.plan.observed import Job
+from kraft_operator.specs.cluster import Cluster
 from tests.unit.operator.fake_kubernetes import merged
-from tests.unit.operator.sample import sample
+from tests.unit.operator.sample import manifests, sample
 
 Object = dict[str, Any]
 
@@ -132,14 +133,33 @@ def test_what_makes_views_old_is_who_is_there_and_ready_not_what_else_changes() 
     assert objects.shape(one) != objects.shape([])
 
 
+def _broker_spec(cluster: Cluster) -> Object:
+    return next(dict(one["spec"]) for one in reversed(manifests(cluster)) if one["kind"] == "Pod")
+
+
 def test_whom_to_ask() -> None:
     ready = {**STATES["ready"][0], "podIP": "10.0.0.1"}
     labels = {"kraftcluster.io/node": "101", "kraftcluster.io/broker": "true"}
     broker = _pod(ready, 101, labels=labels, annotations={"aspect.kraftcluster.io/roles": "broker"})
     starting = _pod({**STATES["being made"][0], "podIP": "10.0.0.2"}, 2)
+    broker["spec"] = _broker_spec(sample())
     pods = [_pod(ready), starting, broker]
     assert objects.controllers(pods) == {1: ("10.0.0.1", 9090), 2: ("10.0.0.2", 9090)}
-    assert objects.brokers(sample(), pods) == {101: ("10.0.0.1", 9092)}
+    assert objects.brokers(pods) == {101: ("10.0.0.1", 9092)}
+
+
+def test_a_broker_is_asked_where_it_listens_not_where_it_shall_once_it_is_restarted() -> None:
+    """Asked at the new port, none answered: what holds which partition was unknown, and no broker was ever restarted."""
+    ready = {**STATES["ready"][0], "podIP": "10.0.0.1"}
+    labels = {"kraftcluster.io/broker": "true"}
+    ports = {101: 9092, 102: 9192}
+    pods = []
+    for number, port in ports.items():
+        one = _pod(ready, number)
+        one["metadata"]["labels"] |= labels
+        one["spec"] = _broker_spec(sample(listeners=[{"name": "plain", "port": port}]))
+        pods.append(one)
+    assert objects.brokers(pods) == {number: ("10.0.0.1", port) for number, port in ports.items()}
 
 
 # What is written

@@ -133,16 +133,22 @@ def controllers(pods: Iterable[Object]) -> dict[int, Address]:
     }
 
 
-def brokers(cluster: Cluster, pods: Iterable[Object]) -> dict[int, Address]:
-    """Where brokers can be asked: those that are ready."""
-    port = next(one.port for one in cluster.spec.listeners if one.type == "Internal")
+def brokers(pods: Iterable[Object]) -> dict[int, Address]:
+    """Where brokers can be asked: those that are ready, each by the first listener that it was started with."""
     return {
-        number: Address(one["status"]["podIP"], port)
+        number: Address(one["status"]["podIP"], ports[0])
         for number, one in by_node(pods)
         if one.get("status", {}).get("podIP")
         and one["metadata"].get("labels", {}).get(f"{GROUP}/broker") == "true"
         and condition_of(one, "Ready").get("status") == "True"
+        and (ports := _listeners(one))
     }
+
+
+def _listeners(pod: Object) -> list[int]:
+    """Ports of a pod's listeners: what the resource says by now it may not have yet."""
+    node = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
+    return [one["containerPort"] for one in node.get("ports", ()) if one["name"] not in {"controller", "metrics"}]
 
 
 # Volumes and jobs
