@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "t"
 PARTITIONS = 3
 PATIENCE_S = 180.0
+PAUSE_S = 0.05
+"""Between two records: each costs requests to three brokers and answers from them, on both sides, for minutes."""
 COMMAND_S = 600.0
 """A replacement by another id restarts seven nodes."""
 
@@ -129,7 +131,7 @@ class Traffic:
             self._producer.produce(TOPIC, str(value), partition=partition, on_delivery=told)
             number += 1
             self._producer.poll(0)
-            time.sleep(0.01)
+            time.sleep(PAUSE_S)
         self._producer.flush(PATIENCE_S)
         self._produced.set()
 
