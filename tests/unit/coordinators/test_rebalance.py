@@ -50,6 +50,18 @@ def test_a_new_dynamic_member_must_come_back_with_its_id():
     assert joined.error is ErrorCode.NONE
 
 
+def test_a_name_to_which_no_id_can_be_added_does_not_join():
+    """Such a member could neither be answered nor described: whoever asked for its group lost the connection."""
+    node = Node()
+    for version in (3, 9):
+        refused = node.join(client_id="é" * 16_366, version=version)
+        assert refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.join(instance="i" * 32_731).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    longest = node.join(client_id="c" * 32_730)
+    assert longest.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert len(longest.response.member_id) == 32_767
+
+
 def test_before_version_4_the_first_request_joins():
     node = Node()
     call = node.join(version=3)

@@ -33,6 +33,7 @@ from kraft_node.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kraft_node.wire.runtime import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
@@ -45,6 +46,8 @@ FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT: Final = 1
 FIRST_JOIN_VERSION_REQUIRING_MEMBER_ID: Final = 4
 FIRST_JOIN_VERSION_SKIPPING_ASSIGNMENT: Final = 9
 NO_REASON: Final = "not provided"
+MAX_NAME_BYTES: Final = MAX_STRING_BYTES - len("-00000000-0000-4000-8000-000000000000")
+"""Of a client or an instance: a member's id is the name and a UUID, and must fit into a string of the protocol."""
 MAX_REASON_CHARS: Final = 255
 """Reasons come from clients and go into the log; Java clients cut them at this length too."""
 
@@ -65,6 +68,8 @@ class Membership:
         if ctx.api_version < FIRST_JOIN_VERSION_WITH_REBALANCE_TIMEOUT:
             request.rebalance_timeout_ms = request.session_timeout_ms
         member_id = request.member_id
+        if not member_id and len(_name(ctx, request).encode()) > MAX_NAME_BYTES:
+            return join_error(ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
         foreign = self.shard.foreign.get(request.group_id)
         if foreign is not None:
             if foreign.kind == SHARE:
@@ -119,7 +124,7 @@ class Membership:
         self, ctx: RequestContext, request: JoinGroupRequest, group: ClassicGroup, protocols: Protocols
     ) -> JoinGroupResponse | None:
         instance_id = request.group_instance_id
-        new_id = f"{(ctx.client_id or '') if instance_id is None else instance_id}-{_random_uuid_text(self.shard.rng)}"
+        new_id = f"{_name(ctx, request)}-{_random_uuid_text(self.shard.rng)}"
         if instance_id is not None:
             if instance_id in group.static_members:
                 return self._replace_static(ctx, request, group, protocols, new_id)
@@ -345,6 +350,11 @@ def _log_failure(group_id: str) -> Done:
             log.warning("Group %s: its former records could not be removed: %s", group_id, error)
 
     return done
+
+
+def _name(ctx: RequestContext, request: JoinGroupRequest) -> str:
+    """What a new member's id begins with."""
+    return (ctx.client_id or "") if request.group_instance_id is None else request.group_instance_id
 
 
 def _random_uuid_text(rng: Rng) -> str:
