@@ -78,7 +78,7 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
         writes.append(partial(write_file, log.dir.env.disk, path, position, data))
 
     is_new = keep_producers(log, later)
-    if log.unflushed == 0 and not log.leader_epochs.dirty and not is_new:
+    if log.is_durable and not is_new:
         log.release()
         return None
     log.active.finish(later)

@@ -57,7 +57,7 @@ def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], 
 class Flush:
     """One fsync of a log up to an offset: made on the loop, `work` in any thread, then `done` on the loop."""
 
-    __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "up_to")
+    __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "_whole", "up_to")
 
     def __init__(self, log: Log, up_to: int, *, parent: bool = True) -> None:
         """Prepare to make everything below `up_to` durable; `parent`: the log directory's names too. Raises OSError."""
@@ -70,6 +70,7 @@ class Flush:
         self._log = log
         self._disk = log.dir.env.disk
         self._truncations = log.truncations
+        self._whole = up_to == log.end_offset
         self._names = log.names_changed
         self.up_to = up_to
         with_names = log.names_changed != log.names_synced
@@ -96,13 +97,15 @@ class Flush:
         log.names_synced = max(log.names_synced, self._names)
         if log.truncations == self._truncations:
             log.recovery_point = max(log.recovery_point, self.up_to)
+            if self._whole:
+                log.cuts_synced = self._truncations
         log.last_flush_ms = log.dir.env.clock.wall_ms()
 
 
 def _paths(log: Log, up_to: int, *, with_names: bool) -> list[str]:
     paths: list[str] = []
     number = log.segment_number(log.recovery_point)
-    last = log.segment_number(up_to - 1) if up_to > log.start_offset else number
+    last = max(number, log.segment_number(up_to - 1))
     for place in range(number, last + 1):
         segment = log.segment(place)
         paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last
@@ -136,7 +139,7 @@ def fsync_path(disk: Disk, path: str) -> None:
 
 def flush_now(log: Log) -> None:
     """Fsync everything on this thread. Raises OSError."""
-    if log.end_offset > log.recovery_point or log.leader_epochs.dirty:
+    if not log.is_durable:
         flush = Flush(log, log.end_offset)
         flush.work()
         flush.done()

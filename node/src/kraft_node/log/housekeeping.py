@@ -123,7 +123,7 @@ class Housekeeping:
         except OSError as e:
             directory.fail(e)
             return
-        if log.recovery_point >= log.end_offset and not is_new:
+        if log.is_durable and not is_new:
             self._close_again(log)
         elif not self._stopped:
             flushing.schedule(log, lambda: self._close_again(log))

@@ -67,6 +67,7 @@ class Log:
         "closed",
         "config",
         "created_ms",
+        "cuts_synced",
         "dir",
         "end_offset",
         "flush_scheduled",
@@ -127,6 +128,8 @@ class Log:
         """((start, end), answer) of the last look-up of the largest timestamp."""
         self.truncations = 0
         """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
+        self.cuts_synced = 0
+        """How many of these are durable."""
         self.names_changed = 1
         self.names_synced = 0
         """Counts of changes to the directory's names: made, and durable."""
@@ -480,6 +483,11 @@ class Log:
     def unflushed(self) -> int:
         """How many offsets lie beyond the recovery point."""
         return self.end_offset - self.recovery_point
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a loss of power takes nothing away, and brings nothing back that has been cut off."""
+        return not self.unflushed and not self.leader_epochs.dirty and self.cuts_synced == self.truncations
 
     def flush_by_policy(self) -> None:
         """Fsync if `flush.messages` asks for it. Raises KafkaError KAFKA_STORAGE_ERROR."""

@@ -329,6 +329,7 @@ def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
         error.reason,
         lost,
     )
+    log.truncations += 1
     disk = log.dir.env.disk
     for base in bases[number + 1 :]:
         for suffix in names.SEGMENT_SUFFIXES:
