@@ -15,10 +15,8 @@ from tests.unit.raft.test_voter_changes import Chance
 KEYS = {number: ReplicaKey(number, Uuid(bytes(15) + bytes([number]))) for number in (1, 2, 3)}
 
 
-@pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
-def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
-    """Two that stand in an epoch vote for themselves. The one that followed the other then told, when it started again,
-    that it had led that epoch, of which Apache Kafka's nodes, which know the leader, end."""
+def started(state: QuorumState, kraft_version: int) -> RaftNode:
+    """A voter whose log holds records of the first epoch."""
     log = LogView()
     log.appended(0, 5, 1)
     log.flushed(5)
@@ -26,10 +24,28 @@ def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role,
         local=KEYS[2],
         voters=VoterSet([Voter(key) for key in KEYS.values()]),
         log=log,
-        state=QuorumState(1, leader_id, KEYS[2]),
+        state=state,
         rng=Chance(),
         cluster_id="c",
-        kraft_version=1,
+        kraft_version=kraft_version,
     )
     node.step(events.Started(), 0)
+    return node
+
+
+@pytest.mark.parametrize(("leader_id", "role", "says"), [(3, Role.FOLLOWER, 3), (2, Role.RESIGNED, 2)])
+def test_who_stood_and_lost_does_not_say_that_it_led(leader_id: int, role: Role, says: int) -> None:
+    """Two that stand in an epoch vote for themselves. The one that followed the other then told, when it started again,
+    that it had led that epoch, of which Apache Kafka's nodes, which know the leader, end."""
+    node = started(QuorumState(1, leader_id, KEYS[2]), kraft_version=1)
     assert (node.role.role, node.leader_id, node.epoch) == (role, says, 1)
+
+
+def test_a_leader_that_is_no_static_voter_any_more_is_not_forgotten() -> None:
+    """It was, by the first start with other voters; the second one then took what it had appended for its own."""
+    node = started(QuorumState(1, 4, KEYS[2]), kraft_version=0)
+    assert (node.role.role, node.leader_id) == (Role.UNATTACHED, 4)
+    node.give_up_pre_vote(4)
+    assert (node.role.role, node.state) == (Role.UNATTACHED, QuorumState(1, 4, KEYS[2]))
+    again = started(node.state, kraft_version=0)
+    assert again.role.role is Role.UNATTACHED

@@ -330,10 +330,10 @@ class RaftNode:
             self.become_unattached(self.epoch, self.leader_id)
 
     def give_up_pre_vote(self, leader_id: int) -> None:
-        if leader_id != NOBODY:
+        if leader_id != NOBODY and voter_changes.is_known(self, leader_id):
             self.become_follower(self.epoch, leader_id)
         else:
-            self.become_unattached(self.epoch)
+            self.become_unattached(self.epoch, leader_id)
 
     def become_candidate(self) -> None:
         epoch = self.epoch + 1
@@ -425,14 +425,13 @@ class RaftNode:
             self._become(Resigned(self, state.epoch, ()))
         elif self.may_stand and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY:
             self._become(Candidate(self, state.epoch))
-        elif (
-            state.leader_id != NOBODY
-            and voter_changes.is_known(self, state.leader_id)
-            and state.leader_id != self.local.id
-        ):
+        elif state.leader_id in (NOBODY, self.local.id):
+            self.become_unattached(state.epoch)
+        elif voter_changes.is_known(self, state.leader_id):
             self.become_follower(state.epoch, state.leader_id)
         else:
-            self.become_unattached(state.epoch, NOBODY)
+            # Kept: forgotten, the next start would take that leader's records for its own (`_has_led`).
+            self.become_unattached(state.epoch, state.leader_id)
         if isinstance(self.role, Unattached):
             # Everybody may have just been started: whoever is first asks at once, rather than after a time-out.
             self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
