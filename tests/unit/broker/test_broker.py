@@ -373,6 +373,7 @@ def test_sequences_are_checked_and_duplicates_answered_as_before(tmp_path: Path)
 
 def test_groups_follow_their_partitions(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
+    rig.run_up()
     rig.commit(topic_records("__consumer_offsets", 7, 3))
     rig.loop.run()
     assert sorted(rig.broker.groups.shards) == [0, 1, 2]
@@ -386,11 +387,25 @@ def test_groups_follow_their_partitions(tmp_path: Path) -> None:
     assert rig.broker.groups.shards == {}
 
 
+def test_nothing_is_led_by_the_metadata_of_before_the_start(tmp_path: Path) -> None:
+    """The coordinator opened its partition as the last snapshot on disk has it, and noted in the log an epoch that was
+    over; the leader then had what had come since cut off again, below the high watermark."""
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("__consumer_offsets", 7, epoch=4))
+    rig.loop.run()
+    assert rig.broker.replicas.peek(("__consumer_offsets", 0)) is None
+    rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(7), leader=1)])
+    rig.run_up()
+    assert rig.broker.replicas.leader("__consumer_offsets", 0).log.leader_epochs.entries() == [(5, 0)]
+    assert rig.broker.groups.shards[0].epoch == 5
+
+
 @pytest.mark.parametrize("by_snapshot", [False, True])
 def test_groups_end_with_their_topic_though_one_of_its_name_comes_in_the_same_delta(
     tmp_path: Path, by_snapshot: bool
 ) -> None:
     rig = Rig(tmp_path)
+    rig.run_up()
     rig.commit(topic_records("__consumer_offsets", 7, epoch=5) + topic_records("a", 1))
     rig.loop.run()
     join = m.JoinGroupRequest(
@@ -414,6 +429,7 @@ def test_groups_end_with_their_topic_though_one_of_its_name_comes_in_the_same_de
 
 def test_a_group_survives_a_restart(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
+    rig.run_up()
     rig.commit(topic_records("__consumer_offsets", 7) + topic_records("a", 1))
     rig.loop.run()
     commit = m.OffsetCommitRequest
@@ -430,7 +446,7 @@ def test_a_group_survives_a_restart(tmp_path: Path) -> None:
     delta = replay(again.image, [])
     delta.is_snapshot = True
     again.broker.apply(delta, again.image)
-    again.loop.run()
+    again.run_up()
     fetch = m.OffsetFetchRequest
     asked = fetch.OffsetFetchRequestGroup(
         group_id="g", topics=[fetch.OffsetFetchRequestTopics(name="a", partition_indexes=[0])]

@@ -179,6 +179,8 @@ class Broker:
             self.handlers = guarded(self, self.handlers, authorizer)
         """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
+        self._knows_topics = False
+        """Whether the image holds all that was committed before this start."""
         self._cordon()
 
     def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
@@ -258,7 +260,9 @@ class Broker:
             self._on_state(state)
         if state == BrokerState.RECOVERY:
             # Only now is the image known to hold all that was committed before this start.
+            self._knows_topics = True
             self.storage.topics_known()
+            self._follow_all()
             self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         if state == BrokerState.RUNNING:
             self.replication.start(self.replicas)
@@ -384,6 +388,8 @@ class Broker:
     # --- the group coordinator's partitions ---
 
     def _groups_follow(self, delta: MetadataDelta) -> None:
+        if not self._knows_topics:
+            return  # to lead by an older image would note its epoch in the log, over those that came after it
         if delta.is_snapshot:
             self._follow_all()
             return
