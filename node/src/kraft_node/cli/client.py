@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kraft_node.base.config.listeners import parse_host_port
 from kraft_node.base.version import VERSION
-from kraft_node.cli.common import ToolError
+from kraft_node.cli.common import ToolError, read_text
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.frames import decode_response, encode_request
 from kraft_node.wire.messages import ApiVersionsRequest
@@ -117,7 +117,6 @@ def connect(servers: str, properties: str | None = None) -> Client:
 def _check_properties(path: str) -> None:
     from kraft_node.base.config import parse_properties
 
-    with open(path, encoding="utf-8") as file:
-        protocol = parse_properties(file.read()).get("security.protocol", "PLAINTEXT")
+    protocol = parse_properties(read_text(path)).get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
         raise ToolError(f"{path}: security.protocol={protocol} is not possible here, only PLAINTEXT")

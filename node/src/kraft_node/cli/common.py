@@ -59,15 +59,21 @@ def message(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def read_text(path: str) -> str:
+    """A file of properties: UTF-8, else ISO 8859-1, which is what Java takes all of them for."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
 def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
     """The node's configuration in the file at `path`; ToolError names the file with whatever is wrong in it."""
     from kraft_node.base.config import ConfigError, NodeConfig
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        return NodeConfig.parse(text, list(overrides))
+        return NodeConfig.parse(read_text(path), list(overrides))
     except ConfigError as e:
         raise ToolError(f"{path}: {e}") from None
-    except UnicodeDecodeError as e:
-        raise ToolError(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NoReturn
 
-from kraft_node.cli.common import Parser, ToolError, message, program, run
+from kraft_node.cli.common import Parser, ToolError, message, program, read_text, run
 from kraft_node.cli.metadata_source import Controllers, LogDirectory, SnapshotFile, Source
 from kraft_node.cli.metadata_tree import Directory, Node, root
 
@@ -323,8 +323,7 @@ def _controllers(config: str) -> str:
     """The controllers that a node's configuration names."""
     from kraft_node.base.config import parse_properties
 
-    with open(config, encoding="utf-8") as file:
-        properties = parse_properties(file.read())
+    properties = parse_properties(read_text(config))
     found = properties.get("controller.quorum.voters") or properties.get("controller.quorum.bootstrap.servers")
     if not found:
         raise ToolError(f"{config}: neither controller.quorum.voters nor controller.quorum.bootstrap.servers is set")
