@@ -149,7 +149,7 @@ def test_whom_to_ask() -> None:
 
 
 def test_a_broker_is_asked_where_it_listens_not_where_it_shall_once_it_is_restarted() -> None:
-    """Asked at the new port, none answered: what holds which partition was unknown, and no broker was ever restarted."""
+    """Asked at the new port none answered: who holds what was unknown, and no broker was ever restarted."""
     ready = {**STATES["ready"][0], "podIP": "10.0.0.1"}
     labels = {"kraftcluster.io/broker": "true"}
     ports = {101: 9092, 102: 9192}

@@ -12,6 +12,7 @@ from kraft_operator.plan.moves import RATES
 from kraft_operator.plan.observed import Broker, Metadata, Partition
 from kraft_operator.plan.resize import _replicas
 from kraft_operator.plan.steps import Blocked
+from kraft_operator.plan.values import same
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
 from tests.unit.operator.world import World, made, wanted
 
@@ -41,6 +42,50 @@ def test_dynamic_values_restart_nobody_but_who_cannot_start_begins_with_the_pres
     assert world.actions(do.Recreate) == [do.Recreate((103,), f"they do not run, and lack {STARTS_WITH}")]
     assert world.pods[103].aspects[STARTS_WITH] == "new"
     assert not _restarts(world)
+
+
+def test_a_value_that_nodes_were_started_with_is_taken_back_once_they_have_restarted_without_it() -> None:
+    """At once, that of their files would be in force again, whatever it was when they started."""
+    world = made()
+
+    def asks(**values: str) -> None:
+        aspect = ",".join(f"{key}={value}" for key, value in sorted(values.items()))
+        pools = tuple(replace(pool, aspects={**pool.aspects, STARTS_WITH: aspect}) for pool in world.wanted.pools)
+        world.wanted = replace(world.wanted, pools=pools, dynamic_config=values)
+
+    asks(a="1")
+    world.settle()
+    world.wanted = replace(world.wanted, rolls={101: "now"})
+    world.settle()
+    assert _restarts(world) == [101]
+    asks(a="2", b="1")
+    world.settle()
+    asks(b="1")
+    world.settle()
+    assert _restarts(world) == [101, 101], "the only one whose file has a value"
+    assert world.dynamic == {"b": "1"}
+    last = [step for step in world.done if isinstance(step, do.Restart | do.SetConfig)][-2:]
+    assert last == [do.Restart((101,), STARTS_WITH), do.SetConfig({}, ("a",))]
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted_value"),
+    [("compact,delete", "compact, delete"), ("true", "True"), ("100", "0100"), ("0.5", "0.50"), ("1.0E-5", "0.00001")],
+)
+def test_a_value_that_a_node_tells_in_other_words_is_the_same(told: str, wanted_value: str) -> None:
+    """It was set again in each pass, for ever."""
+    world = made()
+    world.dynamic["a"] = told
+    world.wanted = wanted(dynamic_config={"a": wanted_value})
+    world.settle()
+    assert not world.actions(do.SetConfig)
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted_value"), [("compact", "compact,delete"), ("A", "a"), ("1", "true"), (None, "")]
+)
+def test_other_values_are_set(told: str | None, wanted_value: str) -> None:
+    assert not same(told, wanted_value)
 
 
 # metadata.version

@@ -14,7 +14,7 @@ from kraft_operator.api.pools import OWN_LABELS
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Node, Record, Replacement
-from kraft_operator.plan.wanted import STARTS_WITH
+from kraft_operator.plan.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.dynamic_keys import DYNAMIC
 from kraft_operator.specs.properties import aspects, properties, text
@@ -131,13 +131,28 @@ def test_only_what_needs_a_restart_is_an_aspect() -> None:
     before = sample()
     pool = before.spec.node_pools[1]
     config = before.spec.config
-    dynamic = sample(config={**config, "log.retention.ms": "5"})
+    dynamic = sample(config={**config, "min.insync.replicas": "1"})
     static = sample(config={**config, "num.partitions": "5"})
     image = sample(image="other:1")
     assert {k for k, v in aspects(dynamic, pool).items() if v != aspects(before, pool)[k]} == {STARTS_WITH}
     assert wishes(dynamic, {}).revision == wishes(before, {}).revision, "nothing to approve"
     assert {k for k, v in aspects(static, pool).items() if v != aspects(before, pool)[k]} == {"config"}
     assert {k for k, v in aspects(image, pool).items() if v != aspects(before, pool)[k]} == {"image"}
+
+
+def test_a_pools_own_value_goes_before_one_for_all_also_where_that_needs_no_restart() -> None:
+    """A cluster-wide dynamic value goes before all files: the pool's own was without effect."""
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)
+    config = {**document["config"], "log.retention.ms": "1000"}
+    document["nodePools"][1]["config"] = {"log.retention.ms": "5000"}
+    cluster = sample(config=config, nodePools=document["nodePools"])
+    wanted = wishes(cluster, {})
+    assert wanted.dynamic_config == {"min.insync.replicas": "2"}
+    assert all(keys_of(pool.aspects[STARTS_WITH]) == {"min.insync.replicas"} for pool in wanted.pools)
+    controllers, brokers = cluster.spec.node_pools
+    assert properties(cluster, brokers, 101, brokers.roles, (1,))["log.retention.ms"] == "5000"
+    other = sample(config={**config, "log.retention.ms": "2000"}, nodePools=document["nodePools"])
+    assert aspects(cluster, controllers)["config"] != aspects(other, controllers)["config"], "a restart"
 
 
 @pytest.mark.parametrize("change", [{"host": "kafka.example.org"}, {"firstNodePort": 31000}])

@@ -42,6 +42,15 @@ def test_what_differs_is_changed(changes: dict[str, Any], expected: dict[str, An
     assert plan.states["t"].reason == "Changing"
 
 
+def test_a_value_that_a_broker_tells_in_other_words_is_the_same() -> None:
+    """The resource was never ready, and the value was set again in each pass."""
+    there = {"t": replace(SEEN["t"], config={"cleanup.policy": "compact,delete", "preallocate": "true"})}
+    wish = replace(WISH, config={"cleanup.policy": "compact, delete", "preallocate": "True"})
+    plan = plan_topics([wish], there, {})
+    assert plan.count == 0
+    assert plan.states["t"].ready
+
+
 def test_throttles_of_moves_are_not_taken_back() -> None:
     there = {"t": replace(SEEN["t"], config={"retention.ms": "5", "leader.replication.throttled.replicas": "*"})}
     assert plan_topics([WISH], there, {}).count == 0

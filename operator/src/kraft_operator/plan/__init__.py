@@ -13,7 +13,8 @@ or draw a random number; it imports nothing of Kubernetes.
 - `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
 - `roll`      restarts;  `leave` the end of a node;  `finalize` metadata.version
 - `moves`     replicas move: `drain` off brokers that leave, `balance` towards new ones or on request
-- `topics`    KRaftTopics, apart from all that: a batch at a time;  `levels` names of metadata.version
+- `topics`    KRaftTopics, apart from all that: a batch at a time
+- `levels`    names of metadata.version;  `values` of configurations, whether two are the same
 - `planner`   the order of all that;  `conditions` what people are told
 
 The laws, asserted by tests/property/operator against slow twins and a world that crashes the operator anywhere, and by

@@ -16,6 +16,7 @@ from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.resize import resized
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Reassign, Remember, Throttle
+from kraft_operator.plan.values import same
 
 RATES: Final = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
 
@@ -61,7 +62,7 @@ def _next(
 def _throttled(s: Situation, metadata: Metadata) -> bool:
     """Whether the rates are in force, or none are wanted."""
     wanted = {**throttles(s), **s.wanted.dynamic_config}
-    return all(metadata.dynamic_config.get(key) == wanted[key] for key in RATES if key in wanted)
+    return all(same(metadata.dynamic_config.get(key), wanted[key]) for key in RATES if key in wanted)
 
 
 def _takers(s: Situation, leaving: set[int]) -> list[int]:

@@ -19,8 +19,9 @@ from kraft_operator.plan.replace import replacement
 from kraft_operator.plan.roll import recover, roll
 from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, Restart, SetConfig, Stop
+from kraft_operator.plan.values import same
 from kraft_operator.plan.voters import change_voters, former_leader
-from kraft_operator.plan.wanted import Wanted
+from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
 
 
 def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> Plan:
@@ -61,7 +62,10 @@ def _disturb(s: Situation) -> None:
 
 
 def _configure(s: Situation) -> None:
-    """Dynamic values: those wanted, less those that the operator had set and nobody wants any more."""
+    """Dynamic values: those wanted, less those that the operator had set and nobody wants any more.
+
+    These are taken back once no node runs that was started with a value of them, which would be in force again.
+    """
     if s.metadata is None or not any(not broker.fenced for broker in s.metadata.brokers.values()):
         return
     there, wanted = s.metadata.dynamic_config, {**throttles(s), **s.wanted.dynamic_config}
@@ -71,8 +75,9 @@ def _configure(s: Situation) -> None:
             record = replace(s.record, managed_config=managed)
             s.plan.steps.append(Remember(record, "dynamic values are about to be set"))
         return
-    put = {key: value for key, value in wanted.items() if there.get(key) != value}
-    remove = tuple(key for key in managed if key in there and key not in wanted)
+    put = {key: value for key, value in wanted.items() if not same(there.get(key), value)}
+    held = {key for pod in s.kube.pods.values() for key in keys_of(pod.aspects.get(STARTS_WITH, ""))}
+    remove = tuple(key for key in managed if key in there and key not in wanted and key not in held)
     if put or remove:
         s.plan.steps.append(SetConfig(put, remove))
 

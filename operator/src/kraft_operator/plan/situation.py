@@ -8,7 +8,7 @@ from typing import Final
 from kraft_operator.plan.observed import Kube, Metadata, Observed, Pod, Quorum, Replica, Seen, T
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.steps import Plan
-from kraft_operator.plan.wanted import STARTS_WITH, Wanted
+from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
 
 AGE_MAX_MS: Final = 15_000
 """Of a view: observing takes well under a second and is done before every pass; three failed tries in a row."""
@@ -157,7 +157,7 @@ class Situation:
         if pod is None or (node.leaving and self.wanted.pool(node.pool) is None):
             return []
         target = self.aspects(node)
-        if pod.running:
+        if pod.running and keys_of(pod.aspects.get(STARTS_WITH, "")) <= keys_of(target.get(STARTS_WITH, "")):
             target.pop(STARTS_WITH, None)
         if self._finds_quorum(pod):
             target.pop("bootstrap", None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraft_operator.plan.observed import THROTTLED
+from kraft_operator.plan.values import same
 
 BATCH_MAX: Final = 250
 """Topics created, changed or deleted by one pass: a request of so many takes a controller well under a second."""
@@ -123,7 +124,7 @@ def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
 
 def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
     """Plan what a topic lacks; how it is."""
-    put = {key: value for key, value in wish.config.items() if there.config.get(key) != value}
+    put = {key: value for key, value in wish.config.items() if not same(there.config.get(key), value)}
     remove = tuple(sorted(there.config.keys() - wish.config.keys() - set(THROTTLED)))
     grows = there.partitions < wish.partitions
     if (put or remove or grows) and plan.count < BATCH_MAX:

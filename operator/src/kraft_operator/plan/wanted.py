@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 STARTS_WITH: Final = "dynamic"
-"""The aspect of values that a node takes over as it runs: it matters only to one that does not."""
+"""The aspect of values that a node takes over as it runs, `KEY=DIGEST` by commas. One that runs lacks it only where a
+key is wanted no more: its file has a value for it."""
+
+
+def keys_of(starts_with: str) -> frozenset[str]:
+    """The keys of that aspect."""
+    return frozenset(word.partition("=")[0] for word in starts_with.split(",") if "=" in word)
 
 
 @dataclass(frozen=True, slots=True)

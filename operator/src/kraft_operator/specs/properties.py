@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
+from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs.cluster import Cluster, digest
@@ -80,11 +80,20 @@ def text(values: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
+    """Of `spec.config`, what brokers take over as they run.
+
+    Not what some pool has a value of its own for: a cluster-wide dynamic value goes before those of files.
+    """
+    own = {key for pool in spec.node_pools for key in pool.config}
+    return {key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own}
+
+
 def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     """What a pod of this pool must have, by digest; roles and voters are the planner's own aspects."""
     spec = cluster.spec
-    static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in DYNAMIC}
-    dynamic = {key: value for key, value in spec.config.items() if key in DYNAMIC}
+    dynamic = dynamic_values(spec)
+    static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
     static["listeners"] = [one.model_dump(exclude={"host", "first_node_port"}) for one in spec.listeners]
     addresses = {one.name: [one.host, one.first_node_port] for one in spec.listeners if one.host or one.first_node_port}
@@ -94,7 +103,7 @@ def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     static["http"] = spec.metrics.port
     return {
         "config": digest(static),
-        STARTS_WITH: digest(dynamic),
+        STARTS_WITH: ",".join(f"{key}={digest(value)}" for key, value in sorted(dynamic.items())),
         "image": cluster.image,
         "resources": digest(pool.resources.model_dump()),
         "template": digest([pool.pod.model_dump(), spec.image_pull_secrets, spec.image_pull_policy]),

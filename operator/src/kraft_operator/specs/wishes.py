@@ -9,8 +9,7 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.plan.levels import UNKNOWN, level_of
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
-from kraft_operator.specs.dynamic_keys import DYNAMIC
-from kraft_operator.specs.properties import aspects
+from kraft_operator.specs.properties import aspects, dynamic_values
 from kraft_operator.specs.quantities import as_bytes
 
 SKIP: Final = f"{GROUP}/skip"
@@ -39,12 +38,13 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         )
         for pool in spec.node_pools
     )
+    dynamic = dynamic_values(spec)
     rolls = rolls_of(annotations.get(ROLL, ""))
     return Wanted(
         pools=pools,
         cluster_id=spec.cluster_id,
         static_quorum=spec.quorum.mode == "Static",
-        dynamic_config={key: value for key, value in spec.config.items() if key in DYNAMIC},
+        dynamic_config=dynamic,
         replacements=tuple(Replacement(r.name, r.node, r.by, frozenset(r.accept)) for r in spec.replacements),
         parallel_by_rack=spec.update_strategy.parallelism == "Rack",
         rolls_paused=spec.update_strategy.paused,
@@ -53,7 +53,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         supervised=spec.update_strategy.supervised,
         approved=annotations.get(APPROVE, ""),
         revision=digest(
-            [[pool.name, pool.replicas, {k: v for k, v in pool.aspects.items() if k != STARTS_WITH}] for pool in pools]
+            [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
             + [sorted(rolls.items()), spec.quorum.mode]
             + [[one.name, one.node, one.by, sorted(one.accept)] for one in spec.replacements]
         ),

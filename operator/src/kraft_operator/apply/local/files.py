@@ -12,6 +12,7 @@ from kraft_operator.api.pools import NodePool
 from kraft_operator.apply.local.folder import Ports
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, key
 from kraft_operator.plan.record import Node
+from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.properties import CONTROLLER_LISTENER, aspects, listener_name, properties, text
 
@@ -32,7 +33,8 @@ def program_version() -> str:
 
 def local_aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
     """What a process must have: no image, no resources, no pod."""
-    return {"config": aspects(cluster, pool)["config"], "program": program_version()}
+    found = aspects(cluster, pool)
+    return {"config": found["config"], STARTS_WITH: found[STARTS_WITH], "program": program_version()}
 
 
 def node_file(
