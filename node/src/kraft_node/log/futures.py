@@ -16,7 +16,7 @@ from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.log import names, partition_metadata
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, Directory
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.opening import new_log, open_log
+from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
 
 if TYPE_CHECKING:
     from kraft_node.log.files import LogDir
@@ -103,6 +103,7 @@ class Futures:
                 recovery_point=directory.recovery_points.get(topic, {}).get(partition, 0),
                 start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
                 high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
+                compacted_below=self._compacted_below(topic, partition),
             )
             log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
         except (OSError, LogDirDamaged) as e:
@@ -110,6 +111,13 @@ class Futures:
         log.held = True
         found.log = log
         return log
+
+    def _compacted_below(self, topic: str, partition: int) -> int:
+        """How far compaction of the log that is copied has been."""
+        source = self._manager.directory_of(topic, partition)
+        if source is None:
+            return NEVER_COMPACTED
+        return source.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
 
     def create(self, topic: str, partition: int, topic_id: bytes, directory: Directory) -> Log:
         """An empty copy in `directory`.
@@ -171,6 +179,7 @@ class Futures:
         found = self._found[topic, partition]
         assert log is not None, "law: only a copy that is there can be promoted"
         directory, disk = found.directory, manager.env.disk
+        compacted_below = self._compacted_below(topic, partition)
         before = manager.take_away(topic, partition, names.DELETE_DIR)
         path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         if before is not None:
@@ -187,6 +196,9 @@ class Futures:
         log.path = found.path = path
         del self._found[topic, partition]
         manager.put(log)
+        if compacted_below >= 0:
+            directory.cleaner_offsets.setdefault(topic, {})[partition] = compacted_below
+            manager.housekeeping.checkpoint_soon()
         if before is not None:
             before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
             logger.info("The log of %s-%d has moved from %s to %s", topic, partition, before[0].path, directory.path)

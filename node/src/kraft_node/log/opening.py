@@ -16,7 +16,7 @@ from kraft_node.base.env import read_file
 from kraft_node.log import flushing, names, txn_index
 from kraft_node.log.appending import end_transaction
 from kraft_node.log.checkpoints import CheckpointError, parse_epochs
-from kraft_node.log.config import LogConfig, draw_jitter
+from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import LogDir
@@ -29,7 +29,6 @@ from kraft_node.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.log.segment import Segment
     from kraft_node.records.batch import BatchHeader
 
 logger = logging.getLogger("kraft_node.log")
@@ -193,14 +192,45 @@ def _find_end(log: Log) -> int:
     return end
 
 
-def _may_skip(log: Log, end: int, compacted_below: int) -> bool:
-    """Whether what comes after `end` may begin later: compaction has been there, or may have been."""
-    return log.config.compact or end <= compacted_below
+class _Gaps:
+    """Which offsets may be missing: those that compaction has removed, here or where the log was copied from.
+
+    A replica whose topic is no longer compacted has nothing that says so, but its files prove it: a lost write leaves
+    no gap within a file, and an offset that has been damaged upwards is above that of the next batch. So a gap in front
+    of a batch that another one follows is none of these, and the log one that has been compacted.
+    """
+
+    __slots__ = ("_below", "_log")
+
+    def __init__(self, log: Log, compacted_below: int) -> None:
+        self._log = log
+        self._below = LONG_MAX if log.config.compact else compacted_below
+
+    def may_follow(self, end: int) -> bool:
+        """Whether what comes after `end` may begin later."""
+        return end <= self._below
+
+    def may_precede(self, header: BatchHeader, end: int, number: int) -> bool:
+        """Whether the batch in segment `number` may be what comes after `end`."""
+        if header.base_offset <= end:
+            return header.base_offset == end
+        if end > self._below:
+            log, segment = self._log, self._log.segment(number)
+            file = segment.file()
+            after = log.recovery_point if segment is log.active else log.segment_end(number)
+            with contextlib.suppress(BadBatch):
+                for following in batches(file, header.position + header.length, file.size()):
+                    after = following.base_offset
+                    break
+                if after >= header.next_offset:
+                    self._below = LONG_MAX
+        return end <= self._below
 
 
 def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
     """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
     epochs = log.leader_epochs
+    gaps = _Gaps(log, compacted_below)
     if not epochs_known:
         log.recovery_point = min(log.recovery_point, log.segment_bases[0])
     number = log.segment_number(log.recovery_point)
@@ -210,13 +240,13 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
-        if segment.base != log.end_offset and not durable and not _may_skip(log, log.end_offset, compacted_below):
+        if segment.base != log.end_offset and not durable and not gaps.may_follow(log.end_offset):
             # The segment before ends early, just between two batches: what would have followed was lost.
             _cut_whole(log, number)
             break
         log.end_offset = max(log.end_offset, segment.base)
         if durable:
-            start, log.end_offset = _durable_part(log, number, compacted_below)
+            start, log.end_offset = _durable_part(log, number, gaps)
             walked_from = log.end_offset
         else:
             segment.reset_index()
@@ -226,9 +256,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         size = segment.size
         try:
             for header in batches(segment.file(), start, size, check=True):
-                if header.base_offset != log.end_offset and not (
-                    header.base_offset > log.end_offset and _may_skip(log, log.end_offset, compacted_below)
-                ):
+                if not gaps.may_precede(header, log.end_offset, number):
                     raise BadBatch(header.position, f"offset {header.base_offset} does not follow {log.end_offset - 1}")
                 segment.note(header)
                 if header.partition_leader_epoch >= 0:
@@ -245,7 +273,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
     return walked_from
 
 
-def _durable_part(log: Log, number: int, compacted_below: int) -> tuple[int, int]:
+def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
     """Position and offset at which the segment's part beyond the recovery point begins.
 
     Only batch headers between the last index entry below the recovery point and that point are read; all of them when
@@ -257,15 +285,15 @@ def _durable_part(log: Log, number: int, compacted_below: int) -> tuple[int, int
     found = None
     if entry is not None and entry[1] < size:
         with contextlib.suppress(BadBatch):
-            found = _walk_to(log, segment, entry, size, compacted_below)
+            found = _walk_to(log, number, entry, gaps)
     rebuild = found is None
     if found is None:
         try:
-            found = _walk_to(log, segment, None, size, compacted_below)
+            found = _walk_to(log, number, None, gaps)
         except BadBatch as e:
             raise segment.damaged(e, size) from None
     at, end = found
-    if end < point and (number == len(log.segment_bases) - 1 or not _may_skip(log, end, compacted_below)):
+    if end < point and (number == len(log.segment_bases) - 1 or not gaps.may_follow(end)):
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
@@ -279,15 +307,15 @@ def _durable_part(log: Log, number: int, compacted_below: int) -> tuple[int, int
     return at, end
 
 
-def _walk_to(
-    log: Log, segment: Segment, entry: tuple[int, int] | None, size: int, compacted_below: int
-) -> tuple[int, int]:
+def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) -> tuple[int, int]:
     """Position and offset of the first batch at or beyond the recovery point.
 
     Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
     that is not sound before, or does not go on from the one in front of it.
     """
     point = log.recovery_point
+    segment = log.segment(number)
+    size = segment.size
     end, at = segment.base, 0
     file = segment.file()
     try:
@@ -295,7 +323,7 @@ def _walk_to(
             if entry is not None and header.position == entry[1]:
                 if header.last_offset > segment.base + entry[0]:
                     raise BadBatch(header.position, "not the batch that the index means")
-            elif header.base_offset != end and not (header.base_offset > end and _may_skip(log, end, compacted_below)):
+            elif not gaps.may_precede(header, end, number):
                 raise BadBatch(header.position, f"offset {header.base_offset} does not follow {end - 1}")
             if header.base_offset >= point:
                 return header.position, max(end, point)
