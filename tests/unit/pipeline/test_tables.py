@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import jsonvalues, parquet, partitions, spec, values
+from kraft_pipeline.tables import jsonvalues, parquet, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import Added, ConflictError
 from kraft_pipeline.tables.jsonvalues import parse, type_of
 from kraft_pipeline.tables.parquet import ParquetTable
@@ -117,6 +117,43 @@ def test_json_fields_that_are_new() -> None:
     torn = parse(jsons(b'{"k":1}', b"bad", b'{"k":"text"}', b'{"k":2}'), schema, additive=True)
     assert torn.table.column("k").to_pylist() == [1, 2]
     assert sorted(torn.bad) == [1, 2]
+
+
+def test_values_that_are_nested_too_deep() -> None:
+    """Arrow's reader dies of them (a fault of memory, at each start anew), Delta's of a schema that has them."""
+
+    def nested(opens: bytes, closes: bytes, depth: int) -> bytes:
+        return b'{"a":' + opens * (depth - 1) + b"1" + closes * (depth - 1) + b"}"
+
+    good = [
+        nested(b"[", b"]", 32),
+        nested(b'{"a":', b"}", 32).replace(b'"a"', b'"b"', 1),
+        b'{"c":"%s"}' % (b'[{\\"' * 100),
+        b'{"d":[%s]}' % b",".join([b'{"e":[]}'] * 100),
+    ]
+    bad = [nested(b"[", b"]", 33), nested(b'{"a":', b"}", 33), nested(b"[", b"]", 200_000), b"[" * 200_000]
+    found = parse(jsons(None, *good, *bad), pa.schema([]), additive=True)
+    assert found.good.tolist() == [1, 2, 3, 4]
+    assert found.bad == dict.fromkeys(range(5, 9), "the value is nested more than 32 deep")
+    cut = parse(jsons(good[3][:-9]), pa.schema([]), additive=True)
+    assert cut.bad[0].startswith("JSON parse error: ")
+
+
+def test_names_within_fields() -> None:
+    """Delta refuses two that differ in case alone, Iceberg two paths that are one text: no batch was ever written."""
+    known = pa.schema([("s", pa.struct([("Known", pa.int64())])), ("x.y", pa.int64()), ("X.Y", pa.int64())])
+    bad = [
+        b'{"s":{"known":1}}',
+        b'{"s":{"new":1,"NEW":2}}',
+        b'{"l":[{"q":1,"Q":2}]}',
+        b'{"s":{"":1}}',
+        b'{"x":{"y":1}}',
+    ]
+    found = parse(jsons(*bad, b'{"s":{"Known":1,"more":2},"x":{"z":3}}'), known, additive=True)
+    assert found.good.tolist() == [5]
+    assert found.bad[0] == "the field 's.known' has the name of another column"
+    one, two = (pa.schema([(name, pa.int64()), ("m" + name, pa.int64())]) for name in ("n", "N"))
+    assert schemas.merged(known, [one, two]) == pa.schema([*known, *one])  # the second learns again from the first
 
 
 def test_names_that_are_taken() -> None:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from kraft_pipeline.codec.varints import Bytes, Ints
 from kraft_pipeline.tables import avrocolumns
 from kraft_pipeline.tables.avrotypes import NoColumnError, Written, written
-from kraft_pipeline.tables.jsonvalues import REASON_CHARACTERS, Parsed, check_names
+from kraft_pipeline.tables.jsonvalues import REASON_CHARACTERS, Parsed
 from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
-from kraft_pipeline.tables.schemas import aligned, misfit, widened
+from kraft_pipeline.tables.schemas import aligned, check_names, misfit, widened
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 
 MAGIC: Final = 0
@@ -124,7 +124,7 @@ class AvroParser:
         if wrong:
             return f"{what}: {wrong}", fields
         try:
-            check_names(wider, reserved)
+            check_names(wider, reserved, fields)
         except pa.ArrowInvalid as e:
             return f"{what}: {e}", fields
         return "", wider

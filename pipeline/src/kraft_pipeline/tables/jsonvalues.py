@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
-from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.schemas import DEPTH_MAX, aligned, check_names
 
 _JSON: Final = {
     int: "a number",
@@ -28,6 +29,9 @@ _JSON: Final = {
     list: "an array",
     type(None): "null",
 }
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_PAIRS: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 REASON_CHARACTERS: Final = 200
 TYPES: Final = {
@@ -66,8 +70,8 @@ def type_of(ddl: str) -> pa.DataType:
 def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()) -> Parsed:
     """The values that are no null, by `schema`; with `additive` also fields that it lacks, unless their names (in any
     case) are `reserved` or taken."""
-    places = np.flatnonzero(np.asarray(values.is_valid()))
-    bad: dict[int, str] = {}
+    bad = dict.fromkeys(_too_deep(values), f"the value is nested more than {DEPTH_MAX} deep")
+    places = np.setdiff1d(np.flatnonzero(np.asarray(values.is_valid())), list(bad))
     tables: list[pa.Table] = []
     good: list[NDArray[np.int64]] = []
     pending = [(places, False)] if len(places) else []
@@ -75,7 +79,7 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
         some, looked_at = pending.pop()
         try:
             found = _read(values.take(pa.array(some)), schema, additive=additive)
-            check_names(found.schema, reserved)
+            check_names(found.schema, reserved, schema)
         except pa.ArrowInvalid as e:
             if len(some) == 1:
                 bad[int(some[0])] = _reason(e)
@@ -97,6 +101,25 @@ def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: froz
     return Parsed(pa.concat_tables([aligned(t, schema) for t in tables]), np.concatenate(good), bad)
 
 
+def _too_deep(values: pa.Array) -> list[int]:
+    """The places of values that are nested more than DEPTH_MAX deep, which Arrow's reader may die of."""
+    opened = pc.add(pc.count_substring(values, "{"), pc.count_substring(values, "["))
+    some = np.flatnonzero(pc.greater(opened, DEPTH_MAX).fill_null(False))
+    return [
+        place
+        for place, value in zip(some.tolist(), values.take(pa.array(some)).to_pylist(), strict=True)
+        if _depth(value) > DEPTH_MAX and _depth(_TEXT.sub(b"", value)) > DEPTH_MAX
+    ]
+
+
+def _depth(value: bytes) -> int:
+    """How deep brackets are nested, at most, whether or not they are in texts."""
+    left, rounds = value.translate(_PAIRS, _NO_BRACKETS), 0
+    while b"[]" in left and rounds <= DEPTH_MAX:
+        left, rounds = left.replace(b"[]", b""), rounds + 1
+    return rounds + left.count(b"[")
+
+
 def _no_object(value: bytes) -> str:
     """Why a value is no JSON object, "" where it may be one: what all of a topic may be, is told in a moment."""
     try:
@@ -106,15 +129,6 @@ def _no_object(value: bytes) -> str:
     except RecursionError:
         return ""
     return "" if isinstance(found, dict) else f"the value is {_JSON[type(found)]} and no object"
-
-
-def check_names(schema: pa.Schema, reserved: frozenset[str]) -> None:
-    """Raises ArrowInvalid for a field whose name is another's, or of a column of ours."""
-    seen = set(reserved)
-    for name in schema.names:
-        if name.lower() in seen or not name:
-            raise pa.ArrowInvalid(f"the field {name!r} has the name of another column")
-        seen.add(name.lower())
 
 
 def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:

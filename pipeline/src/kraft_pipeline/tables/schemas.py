@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,8 @@ WIDER: Final = {
     pa.float32(): (pa.float64(),),
 }
 """The columns that values of a type may go into; numbers that they cannot hold are told when it comes to it."""
+DEPTH_MAX: Final = 32
+"""Of values: Delta's libraries read no schema that is much deeper, and Arrow's reader dies of some thousands."""
 
 
 def widened(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
@@ -24,10 +26,48 @@ def widened(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
-    """All fields; where two tasks saw two types, the wider one, or the first where neither is."""
+    """All fields; where two tasks saw two types, the wider one, or the first where neither is.
+
+    A task whose names do not go together with those of others has to learn again, from these.
+    """
     for more in learnt:
-        fields = pa.schema(_fields(list(fields), list(more), _wider))
+        found = pa.schema(_fields(list(fields), list(more), _wider))
+        try:
+            check_names(found, known=fields)
+        except pa.ArrowInvalid:
+            continue
+        fields = found
     return fields
+
+
+def check_names(
+    schema: pa.Schema,
+    reserved: Collection[str] = (),
+    known: pa.Schema = pa.schema([]),  # noqa: B008 - cannot change
+) -> None:
+    """Raises ArrowInvalid for a field that is not `known` and has, in any case, another's name or a `reserved` one.
+
+    Also within fields, where a path is a name, as it is for Iceberg; and for fields that are nested too deep.
+    """
+    old = set(_paths(known))
+    seen = {*reserved, *(".".join(path).lower() for path in old)}
+    for path in _paths(schema):
+        name = ".".join(path)
+        if path not in old:
+            if len(path) > DEPTH_MAX:
+                raise pa.ArrowInvalid(f"the field {name!r} is nested more than {DEPTH_MAX} deep")
+            if name.lower() in seen or not path[-1]:
+                raise pa.ArrowInvalid(f"the field {name!r} has the name of another column")
+            seen.add(name.lower())
+
+
+def _paths(fields: Iterable[pa.Field], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Of all fields and those within them, from outside in."""
+    for field in fields:
+        path = (*before, field.name)
+        yield path
+        if pa.types.is_nested(field.type):
+            yield from _paths((field.type.field(place) for place in range(field.type.num_fields)), path)
 
 
 def _fields(there: list[pa.Field], wanted: list[pa.Field], clash: Clash) -> list[pa.Field]:

@@ -16,7 +16,7 @@ from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables import jsonvalues
 from kraft_pipeline.tables.committer import DELETED
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
-from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.schemas import aligned, check_names
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -92,7 +92,7 @@ def first_fields(spec: TableSpec) -> pa.Schema:
             found = pa.schema([]) if known is None else known.columns
         else:
             found = pa.schema([(name, jsonvalues.type_of(ddl)) for name, ddl in spec.value.schema.items()])
-        jsonvalues.check_names(found, reserved(spec))
+        check_names(found, reserved(spec))
     except SpecError:
         raise
     except ValueError as e:  # Arrow's are some, too
