@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +67,11 @@ def test_a_program_without_standard_output_has_its_exit_code(monkeypatch: pytest
     with pytest.raises(SystemExit) as left:
         run(len, ["a", "b", "c"])
     assert left.value.code == 3
+
+
+def test_a_refused_start_is_an_object_too(tmp_path: Path) -> None:
+    asked = [sys.executable, "-m", "kraft_node.cli.server_start", "--json", str(tmp_path / "nowhere")]
+    done = subprocess.run(asked, capture_output=True, timeout=60, text=True, check=False)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines() + done.stderr.splitlines()
+    assert json.loads(line)["message"].endswith("nowhere: No such file or directory")

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.cli.common import Parser, flush_output, program, run
+from kraft_node.cli.common import Parser, ToolError, flush_output, message, program, run
 from kraft_node.cli.common import read_config as read
 
 if TYPE_CHECKING:
@@ -230,10 +230,16 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if options.config is None:
         parser.error("CONFIG is missing")
-    config = read(options.config, options.override)
+    set_up_logging(as_json=options.json, level=options.log_level)
+    try:
+        config = read(options.config, options.override)
+    except (ToolError, OSError) as e:
+        if not options.json:
+            raise
+        log.error("start refused: %s", message(e))
+        return 1
     if options.daemon and _is_left_behind():
         return 0
-    set_up_logging(as_json=options.json, level=options.log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
     return _Process(config).run()
