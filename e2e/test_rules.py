@@ -112,6 +112,10 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "own key": (lambda s: s["config"].update({"node.id": "7"}), "follows from the rest"),
     "own key of a pool": (_pool(lambda p: p.update(config={"log.dirs": "/x"})), "follows from the rest"),
     "own label": (_pool(lambda p: p.update(pod={"labels": {"kraftcluster.io/node": "7"}})), "pods are found by"),
+    "another listener among brokers": (
+        lambda s: s["listeners"].insert(0, {"name": "more", "port": 9093}),
+        "keep it, and add others behind it",
+    ),
     "two listeners of one port": (_listener(name="more", port=9092), "same port"),
     "a listener where controllers listen": (_listener(name="more", port=9090), "port 9090 is the controllers'"),
     "a listener where metrics are": (_listener(name="more", port=9404), "metrics.port is the metrics'"),
@@ -156,6 +160,7 @@ GRANTED: dict[str, Callable[[Spec], object]] = {
     "dynamic quorum": lambda s: s.update(quorum={"mode": "Dynamic"}),
     "replacement done with": lambda s: s["replacements"].clear(),
     "resources as numbers": _pool(lambda p: p.update(resources={"requests": {"cpu": 1}})),
+    "a listener behind the others": _listener(name="more", port=9093),
     "brokers scaled": lambda s: s.update(replicas=7),
     "a pool added": lambda s: s["nodePools"].append(
         {"name": "more", "roles": ["broker"], "replicas": 1, "firstNodeId": 300}

@@ -181,8 +181,17 @@ def test_what_the_cluster_refuses_is_told() -> None:
     assert "no.such.key" in operator.refused["u"]
 
 
+def test_a_name_that_no_topic_can_have_holds_up_no_other() -> None:
+    """A resource's name may be longer than a topic's: it was asked for with all others, which waited for ever."""
+    operator = Operator()
+    name = "t" * 250
+    ready = operator.settle({name: {"partitions": 1}, "u": {"partitions": 1}})
+    assert ready == {name: False, "u": True}
+    assert set(operator.refused) == {name}
+
+
 def test_a_resource_that_is_not_understood_is_told_so() -> None:
-    found, wrong = topics.wishes([{"metadata": {"name": "t"}, "spec": {"cluster": "c", "partitionz": 1}}], "c")
+    found, wrong = topics.wishes([{"metadata": {"name": "t"}, "spec": {"cluster": "c", "partitions": 0}}], "c")
     assert found == []
     assert wrong["t"].reason == "NotUnderstood"
     other, none = topics.wishes([{"metadata": {"name": "t"}, "spec": {"cluster": "other", "partitions": 1}}], "c")

@@ -39,6 +39,7 @@ _SAME_VOTERS_CEL: Final = (
     " && q.replicas == p.replicas))"
 )
 """As many of the same pools: another pool of as many is other voters."""
+_INTERNAL_CEL: Final = "{0}.listeners.filter(l, l.type == 'Internal')[0].name"
 _OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
 
 
@@ -212,6 +213,12 @@ class KRaftClusterSpec(Model):
         Rule(
             "self.listeners.exists(l, l.type == 'Internal')",
             "brokers need a listener among themselves: keep one of type Internal",
+        ),
+        Rule(
+            "(self.hibernated && oldSelf.hibernated) || !self.listeners.exists(l, l.type == 'Internal')"
+            f" || {_INTERNAL_CEL.format('self')} == {_INTERNAL_CEL.format('oldSelf')}",
+            "brokers reach each other by the first listener of type Internal, all of them or none: keep it, and add"
+            " others behind it; or set hibernated to true, and change it then",
         ),
         Rule(
             "self.listeners.all(l, self.listeners.exists_one(m, m.port == l.port))",

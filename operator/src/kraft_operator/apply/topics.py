@@ -23,8 +23,8 @@ DYNAMIC_TOPIC: Final = 1
 SET: Final = 0
 DELETE: Final = 1
 NONE: Final = bytes(16)
-UNKNOWN: Final = frozenset({3, 100})
-"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
+UNKNOWN: Final = frozenset({3, 17, 100})
+"""UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a name that none can have), UNKNOWN_TOPIC_ID."""
 EXISTS: Final = 36
 TIMEOUT_MS: Final = 2500
 A_REQUEST: Final = 500
@@ -38,7 +38,8 @@ def wishes(resources: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[T
         if one.get("spec", {}).get("cluster") != cluster or "deletionTimestamp" in one["metadata"]:
             continue
         try:
-            spec = KRaftTopicSpec.model_validate(one["spec"])
+            # What a later version of the definitions has besides is for a later operator.
+            spec = KRaftTopicSpec.model_validate(one["spec"], extra="ignore")
         except ValidationError as error:
             wrong[name] = TopicState(False, "NotUnderstood", str(error)[:900])
             continue

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from e2e import test_rules as server
+from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.apply.local.cel import CelError, compiled
-from kraft_operator.apply.local.resource import API_VERSION, BadResourceError, parsed, values
+from kraft_operator.apply.local.resource import API_VERSION, BadResourceError, broken_rules, parsed, values
 
 ROOT = Path(__file__).parents[4]
 SAMPLE = (ROOT / "deploy/samples/kraftcluster.yaml").read_text()
@@ -118,6 +119,22 @@ def test_topics_of_the_file_are_held_to_their_rules() -> None:
         with pytest.raises(BadResourceError) as refused:
             parsed(text, "f", None, found.topics)
         assert said in str(refused.value)
+
+
+def test_brokers_reach_each_other_by_the_same_listener_until_all_of_them_are_stopped() -> None:
+    """Restarted one by one, those of the one listener and of the other could not fetch from each other."""
+    before = values(parsed(SAMPLE, "f").spec)
+    other = {**before, "listeners": [{"name": "inner", "port": 9093}, *before["listeners"]]}
+    behind = {**before, "listeners": [*before["listeners"], {"name": "inner", "port": 9093}]}
+
+    def refused(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        return broken_rules(values(KRaftClusterSpec.model_validate(new)), old)
+
+    assert refused(before, behind) == []
+    (said,) = refused(before, other)
+    assert said.startswith("spec: brokers reach each other by the first listener of type Internal")
+    assert refused(before, {**other, "hibernated": True}) == [said], "it may run still"
+    assert refused({**before, "hibernated": True}, {**other, "hibernated": True}) == []
 
 
 CEL: dict[str, object] = {
