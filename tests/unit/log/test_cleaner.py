@@ -203,6 +203,70 @@ def test_a_crash_at_any_point_loses_nothing(seed: int) -> None:
     assert kept == latest
 
 
+def with_aborted(world: LogWorld) -> Log:
+    """A log whose first segment holds an aborted transaction and much that compaction removes."""
+    log = world.open(CONFIG)
+    txn: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
+    put(log, (b"k", b"aborted"), base_sequence=0, **txn)
+    end = build_marker(commit=False, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
+    log.append_as_leader(end, 0, NOW, internal=True)
+    for _ in range(40):
+        put(log, (b"k", b"v" * 30))
+    log.active.finish()
+    log.flush()
+    world.rest()
+    return log
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_kill_during_a_compaction_loses_no_aborted_transaction(power: bool) -> None:
+    """The index of them went with the segment that a compacted one was about to replace."""
+    for step in range(1000):
+        world = LogWorld(step)
+        log = with_aborted(world)
+        if power:
+            world.disk.sync_all()
+        stop, ended = world.disk.operations + step, False
+
+        def fail(_operation: str, path: str, world: LogWorld = world, stop: int = stop) -> OSError | None:
+            return OSError("killed", path) if world.disk.operations > stop else None
+
+        world.disk.fail = fail
+        try:
+            compact(log)
+            ended = True
+        except OSError:
+            pass
+        world.disk.fail = None
+        world.disk.lose_power() if power else world.disk.kill_process()
+        again = LogWorld(disk=world.disk).open(CONFIG, clean=False, recovery_point=log.recovery_point)
+        assert again.aborted_transactions(0, again.end_offset) == [(9, 0)], step
+        if ended:
+            return
+
+
+def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_all_its_files() -> None:
+    """Its segments come with their indexes, and its files are renamed one after the other: the .log first."""
+    indexes = (".index", ".timeindex", ".txnindex")
+    for renamed in range(5):
+        world = LogWorld()
+        disk, path = world.disk, f"{DIR}/t-0/{0:020d}"
+        log = with_aborted(world)
+        second = log.segment_bases[1]
+        log.release()
+        for suffix in (".log", *indexes):
+            file = disk.open(path + suffix)
+            with contextlib.closing(disk.open(path + suffix + ".swap", create=True)) as swap:
+                swap.pwrite(0, [file.pread(0, file.size())])
+        disk.open(path + ".txnindex").truncate(0)  # the old one, which says something else
+        for suffix in (".log", *indexes)[:renamed]:
+            disk.rename(path + suffix + ".swap", path + suffix)
+        again = LogWorld(disk=disk).open(CONFIG)
+        assert again.segment_bases[:2] == [0, second]
+        assert again.aborted_transactions(0, again.end_offset) == [(9, 0)], renamed
+        assert not [name for name in disk.listdir(f"{DIR}/t-0") if name.endswith(".swap")]
+
+
 def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """It went when a pass that could not read so far copied its segment, and what it had deleted came back for good."""
     monkeypatch.setattr(cleaner, "KEYS_MAX", 3)

@@ -129,7 +129,8 @@ def _finish_swaps(log: Log, found: list[str]) -> list[str]:
     """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of what they replace.
 
     A swap is trusted only when no .cleaned file is left at or below it: the renames to .swap happen in descending
-    order, so a left-over means that not all were made.
+    order, so a left-over means that not all were made. Apache Kafka's segments come with all their indexes, ours as a
+    .log alone, whose aborted transactions are those of the segment that it replaces.
     """
     disk = log.dir.env.disk
     path = log.path
@@ -138,36 +139,40 @@ def _finish_swaps(log: Log, found: list[str]) -> list[str]:
     for name in found:
         if name.endswith((names.DELETED, names.CLEANED, ".tmp")):
             disk.remove(f"{path}/{name}")
-    logs = sorted(base for name in found if name.endswith(names.LOG) and (base := names.parse_offset(name)) is not None)
-    for name in found:
-        if not name.endswith(names.LOG + names.SWAP):
-            continue
+    bases = sorted(
+        base for name in found if name.endswith(names.LOG) and (base := names.parse_offset(name)) is not None
+    )
+    swaps = [name for name in found if name.endswith(names.SWAP)]
+    for name in sorted(swaps, key=lambda name: not name.endswith(names.LOG + names.SWAP)):
         base = names.parse_offset(name)
-        if base is None:
+        if base is not None and first_cleaned is not None and base >= first_cleaned:
+            disk.remove(f"{path}/{name}")
             continue
-        if first_cleaned is not None and base >= first_cleaned:
-            for suffix in names.SEGMENT_SUFFIXES:
-                _remove_if_there(log, f"{path}/{base:020d}{suffix}{names.SWAP}")
-            continue
-        end = base
-        file = disk.open(f"{path}/{name}", read_only=True)
-        try:
-            for header in batches(file, 0, file.size()):
-                end = header.last_offset
-        except BadBatch:
-            pass
-        finally:
-            file.close()
-        for other in logs:
-            if base <= other <= end:
-                for suffix in names.SEGMENT_SUFFIXES:
-                    _remove_if_there(log, f"{path}/{other:020d}{suffix}")
-        disk.rename(f"{path}/{name}", f"{path}/{base:020d}{names.LOG}")
-        logger.info("Finished the compaction of %s/%020d.log that a crash interrupted", path, base)
-    for name in found:
-        if name.endswith(names.SWAP):
-            _remove_if_there(log, f"{path}/{name}")
+        if base is not None and name.endswith(names.LOG + names.SWAP):
+            keep = "" if names.offset_name(base, names.INDEX + names.SWAP) in swaps else names.TXN_INDEX
+            _remove_replaced(log, name, base, bases, keep)
+            logger.info("Finished the compaction of %s/%020d.log that a crash interrupted", path, base)
+        disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
     return disk.listdir(path)
+
+
+def _remove_replaced(log: Log, name: str, base: int, bases: list[int], keep: str) -> None:
+    """Remove the segments that the compacted one at `base`, in the file `name`, replaces; of its own `keep` stays."""
+    disk = log.dir.env.disk
+    end = base
+    file = disk.open(f"{log.path}/{name}", read_only=True)
+    try:
+        for header in batches(file, 0, file.size()):
+            end = header.last_offset
+    except BadBatch:
+        pass
+    finally:
+        file.close()
+    for other in bases:
+        if base <= other <= end:
+            for suffix in names.SEGMENT_SUFFIXES:
+                if other != base or suffix != keep:
+                    _remove_if_there(log, f"{log.path}/{other:020d}{suffix}")
 
 
 def _remove_if_there(log: Log, path: str) -> None:
