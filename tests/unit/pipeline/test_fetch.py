@@ -9,11 +9,14 @@ import pytest
 
 from kraft_node.records.batch import NewRecord, build_batch
 from kraft_node.records.control import build_marker
+from kraft_node.wire.codec import encode
+from kraft_node.wire.messages import FetchResponse
 from kraft_pipeline.client import ClientError, DataLossError, fetch, fetch_range
+from kraft_pipeline.client.buffers import Reader
 from kraft_pipeline.client.cluster import Settings
 from kraft_pipeline.client.errors import BrokerError
 from kraft_pipeline.client.fetch import Range
-from kraft_pipeline.client.messages import FetchAnswer, PartitionInfo, TopicInfo
+from kraft_pipeline.client.messages import FetchAnswer, PartitionInfo, TopicInfo, read_fetch
 from kraft_pipeline.codec import Decoder
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -140,6 +143,14 @@ def test_a_log_that_ends_before_the_range() -> None:
     assert offsets(Broker(broken), 0, 4, fail_on_data_loss=False) == [0, 1]
     slow = Broker([answer(batch(0, 0, 1)), answer(end=2), answer(batch(2, 2, 3))])
     assert offsets(slow, 0, 4) == [0, 1, 2, 3]
+
+
+def test_a_client_beyond_its_quota_waits() -> None:
+    """It is answered without any topic; that is no error that stays, and no end of the log."""
+    throttled = read_fetch(Reader(memoryview(encode(FetchResponse(throttle_time_ms=100), 13))))
+    assert offsets(Broker([throttled, throttled, answer(batch(0, 0, 1))]), 0, 2) == [0, 1]
+    with pytest.raises(ClientError, match="THROTTLING_QUOTA_EXCEEDED"):
+        offsets(Broker([throttled]), 0, 2, fail_on_data_loss=False)
 
 
 def test_an_error_that_does_not_pass_is_no_loss() -> None:

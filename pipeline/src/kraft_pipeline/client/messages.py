@@ -43,6 +43,7 @@ API_NAMES: Final = {
 EARLIEST: Final = -2
 LATEST: Final = -1
 NO_ID: Final = bytes(16)
+THROTTLING_QUOTA_EXCEEDED: Final = 89
 _TOPIC_RESOURCE: Final = 2
 SOFTWARE: Final = ("kraft-pipeline", "0.1.0")
 
@@ -205,8 +206,8 @@ def read_fetch(reader: Reader) -> FetchAnswer:
     reader.i32()
     error = reader.i16()
     reader.i32()
-    if error or not reader.length():
-        return FetchAnswer(error or -1, -1, -1, -1, [], memoryview(b""))
+    if error or not reader.length():  # without an error it is what a client gets that is beyond its quota
+        return FetchAnswer(error or THROTTLING_QUOTA_EXCEEDED, -1, -1, -1, [], memoryview(b""))
     reader.uuid()
     reader.length()
     reader.i32()
