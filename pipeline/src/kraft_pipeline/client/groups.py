@@ -22,11 +22,14 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int
     """Commit what is to be read next, by topic and partition.
 
     Raises BrokerError for what the coordinator refuses (UNKNOWN_MEMBER_ID: the group has members), ClientError when
-    there is none for `Settings.retry_s`.
+    there is none for PATIENCE_S.
     """
     if offsets:
         cluster.retried(
-            f"offsets of group {group}", lambda: _commit(cluster, group, offsets), lambda: cluster.topics(())
+            f"offsets of group {group}",
+            lambda: _commit(cluster, group, offsets),
+            lambda: cluster.topics(()),
+            seconds=min(cluster.settings.retry_s, PATIENCE_S),
         )
 
 
