@@ -53,7 +53,8 @@ class Cluster:
             config = NodeConfig.parse("".join(f"{key}={value}\n" for key, value in texts.items()))
             machine = self.machines[name] = SimMachine(self.world, self.network, name, config)
             if name not in unformatted:
-                machine.format(self.cluster_id, release=None if release is None else parse_metadata_version(release))
+                machine.release = None if release is None else parse_metadata_version(release)
+                machine.format(self.cluster_id)
         self._client = SimHost(self.world, "client", SimDisk(self.world.rng))
         self._net = self.network.host(self._client)
         self._clients: dict[tuple[str, int], SimClient] = {}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,12 @@ def test_no_law_is_broken_at_the_oldest_metadata_version(seed: int, monkeypatch:
     """Each of these once found replicas that moved without a word of directories, which no node survived."""
     oldest = metadata_version(MINIMUM_METADATA_VERSION)
     format_machine = SimMachine.format
-    monkeypatch.setattr(SimMachine, "format", lambda *of_it: format_machine(*of_it, release=oldest))
+
+    def formatted(machine: SimMachine, *of_it: Any) -> None:
+        machine.release = oldest
+        format_machine(machine, *of_it)
+
+    monkeypatch.setattr(SimMachine, "format", formatted)
     check(run(seed, kind=sim.CLUSTER))
 
 

@@ -10,7 +10,8 @@ Permitted to one broker at a time: a loss of power, an empty disk. Records are n
 is whole again, in the incarnations that run now, and is a SIGKILL where it would have to wait for too long. Until the
 cluster has noticed that the broker is gone, no other one is killed: who comes back from a kill leaves the ISR (KIP-966
 takes it for one that has lost records), and so the one that has lost some would be the last one in it. Not permitted,
-therefore: to lose power on all members of an ISR before one of them has fsynced.
+therefore: to lose power on all members of an ISR before one of them has fsynced, or anything at all
+while there are no eligible leader replicas.
 """
 
 from __future__ import annotations

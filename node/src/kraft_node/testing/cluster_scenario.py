@@ -3,14 +3,17 @@
     world, cluster -> topics -> clients at work, faults -> all well again -> at rest within a bound -> audit -> verdict
 
 The seed draws the shape as well: three combined nodes, three or four controllers and three or four brokers, or one
-controller and three brokers; voters that are configured, or stated in the log. Clients judge what they see (`checker`),
-`replica_laws` what nodes hold, `cluster_faults` says which faults are permitted.
+controller and three brokers; voters that are configured, or stated in the log; a metadata.version that is raised on the
+way. Clients judge what they see (`checker`), `replica_laws` what nodes hold, `cluster_faults` says which faults are
+permitted.
 """
 
 from __future__ import annotations
 
+import random
 from typing import Any, Final
 
+from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_node.testing.checker import NO_POLICY, Checker
 from kraft_node.testing.cluster_faults import ClusterFaults
 from kraft_node.testing.history import judge_history
@@ -21,6 +24,7 @@ from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.features import FeaturesOperator
 from kraft_node.testing.workloads.operator import Operator
 from kraft_node.testing.workloads.producer import Producer
 from kraft_node.testing.workloads.voters import VotersOperator
@@ -34,6 +38,8 @@ SLOW_SHARE, SLOW_MS = 0.3, 60.0
 """Seeds whose network is slow until all is mended: more things are under way at one time."""
 DYNAMIC_SHARE, UPGRADED_SHARE = 0.2, 0.2
 """Of the quorums of three controllers: the log states the voters; an operator makes it state them."""
+RELEASES_SHARE: Final = 0.2
+"""Seeds that begin at any metadata.version, which an operator changes while everything is under way."""
 DIRECTORIES_SHARE: Final = 0.4
 """Seeds whose brokers have two log directories each."""
 MORTAL_TOPICS: Final = ("m0", "m1")
@@ -66,6 +72,9 @@ class ClusterScenario(Scenario):
         }
         slow = rng.random() < SLOW_SHARE
         directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
+        # Drawn apart: the other seeds live as they did before there was this.
+        levels = random.Random(f"levels of {world.seed}")
+        release = levels.choice(METADATA_VERSIONS) if levels.random() < RELEASES_SHARE else None
         self.cluster = SimCluster(
             world,
             combined,
@@ -74,6 +83,7 @@ class ClusterScenario(Scenario):
             brokers=brokers,
             directories=directories,
             dynamic=controllers > FIRST_VOTERS or (controllers == FIRST_VOTERS and rng.random() < DYNAMIC_SHARE),
+            release=release,
         )
         if slow:
             self.cluster.network.delay_ms = SLOW_MS
@@ -92,7 +102,9 @@ class ClusterScenario(Scenario):
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
-        self.operators: list[Operator | VotersOperator] = []
+        self.operators: list[Operator | VotersOperator | FeaturesOperator] = []
+        if release is not None:
+            self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
 
     @property
     def workers(self) -> list[Any]:

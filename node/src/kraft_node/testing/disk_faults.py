@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import ZERO_UUID
+from kraft_node.metadata.features import ELR_VERSION
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.records.batch import iter_headers
 from kraft_node.testing.machine import SimCluster, SimMachine
@@ -73,6 +74,8 @@ class DiskFaults(Misfortune):
         image = self._newest_image()
         if image is None or self.rotten is not None or any(machine.node is None for machine in self.cluster.machines):
             return False
+        if not image.feature_level(ELR_VERSION):
+            return False  # while no controller lives all brokers are fenced, and it would be the last one in its ISRs
         if not all(_is_registered(machine, image) for machine in self.cluster.brokers):
             return False
         return all(

@@ -51,6 +51,8 @@ class SimMachine:
         """Why the node refused to start or gave up by itself, though nothing is wrong with its disk."""
         self.dynamic = False
         """Whether the log states the voters."""
+        self.release: MetadataVersion | None = None
+        """The metadata.version that it is formatted with; None: the latest."""
         self.controller_port = CONTROLLER_PORT
         self.ailing: str | None = None
         """What is wrong with its disk: it may refuse to start, and give up."""
@@ -73,12 +75,10 @@ class SimMachine:
         """Whether the node serves clients."""
         return self.node is not None and self.node.not_ready() is None
 
-    def format(
-        self, cluster_id: str, voters: Sequence[InitialVoter] | None = None, release: MetadataVersion | None = None
-    ) -> None:
+    def format(self, cluster_id: str, voters: Sequence[InitialVoter] | None = None) -> None:
         """What `kafka-storage format --ignore-formatted` does, on a machine that has been up for long; `voters` are
-        the first ones of a dynamic quorum, `release` the metadata.version to begin with (None: the latest)."""
-        levels = storage_format.plan_features({}, release, dynamic_quorum=self.dynamic)
+        the first ones of a dynamic quorum."""
+        levels = storage_format.plan_features({}, self.release, dynamic_quorum=self.dynamic)
         storage_dirs.write_directories(
             self.config,
             cluster_id=cluster_id,
@@ -243,9 +243,11 @@ class SimCluster:
         brokers: int = 0,
         directories: int = 1,
         dynamic: bool = False,
+        release: MetadataVersion | None = None,
     ) -> None:
         """`count` machines of both roles, beside them as many of each role as is said; brokers with so many log
-        directories. `dynamic`: the log states the voters, at first the first three controllers (KIP-853)."""
+        directories. `dynamic`: the log states the voters, at first the first three controllers (KIP-853). `release`:
+        the metadata.version to begin with, None for the latest."""
         self.world = world
         self.network = SimNetwork(world)
         ids = {f"n{number}": number for number in range(1, count + 1)}
@@ -272,6 +274,7 @@ class SimCluster:
         ]
         for machine in self.machines:
             machine.dynamic = dynamic
+            machine.release = release
             is_first = any(voter.node_id == machine.config.node_id for voter in first)
             machine.format(self.cluster_id, first if is_first else None)
 

@@ -10,5 +10,7 @@ protocol allows fails the run at once (`Surprise`).
 - `consumer`  a member of a classic group: joins, fetches (with and without fetch session), commits
 - `admin`     creates, deletes, looks up; writes to what it created
 - `operator`  moves replicas and leaders
+- `voters`    changes who votes
+- `features`  changes metadata.version and eligible leader replicas
 - `auditor`   reads everything in the end
 """
