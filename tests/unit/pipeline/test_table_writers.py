@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.committer import DELETED, Added, Committer, ConflictError, FencedError, State, is_left, stem
@@ -18,6 +19,7 @@ from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.maintenance import reset
 from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.parquet import ParquetTable
+from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.storage import Folder
 from tests.unit.pipeline.test_table_changes import parsed
 from tests.unit.pipeline.test_tables import position
@@ -104,6 +106,64 @@ def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, mon
     assert not begin
     assert opened(kind, tmp_path).state() == State(0, position(1), epoch=6)
     assert [one.path for one in new.live()] == [f"{stem('a', 5)}0.parquet"]
+
+
+@pytest.mark.parametrize("kind", spec.FORMATS)
+def test_a_writer_that_was_replaced_is_told_so_by_the_dead_letters(tmp_path: Path, kind: str) -> None:
+    """With the exit code for it: it tried for twenty times to claim them from the one after it."""
+    given = parsed(path=str(tmp_path / "t"), format=kind)
+    open_table(given).create(SCHEMA, [])
+    open_table(given, dead_letters=True).create(SCHEMA, [])
+    old, new = Runner(given, InlineEngine()), Runner(given, InlineEngine())
+    old.begin()
+    old.begin()  # as after brokers that were away
+    new.begin()
+    with pytest.raises(FencedError, match=r"t_dead_letters: writer \d+ has taken over"):
+        old.begin()
+
+
+@pytest.mark.parametrize("what", ["create", "vacuum"])
+def test_what_is_in_the_way_of_nothing_stops_nobody(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New columns, and files that go, meet a batch of another writer."""
+    given = parsed(path=str(tmp_path), format="parquet")
+    one, runner = created("parquet", tmp_path), Runner(given, InlineEngine())
+    old = one.live()[0].path
+    one.replace([old], [file(tmp_path, 5, 1)])
+    other, put, begin = opened("parquet", tmp_path), Folder.create, [1]
+    other.join()
+
+    def create(store: Folder, path: str, data: bytes) -> bool:
+        while begin:
+            other.commit(begin.pop(), position(2), [], after=0)
+        return put(store, path, data)
+
+    monkeypatch.setattr(Folder, "create", create)
+    if what == "create":
+        runner._create(pa.schema([]))
+        there = opened("parquet", tmp_path).schema()
+        assert there is not None
+        assert there.names[:3] == ["n", "key", "value"]
+    else:
+        assert one.vacuum(0) == 1
+        assert opened("parquet", tmp_path).files() == {one.live()[0].path}
+        assert not (tmp_path / old).exists()
+    assert not begin
+    assert other.state().batch == 1
+
+
+def test_delta_keeps_files_for_as_long_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an hour and a half it made one hour, of half an hour none."""
+    created("delta", tmp_path)
+    asked: list[int] = []
+
+    def vacuum(table: DeltaTable, retention_hours: int, **_: bool) -> list[str]:
+        asked.append(retention_hours)
+        return []
+
+    monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
+    for seconds in (0, 1800, 5400, 7200):
+        opened("delta", tmp_path).vacuum(seconds)
+    assert asked == [0, 1, 2, 2]
 
 
 def test_files_that_a_writer_may_sweep() -> None:

@@ -8,6 +8,7 @@ looked at again rather than retried blindly.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -177,9 +178,8 @@ class DeltaTableOf:
         self._load()
         if self._table is None:
             return 0
-        return len(
-            self._table.vacuum(retention_hours=int(older_s // 3600), dry_run=False, enforce_retention_duration=False)
-        )
+        hours = math.ceil(older_s / 3600)  # delta-rs counts no less; rather later than what was asked for
+        return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
 
     def sweep(self) -> int:
         return 0  # delta-rs leaves nothing of which it is told here

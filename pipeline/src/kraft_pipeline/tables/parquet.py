@@ -102,13 +102,15 @@ class ParquetTable:
 
     def vacuum(self, older_s: float) -> int:
         """Replaced files that nobody refers to; their age is that of the transaction that replaced them."""
-        count = 0
-        for path, when in list(self._removed.items()):
-            if time.time() - when >= older_s:
-                self._storage.delete(path)
-                self._append({"forgotten": [path]})
-                count += 1
-        return count
+        old = [path for path, when in self._removed.items() if time.time() - when >= older_s]
+        for path in old:
+            self._storage.delete(path)
+        while not self._removed.keys().isdisjoint(old):
+            try:
+                self._append({"forgotten": old})
+            except ConflictError:  # with what another one commits meanwhile it has nothing to do
+                self._refresh()
+        return len(old)
 
     def sweep(self) -> int:
         """Drafts of transactions in folders."""

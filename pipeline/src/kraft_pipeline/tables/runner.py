@@ -182,8 +182,14 @@ class Runner:
         self._epoch = epoch
 
     def _claim_dead(self) -> None:
-        if self._dead.state().epoch != self._epoch:
-            _tried(lambda: self._dead.claim(self._epoch))
+        def claim() -> None:
+            state = self._dead.state()
+            if state.epoch < self._epoch:
+                self._dead.claim(self._epoch)
+            else:
+                state.check(self.spec.dead_letter_path, self._epoch)
+
+        _tried(claim)
 
     def _sweep(self) -> int:
         """Remove the files that writers of this table left without committing them, and cannot commit any more."""
@@ -268,7 +274,7 @@ class Runner:
         schema = values.schema_of(self.spec, fields)
         changes.check(self.spec.keys, schema)
         levels = partitions.parse(self.spec.partition_by, schema)
-        self._table.create(schema, levels)
+        _tried(lambda: self._table.create(schema, levels))
         if self._epoch == 0:
             self.begin()
 
