@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import nan
 from typing import Any
 
 import pytest
 
 from kraft_node.base.ids import ZERO_UUID
+from kraft_node.wire.api import API
 from kraft_node.wire.messages import (
     AlterClientQuotasRequest,
     AlterConfigsRequest,
@@ -23,6 +25,8 @@ from kraft_node.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeDelegationTokenRequest,
+    DescribeGroupsRequest,
+    DescribeProducersRequest,
     DescribeQuorumRequest,
     DescribeTransactionsRequest,
     DescribeUserScramCredentialsRequest,
@@ -283,6 +287,31 @@ def test_topics(pair: Pair) -> None:
     )  # fmt: skip
 
 
+def test_names_as_long_as_names_can_be_are_answered(pair: Pair) -> None:
+    """With words that quote them cut off; where Kafka's do not fit it says UNKNOWN_SERVER_ERROR without any."""
+    name = "x" * 32_767
+    topic, alter = Topic(name=name, num_partitions=1, replication_factor=1), IncrementalAlterConfigsRequest
+    key = Topic(name="t", num_partitions=1, replication_factor=1, configs=[Key(name, "1")])
+    feature = UpdateFeaturesRequest.FeatureUpdateKey(name, 1, upgrade_type=1)
+    quota = AlterClientQuotasRequest
+    for asked in (
+        CreateTopicsRequest(topics=[topic]),
+        CreateTopicsRequest(topics=[key]),
+        ElectLeadersRequest(topic_partitions=[ElectLeadersRequest.TopicPartitions(name, [0])]),
+        alter([alter.AlterConfigsResource(TOPIC, name, [alter.AlterableConfig("a", SET, "1")])]),
+        alter([alter.AlterConfigsResource(METRICS, "m", [alter.AlterableConfig(name, SET, "1")])]),
+        describe((TOPIC, name), (BROKER, name)),
+        quota([quota.EntryData([quota.EntityData("user", "u")], [quota.OpData(name, 1.0, False)])]),
+        DescribeUserScramCredentialsRequest([DescribeUserScramCredentialsRequest.UserName(name)]),
+        DescribeGroupsRequest([name]),
+        DescribeProducersRequest([DescribeProducersRequest.TopicRequest(name, [0])]),
+        UpdateFeaturesRequest(feature_updates=[feature]),
+    ):
+        version = API[asked.SCHEMA.api_key].max_version
+        pair.check(type(asked).__name__, lambda side: isinstance(side.ask(asked, version), str))  # noqa: B023
+        assert not isinstance(pair.ours.ask(asked, version), str)
+
+
 def test_reassignment_and_election(pair: Pair) -> None:
     moved = AlterPartitionReassignmentsRequest
     for replicas in ([1], None, [], [9], [1, 1]):
@@ -343,7 +372,16 @@ def test_quotas_and_users(pair: Pair) -> None:
     for kind, name, key in limits:  # they would hold for the other stories
         entry = AlterClientQuotasRequest.EntryData([entity(kind, name)], [op(key, 0.0, True)])
         pair.same(AlterClientQuotasRequest([entry]), 1)
+    for key, value in (("producer_byte_rate", float(2**63 - 1)), ("producer_byte_rate", 9.3e18), ("nonsense", 1.0)):
+        entry = AlterClientQuotasRequest.EntryData([entity("user", "dry")], [op(key, value, False)])
+        pair.same(AlterClientQuotasRequest([entry], True), label=f"{key} {value}")
+    entry = AlterClientQuotasRequest.EntryData([entity("user", "dry")], [op("request_percentage", nan, False)])
+    pair.differs(
+        "no-number", AlterClientQuotasRequest([entry], True),
+        kafka=lambda a: a.entries[0].error_code == 0, ours=lambda a: a.entries[0].error_code == 42,
+    )  # fmt: skip
     upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+    pair.same(AlterUserScramCredentialsRequest([], [upsert("open", 1, 4096, b"salt", b"")]))
     users = [upsert("alice", 1, 4096, b"salt", b"x" * 32), upsert("bob", 2, 8192, b"salt", b"x" * 64)]
     pair.same(AlterUserScramCredentialsRequest([], users))
     gone = AlterUserScramCredentialsRequest.ScramCredentialDeletion

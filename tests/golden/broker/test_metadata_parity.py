@@ -10,6 +10,7 @@ import pytest
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.wire.messages import (
     DescribeClusterRequest,
+    DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
     MetadataRequest,
 )
@@ -97,6 +98,25 @@ def test_metadata_creates_topics(pair: Pair) -> None:
 
     pair.check("created topics", settled)
     pair.same(metadata("meta_one"), 12)
+
+
+def test_metadata_creates_topics_of_coordinators(pair: Pair) -> None:
+    names = ("__transaction_state", "__share_group_state")
+    for name in names:
+        pair.same(metadata(name, auto=True), 12)
+
+    def settled(side: Side) -> Any:
+        for _ in range(600):
+            answer = side.ask(metadata(*names), 12)
+            if all(t.error_code == 0 and all(p.error_code == 0 for p in t.partitions) for t in answer.topics):
+                break
+            time.sleep(0.1)
+        for topic in answer.topics:
+            side.learn_topic(topic.name, topic.topic_id)
+        return side.plain(answer)
+
+    pair.check("topics of coordinators", settled)
+    pair.same(DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(2, name, None) for name in names]))
 
 
 def page(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Page:

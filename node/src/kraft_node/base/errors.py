@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -184,13 +185,24 @@ RETRIABLE = frozenset(
 """The errors after which a client may ask again and can hope for another answer."""
 
 
+_MESSAGE_BYTES_MAX: Final = 32_767
+"""The protocol's limit of any text."""
+
+
+def fitting(message: str) -> str:
+    """`message`, cut off where the protocol has no room for more: it may quote a name as long as names can be."""
+    if len(message) <= _MESSAGE_BYTES_MAX // 4:
+        return message
+    return message.encode()[:_MESSAGE_BYTES_MAX].decode(errors="ignore")
+
+
 class KafkaError(Exception):
     """An error that is answered to a client: its code, and words that say what is wrong and where (or None)."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
         self.code = code
-        self.message = message
+        self.message = None if message is None else fitting(message)
 
     def __str__(self) -> str:
         return self.code.name if self.message is None else f"{self.code.name}: {self.message}"

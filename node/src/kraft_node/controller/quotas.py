@@ -1,7 +1,7 @@
-"""Client quotas: AlterClientQuotas (49) v0-1, and how DescribeClientQuotas (48) reads them (KIP-546, KIP-612, KIP-599).
+"""Client quotas: AlterClientQuotas (49) v0-1 (KIP-546, KIP-612, KIP-599); brokers answer DescribeClientQuotas.
 
 An entity is a set of (type, name) pairs, name None standing for the default: user, client-id, user with client-id, or
-ip. Brokers answer DescribeClientQuotas from their image by `describe_client_quotas`.
+ip.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.delta import Entity
-from kraft_node.metadata.image import MetadataView
 from kraft_node.wire.messages import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
 )
 from kraft_node.wire.stored import ClientQuotaRecord
 
@@ -158,66 +155,3 @@ def _check_value(key: str, value: float, keys: frozenset[str]) -> None:
             why = f"{key} cannot be a fractional value."
     if why is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-
-
-# DescribeClientQuotas
-
-
-def describe_client_quotas(request: DescribeClientQuotasRequest, view: MetadataView) -> DescribeClientQuotasResponse:
-    """The quotas of all entities that fit the filter. Raises KafkaError when the filter makes no sense."""
-    wanted: dict[str, tuple[int, str | None]] = {}
-    for component in request.components:
-        kind = component.entity_type
-        if not kind:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
-        if kind in wanted:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
-            )
-        if kind not in ENTITY_TYPES:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        wanted[kind] = (component.match_type, _match_name(component))
-    if IP in wanted and len(wanted) > 1:
-        message = "Invalid entity filter component combination. IP filter component should not be used with user or "
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message + "clientId filter component.")
-    response = DescribeClientQuotasResponse(error_message=None, entries=[])
-    assert response.entries is not None
-    for entity, values in view.quotas.items():
-        if _fits(dict(entity), wanted, request.strict):
-            response.entries.append(
-                DescribeClientQuotasResponse.EntryData(
-                    entity=[
-                        DescribeClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
-                        for kind, name in entity
-                    ],
-                    values=[DescribeClientQuotasResponse.ValueData(key=key, value=v) for key, v in values.items()],
-                )
-            )
-    return response
-
-
-def _match_name(component: DescribeClientQuotasRequest.ComponentData) -> str | None:
-    if component.match_type == EXACT:
-        if component.match is None:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
-            )
-        name: str = component.match
-        return name
-    if component.match is not None:
-        word = {DEFAULT: "MATCH_TYPE_DEFAULT", ANY: "MATCH_TYPE_SPECIFIED"}.get(component.match_type, "a match type")
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {word}, but also specified a match string.")
-    if component.match_type not in (DEFAULT, ANY):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
-    return None
-
-
-def _fits(entity: Names, wanted: Mapping[str, tuple[int, str | None]], strict: bool) -> bool:
-    if strict and entity.keys() != wanted.keys():
-        return False
-    for kind, (match_type, name) in wanted.items():
-        if kind not in entity:
-            return False
-        if match_type != ANY and entity[kind] != name:
-            return False
-    return True

@@ -1,4 +1,4 @@
-"""SCRAM users: AlterUserScramCredentials (51) v0, and how DescribeUserScramCredentials (50) reads them (KIP-554).
+"""SCRAM users: AlterUserScramCredentials (51) v0 (KIP-554); brokers answer DescribeUserScramCredentials.
 
 What is stored is derived from the salted password that the client sends (RFC 5802); the password itself is never seen.
 """
@@ -12,12 +12,9 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import SCRAM_SUPPORTED
-from kraft_node.metadata.image import MetadataView
 from kraft_node.wire.messages import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
 )
 from kraft_node.wire.stored import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
@@ -111,29 +108,3 @@ def _check_user(name: str, mechanism: int) -> None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if mechanism not in MECHANISMS:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-
-
-def describe_scram_users(
-    request: DescribeUserScramCredentialsRequest, view: MetadataView
-) -> DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of the users asked for, or of all."""
-    by_user: dict[str, list[Any]] = {}
-    for (mechanism, name), record in view.scram.items():
-        info = DescribeUserScramCredentialsResponse.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
-        by_user.setdefault(name, []).append(info)
-    asked = [user.name for user in request.users or ()] or list(by_user)
-    response = DescribeUserScramCredentialsResponse()
-    for name in dict.fromkeys(asked):
-        result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult(user=name)
-        if asked.count(name) > 1:
-            result.error_code = ErrorCode.DUPLICATE_RESOURCE
-            result.error_message = (
-                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            )
-        elif name not in by_user:
-            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
-        else:
-            result.credential_infos = sorted(by_user[name], key=lambda info: int(info.mechanism))
-        response.results.append(result)
-    return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.errors import ErrorCode, KafkaError, fitting
 from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_node.wire.messages import DescribeProducersResponse as Response
 
@@ -23,7 +23,8 @@ def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> Any
         for index in topic.partition_indexes:
             row = Response.PartitionResponse(partition_index=index)
             if wrong is not None:
-                row.error_code, row.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}"
+                row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                row.error_message = fitting(f"Topic name is invalid: {wrong}")
                 rows.append(row)
                 continue
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kraft_node.base.errors import ErrorCode
+from kraft_node.base.errors import ErrorCode, fitting
 from kraft_node.wire.messages import DescribeUserScramCredentialsResponse as Response
 
 if TYPE_CHECKING:
@@ -38,4 +38,4 @@ def _result(user: str, infos: list[Any]) -> Any:
 
 
 def _failed(user: str, code: ErrorCode, text: str) -> Any:
-    return Response.DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=text)
+    return Response.DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=fitting(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.errors import ErrorCode, KafkaError, fitting
 from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
@@ -126,7 +126,9 @@ def _describe(shard: Shard, group_id: str, version: int) -> Described:
         if version >= FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing = group_id not in shard.foreign
-            described.error_message = f"Group {group_id} {'not found' if missing else 'is not a classic group'}."
+            described.error_message = fitting(
+                f"Group {group_id} {'not found' if missing else 'is not a classic group'}."
+            )
         return described
     return Described(
         group_id=group_id,
