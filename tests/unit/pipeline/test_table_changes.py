@@ -74,6 +74,23 @@ def test_records_without_a_key_are_dead_letters() -> None:
     assert letters == [(1, "key", "the record has no key", 7), (3, "key", "a tombstone has no key", 7)]
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_records_that_no_folder_can_be_named_after_are_dead_letters(mode: str) -> None:
+    """A table stood still before one whose name was too long, and ended at one that was no text."""
+    given = parsed(partitionBy=["key", "date"], mode=mode, **({"key": ["key"]} if mode == "upsert" else {}))
+    keys = [b"a", b"\xff", b"x" * 251, "ü".encode() * 42, b"", None, b"x" * 252]
+    some = records(*((key, b"1") for key in keys))
+    found = values.decode(some, given, pa.schema([]), 7, additive=True, parse=jsonvalues.parse)
+    assert found.rows.column("offset").to_pylist() == ([0, 2, 4, 5] if mode == "append" else [0, 2, 4])
+    letters = {row["offset"]: (row["stage"], row["reason"]) for row in found.dead.to_pylist()}
+    expected = {
+        1: ("partition", "key is no text, which is to name a folder"),
+        3: ("partition", "key is too long for the name of a folder"),
+        6: ("partition", "key is too long for the name of a folder"),
+    }
+    assert letters == (expected if mode == "append" else expected | {5: ("key", "the record has no key")})
+
+
 def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
     """By offset within a partition, by time between partitions."""
     schema = pa.schema(

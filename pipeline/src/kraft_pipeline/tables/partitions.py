@@ -17,6 +17,8 @@ FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%
 """Of times in UTC, as texts, so that they sort as they should in every engine."""
 OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES_MAX: Final = 255
+"""Of a folder's name, on all file systems that matter."""
 
 
 class By(NamedTuple):
@@ -96,9 +98,34 @@ def folder(values: Mapping[str, str | None], columns: Collection[str] = ()) -> s
     """
     found = []
     for name, text in values.items():
-        seen = name if name.removeprefix("_") in columns else name.removeprefix("_")
-        found.append(f"{seen}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}")
+        found.append(_folder(name if name.removeprefix("_") in columns else name.removeprefix("_"), text))
     return "/".join(found)
+
+
+def _folder(name: str, text: str | None) -> str:
+    return f"{name}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}"
+
+
+def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, str]:
+    """The rows whose own values are to name folders and cannot, and why."""
+    found: dict[int, str] = {}
+    for entry in entries:
+        kind = rows.schema.field(entry).type if entry in rows.column_names else pa.null()
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            encoded = rows.column(entry).combine_chunks().dictionary_encode()
+            reasons = [_no_folder(entry, value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
+            wrong = [code for code, reason in enumerate(reasons) if reason]
+            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            found |= {int(place): reasons[codes[place]] for place in np.flatnonzero(np.isin(codes, wrong))}
+    return found
+
+
+def _no_folder(name: str, value: bytes) -> str:
+    try:
+        long = len(_folder(name, value.decode()).encode()) > NAME_BYTES_MAX
+    except UnicodeDecodeError:
+        return f"{name} is no text, which is to name a folder"
+    return f"{name} is too long for the name of a folder" if long else ""
 
 
 def _values(column: pa.ChunkedArray, by: By) -> Any:

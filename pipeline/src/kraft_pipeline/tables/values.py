@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import jsonvalues
+from kraft_pipeline.tables import jsonvalues, partitions
 from kraft_pipeline.tables.committer import DELETED
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
 from kraft_pipeline.tables.schemas import aligned, check_names
@@ -42,7 +42,7 @@ DEAD_SCHEMA: Final = pa.schema(
         ("batch", pa.int64()),
     ]
 )
-"""A dead letter: the record as it came, where it failed (`decode`, `key`), why, and in which batch."""
+"""A dead letter: the record as it came, where it failed (`decode`, `partition`, `key`), why, and in which batch."""
 
 
 class Parse(Protocol):
@@ -136,7 +136,7 @@ def decode(
     """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too."""
     whole = pa.table(records)
     if spec.value.format == "raw":
-        return _keyed(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
+        return _checked(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
     parsed = parse(records.column("value"), fields, additive=additive, reserved=taken)
     fields = parsed.table.schema if len(parsed.good) else fields
     nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
@@ -153,24 +153,37 @@ def decode(
     columns: list[Any] = [*values.columns, *(metas.column(name) for name in META)]
     schema = schema_of(spec, fields)
     rows = pa.Table.from_arrays(columns, schema=schema)
-    return _keyed(Rows(rows, _letters(whole, parsed.bad, batch), fields), metas, spec, batch)
+    return _checked(Rows(rows, _letters(whole, parsed.bad, batch), fields), metas, spec, batch)
 
 
-def _keyed(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
-    """Of a table by key: which rows go, and those without one as dead letters. `records` are those of the rows."""
-    if spec.mode != "upsert" or not found.rows.num_rows:
+def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
+    """What can be filed, and has its key; the rest as dead letters. `records` are those of the rows."""
+    bad = partitions.unfiled(found.rows, spec.partition_by)
+    dead = [found.dead, _letters(records, bad, batch, "partition")]
+    if spec.mode == "upsert" and found.rows.num_rows:
+        gone = records.column("value").is_null()
+        found = found._replace(rows=found.rows.append_column(DELETED, gone))
+        keyless = {place: reason for place, reason in _keyless(found.rows, spec).items() if place not in bad}
+        dead.append(_letters(records, keyless, batch, "key"))
+        bad |= keyless
+    if not bad:
         return found
-    gone = records.column("value").is_null()
-    nulls = np.zeros(found.rows.num_rows, bool)
+    good = np.ones(found.rows.num_rows, bool)
+    good[list(bad)] = False
+    return Rows(found.rows.filter(pa.array(good)), pa.concat_tables(dead), found.fields)
+
+
+def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, str]:
+    """The rows by key that have none, and why."""
+    nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
-        if key in found.rows.column_names:  # the table, which is made after this, is held to it
-            nulls |= np.asarray(found.rows.column(key).is_null())
-    bad = {
+        if key in rows.column_names:  # the table, which is made after this, is held to it
+            nulls |= np.asarray(rows.column(key).is_null())
+    gone = rows.column(DELETED)
+    return {
         place: f"{'a tombstone' if gone[place].as_py() else 'the record'} has no {' and '.join(spec.keys)}"
         for place in np.flatnonzero(nulls).tolist()
     }
-    rows = found.rows.append_column(DELETED, gone).filter(pa.array(~nulls))
-    return Rows(rows, pa.concat_tables([found.dead, _letters(records, bad, batch, "key")]), found.fields)
 
 
 def _letters(whole: pa.Table, bad: dict[int, str], batch: int, stage: str = "decode") -> pa.Table:
