@@ -41,7 +41,7 @@ from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import TopicState, replicas_of
 from kraft_operator.report.status import document, status
-from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.cluster import INSTANCE, Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
 from kraft_operator.specs.wishes import wishes
 
@@ -165,23 +165,8 @@ class Reconciler:
         if spec.rack is not None and not self._machines:
             text = "spec.rack asks for racks, and the operator may not read machines' labels: install it with"
             plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
-        failure: Exception | None = None
-        understood = True
-        try:
-            if not spec.paused:
-                await one.share(record)
-            await one.act(plan_, self._told(resource))
-        except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
-            failure = error
-            understood = isinstance(error, NotYetError) or (
-                isinstance(error, RefusedError | ApiError) and error.lasting
-            )
-            if isinstance(error, NotYetError):
-                plan_.waits.append(str(error))
-            elif understood:
-                plan_.block("StepRefused", str(error))
-            else:
-                await self._events.tell(resource, "Warning", "StepFailed", str(error))
+        failure = await self._act(one, plan_)
+        understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
         record = one.record  # also of a plan that was not done to its end: what was remembered stays so
         s = situation(record, wanted, observed)
         told = conditions(s, plan_)
@@ -203,10 +188,24 @@ class Reconciler:
             await one.report(document(after), now)
             if not spec.paused and not spec.hibernated and await one.topics(topics, record, now):
                 plan_.waits.append("topics change")
-        if failure is not None and not isinstance(failure, NotYetError):
+        if failure is not None:
             raise failure
         self._metrics.passed(*key, plan_, told, took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
+
+    async def _act(self, one: _Pass, plan_: do.Plan) -> ApiError | RefusedError | UnreachableError | None:
+        """Do it. What it failed with; where that lasts, the plan says so."""
+        try:
+            await one.act(plan_, self._told(one.resource))
+        except NotYetError as error:
+            plan_.waits.append(str(error))
+        except (ApiError, RefusedError, UnreachableError) as error:
+            if isinstance(error, ApiError | RefusedError) and error.lasting:
+                plan_.block("StepRefused", str(error))
+            else:
+                await self._events.tell(one.resource, "Warning", "StepFailed", str(error))
+            return error
+        return None
 
     async def _understand(
         self, key: Key, memory: _Memory, resource: dict[str, Any]
@@ -319,21 +318,20 @@ class _Pass:
     """In force."""
     seen: Seen = field(default_factory=Seen)
 
-    async def share(self, record: Record) -> None:
+    async def _share(self) -> None:
         """Services and budgets, when they may have to change."""
-        nodes = [[node.id, node.controller, node.broker, node.stopped] for node in record.nodes]
-        marks = digest([self.resource["metadata"].get("generation"), nodes])
+        nodes = [[node.id, node.controller, node.broker, node.stopped] for node in self.record.nodes]
+        marks = digest([self.resource["metadata"].get("generation"), nodes, sorted(self.seen.services)])
         now = self.clock()
         if self.memory.shared == marks and now - self.memory.shared_at < SHARED_S:
             return
-        hands = Hands(self.api, self.cluster, record, self.seen)
-        await hands.share()
+        await Hands(self.api, self.cluster, self.record, self.seen).share()
         self.memory.shared, self.memory.shared_at = marks, now
 
     async def observe(self) -> Observed:
         """Everything, each with its age."""
         namespace, name = self.cluster.namespace, self.cluster.name
-        selector = f"app.kubernetes.io/instance={name},app.kubernetes.io/name=kraftcluster"
+        selector = f"{INSTANCE}={name},app.kubernetes.io/name=kraftcluster"
         listed_at = self.clock()
         pods, claims, jobs = await asyncio.gather(
             self.api.list("Pod", namespace, selector),
@@ -341,11 +339,13 @@ class _Pass:
             self.api.list("Job", namespace, selector),
         )
         job_pods = await self.api.list("Pod", namespace, f"{selector}-format") if jobs else []
-        self.seen = Seen({number: dict(one) for number, one in objects.by_node(pods)}, claims, jobs)
+        services = await self.api.list("Service", namespace, selector) if self.cluster.external else []
+        names = [one["metadata"]["name"] for one in services]
+        self.seen = Seen({number: dict(one) for number, one in objects.by_node(pods)}, claims, jobs, names)
         shape = objects.shape(pods)
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
-        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods)
+        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods, services)
         await self.memory.view.look(objects.controllers(pods), objects.brokers(pods))
         now = self.clock()
         return Observed(
@@ -364,12 +364,19 @@ class _Pass:
         return {one["metadata"]["name"]: one["metadata"].get("labels", {}).get(rack.node_label, "") for one in machines}
 
     async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
-        """The plan's steps in their order, those of one kind together.
+        """What all nodes share, then the plan's steps in their order, those of one kind together.
 
         What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota), or has not got
         yet, holds up no other step: no step of a plan counts with another one of it. It is raised at the end.
         """
         refused: ApiError | NotYetError | None = None
+        if not self.cluster.spec.paused:
+            try:
+                await self._share()
+            except ApiError as error:
+                if not error.lasting:
+                    raise
+                refused = error
         for kind, steps in itertools.groupby(plan_.steps, key=type):
             try:
                 if kind is do.Remember:

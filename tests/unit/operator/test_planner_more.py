@@ -143,6 +143,28 @@ def test_a_broker_that_lands_in_another_rack_is_restarted_with_it() -> None:
     assert _restarts(world) == [101]
 
 
+# Addresses outside
+
+
+def test_a_broker_whose_address_outside_has_changed_is_restarted_with_it() -> None:
+    """It went on telling clients the former one, of a load balancer that was made anew."""
+    world = World(wanted(), addresses={101: "external=a:1", 102: "external=b:1", 103: "external=c:1"})
+    world.settle()
+    del world.addresses[102]
+    world.addresses[103] = "external=d:1"
+    world.settle()
+    assert _restarts(world) == [103], "102's is not known, so it stays as it is"
+    assert world.pods[103].aspects["addresses"] == "external=d:1"
+
+
+def test_a_broker_of_an_operator_that_did_not_note_addresses_is_not_restarted() -> None:
+    world = World(wanted())
+    world.settle()
+    world.addresses = {101: "external=a:1"}
+    world.settle()
+    assert not _restarts(world)
+
+
 # Volumes that come later
 
 

@@ -153,6 +153,20 @@ def test_volumes_of_who_left_are_deleted_where_wanted() -> None:
     assert not [key for key in world.volumes if key[0] == 104]
 
 
+def test_volumes_of_a_pool_that_was_taken_away_go_where_that_was_wanted() -> None:
+    """Its policy was gone with the pool, and they stayed."""
+    for delete in (True, False):
+        world = made()
+        more = Pool("more", False, True, 1, 301, {"image": "a", "config": "c"}, delete_volumes=delete)
+        world.wanted = replace(wanted(), pools=(*wanted().pools, more))
+        world.settle()
+        assert (301, 0) in world.volumes
+        world.wanted = wanted()
+        world.settle()
+        assert world.record.retired == (301,)
+        assert ((301, 0) in world.volumes) is not delete
+
+
 def test_a_drain_without_room_names_the_partition() -> None:
     world = made()
     world.wanted = wanted(brokers=2)

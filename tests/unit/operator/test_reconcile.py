@@ -50,6 +50,11 @@ def _operator(api: Any) -> Reconciler:
     return Reconciler(api, Events(api, "test"), Metrics())
 
 
+def _condition(api: FakeApi, kind: str) -> dict[str, Any]:
+    found = api.objects["KRaftCluster", *KEY]["status"]["conditions"]
+    return next(dict(one) for one in found if one["type"] == kind)
+
+
 def _pods(api: FakeApi) -> list[str]:
     return [name for kind, _, name in sorted(api.objects) if kind == "Pod"]
 
@@ -449,6 +454,54 @@ def test_what_a_pipeline_of_the_same_name_has_is_left_alone() -> None:
         operator = _operator(api)
         await _settle(api, operator)
         assert api.objects["ConfigMap", "demo", "sample-table"] is theirs
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_what_somebody_else_has_made_is_neither_taken_over_nor_deleted() -> None:
+    """Names are made of the cluster's: a-1-x is a service of cluster a-1, and of broker 1 of cluster a."""
+
+    async def main() -> None:
+        api = _api()
+        service = {"kind": "Service", "metadata": {"name": "sample-102-external", "namespace": "demo", "uid": "s"}}
+        labels = {"app.kubernetes.io/name": "kraftcluster", "app.kubernetes.io/instance": "sample"}
+        helms = {"kind": "Service", "metadata": {"name": "sample-dashboard", "namespace": "demo", "labels": labels}}
+        claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "data-sample-103-0", "namespace": "demo"}}
+        foreign = [service, helms, claim]
+        for one in foreign:
+            api.objects[one["kind"], "demo", one["metadata"]["name"]] = copy.deepcopy(one)
+        operator = _operator(api)
+        for _ in range(12):
+            with contextlib.suppress(ApiError):
+                await operator.reconcile(KEY)
+            api.work()
+        assert [api.objects[one["kind"], "demo", one["metadata"]["name"]] for one in foreign] == foreign
+        assert _pods(api) == ["sample-1", "sample-101", "sample-2", "sample-3"], "all others go on"
+        degraded = _condition(api, "Degraded")
+        assert degraded["reason"] == "StepRefused"
+        assert "Service sample-102-external is there and not this cluster's" in degraded["message"]
+        for one in (service, claim):
+            del api.objects[one["kind"], "demo", one["metadata"]["name"]]
+        await _settle(api, operator)
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_brokers_service_that_was_deleted_by_hand_is_made_anew() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        there = api.objects.pop(("Service", "demo", "sample-102-external"))
+        for _ in range(2):
+            await operator.reconcile(KEY)
+        made = api.objects["Service", "demo", "sample-102-external"]
+        assert made["spec"]["selector"] == there["spec"]["selector"]
+        assert made["spec"]["ports"] != there["spec"]["ports"], "another port: the broker needs a restart"
+        (node,) = [one for one in api.objects["KRaftCluster", *KEY]["status"]["nodes"] if one["needsRestart"]]
+        assert (node["id"], node["needsRestart"]) == (102, ["addresses"])
         operator.close()
 
     asyncio.run(main())

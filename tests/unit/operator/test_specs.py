@@ -17,7 +17,7 @@ from kraft_operator.plan.record import Node, Record, Replacement
 from kraft_operator.plan.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.dynamic_keys import DYNAMIC
-from kraft_operator.specs.properties import aspects, properties, text
+from kraft_operator.specs.properties import advertised, aspects, properties, text
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.remembered import record_of, remembered
 from kraft_operator.specs.wishes import APPROVE, ROLL, SKIP, wishes
@@ -164,6 +164,16 @@ def test_other_addresses_outside_are_a_restart_of_brokers_which_advertise_them(c
         for pool in after.spec.node_pools
     )
     assert (controllers, brokers) == (set(), {"config"})
+
+
+@pytest.mark.parametrize("host", ["fd00::7", "10.0.0.7", "a.example.org", "$(HOST_IP)"])
+def test_an_address_outside_of_any_kind_is_advertised_so_that_the_node_takes_it(host: str) -> None:
+    cluster = sample()
+    pool = cluster.spec.node_pools[1]
+    said = advertised(cluster, 101, {"external": (host, 31000)}).replace("$(HOST_IP)", "fd00::8")
+    values = properties(cluster, pool, 101, pool.roles, (1, 2, 3)) | {"advertised.listeners": said}
+    told = {one.name: (one.host, one.port) for one in NodeConfig.parse(values).advertised_broker_listeners}
+    assert told["EXTERNAL"] == (host.replace("$(HOST_IP)", "fd00::8"), 31000)
 
 
 def test_the_sample_becomes_a_cluster() -> None:

@@ -88,6 +88,10 @@ class World:
     racks: dict[int, str] = field(default_factory=dict)
     """Of the machines that pods land on, by node id."""
     volume_racks: dict[int, str] = field(default_factory=dict)
+    addresses: dict[int, str] = field(default_factory=dict)
+    """Outside, by node id."""
+    owned: set[int] = field(default_factory=set)
+    """Nodes whose volumes are to go with them, as their pool said last."""
     started: bool = False
     registered: dict[int, str] = field(default_factory=dict)
     """Brokers with their racks."""
@@ -168,12 +172,17 @@ class World:
             )
             for i, pod in self.pods.items()
         }
+        for node in self.record.nodes:
+            pool = self.wanted.pool(node.pool)
+            if pool is not None:
+                self.owned = self.owned | {node.id} if pool.delete_volumes else self.owned - {node.id}
         volumes = {
             key: seen.Volume(
                 owner,
                 dict(self.sizes.get(key, {})),
                 frozenset(name for name, mine in self.disks.get(key, {}).items() if owner and not mine),
                 self.volume_racks.get(key[0], ""),
+                key[0] in self.owned,
             )
             for key, owner in self.volumes.items()
         }
@@ -207,7 +216,7 @@ class World:
         if rng is not None:
             ages = [rng.choice((0, 0, 0, 60_000)) for _ in range(3)]
         return seen.Observed(
-            seen.Seen(seen.Kube(pods, volumes, jobs), ages[0]),
+            seen.Seen(seen.Kube(pods, volumes, jobs, dict(self.addresses)), ages[0]),
             seen.Seen(quorum, ages[1]),
             seen.Seen(metadata, ages[2]),
             since_pod_change_ms=self.pods_changed * TICK_MS + 1,

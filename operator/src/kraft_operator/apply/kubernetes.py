@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.apply.topics import status as topic_status
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.observe.objects import by_node, disk_of
+from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.situation import ADDRESSES
 from kraft_operator.plan.topics import TopicSeen, TopicState
 from kraft_operator.specs import network, pods, storage
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, Cluster
 from kraft_operator.specs.properties import External
 
 Object = dict[str, Any]
@@ -42,6 +42,16 @@ KubeStep = (
 )
 
 
+class InTheWayError(ApiError):
+    """An object has the name of one of this cluster's, and is somebody else's."""
+
+    lasting = True
+
+    def __init__(self, kind: str, name: str) -> None:
+        text = f"{kind} {name} is there and not this cluster's: it is left untouched; delete or rename it, or choose"
+        super().__init__(CONFLICT, "InTheWay", f"{text} another name for the cluster or the listener")
+
+
 class NotYetError(Exception):
     """A step has to wait for something that Kubernetes has not done yet."""
 
@@ -53,6 +63,8 @@ class Seen:
     pods: dict[int, Object] = field(default_factory=dict)
     claims: list[Object] = field(default_factory=list)
     jobs: list[Object] = field(default_factory=list)
+    services: list[str] = field(default_factory=list)
+    """By name; looked for where there are addresses outside."""
 
 
 class Hands:
@@ -163,18 +175,25 @@ class Hands:
     async def _start(self, step: do.CreatePod) -> None:
         pool, node = self._pool_and(step.node)
         external = await self._addresses(node) if "broker" in step.aspects.get("roles", "") else {}
-        await self._ensure(pods.config_map(self._cluster, pool, node, step.aspects))
-        await self._create(pods.pod(self._cluster, pool, node, step.aspects, external))
+        aspects = {**step.aspects, **({ADDRESSES: addresses_text(external)} if external else {})}
+        await self._ensure(pods.config_map(self._cluster, pool, node, aspects))
+        await self._create(pods.pod(self._cluster, pool, node, aspects, external))
 
     async def _addresses(self, node: Node) -> External:
         """Services of a broker's own, and what they are reached by. Raises NotYetError."""
         found: dict[str, tuple[str, int]] = {}
-        for listener in self._cluster.spec.listeners:
-            if listener.type == "Internal":
-                continue
-            service = network.external_broker(self._cluster, listener, node.id, self._place(node))
-            found[listener.name] = _address(listener, await self._ensure(service))
+        for listener, wanted in self._services(node):
+            service = await self._ensure(wanted)
+            outside = address(listener, service)
+            if outside is None:
+                raise NotYetError(f"service {service['metadata']['name']} has no address outside yet")
+            found[listener.name] = outside
         return found
+
+    def _services(self, node: Node) -> list[tuple[Listener, Object]]:
+        """Of a broker's own, by which it is reached outside."""
+        place = self._place(node)
+        return [(one, network.external_broker(self._cluster, one, node.id, place)) for one in self._cluster.external]
 
     def _place(self, node: Node) -> int:
         """Counted from the first id of any broker: it does not change when others come and go."""
@@ -188,25 +207,41 @@ class Hands:
     # What all nodes share
 
     async def share(self) -> None:
-        """Services, budgets, policies; and away with what was some node's that has left."""
+        """Services, budgets, policies; and away with what was some node's that has left.
+
+        What is refused holds up none of the others. It is raised at the end.
+        """
         cluster = self._cluster
-        selector = f"app.kubernetes.io/instance={cluster.name},app.kubernetes.io/name=kraftcluster"
-        wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
-        wanted += [network.external_bootstrap(cluster, one) for one in cluster.spec.listeners if one.type != "Internal"]
-        wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
-        names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
+        selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
         kinds = (*SHARED_KINDS, "ConfigMap")
-        lists = await asyncio.gather(*(self._api.list(kind, cluster.namespace, selector) for kind in kinds))
+        mine = f"{selector},{MANAGED_BY}={MANAGER}"
+        lists = await asyncio.gather(*(self._api.list(kind, cluster.namespace, mine) for kind in kinds))
         there = {
             (kind, one["metadata"]["name"]): one for kind, found in zip(kinds, lists, strict=True) for one in found
         }
+        wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
+        wanted += [network.external_bootstrap(cluster, one) for one in cluster.external]
+        wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
+        names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
+        for node in self._record.nodes:
+            if node.broker and not node.stopped:
+                # Those that are there change with their broker's restart: it advertises what they are.
+                own = [service for _, service in self._services(node)]
+                wanted += [one for one in own if (one["kind"], one["metadata"]["name"]) not in there]
+        refused: ApiError | None = None
         for one in wanted:
-            await self._ensure(one, there.get((one["kind"], one["metadata"]["name"])))
-        external = {listener.name for listener in cluster.spec.listeners if listener.type != "Internal"}
+            try:
+                await self._ensure(one, there.get((one["kind"], one["metadata"]["name"])))
+            except ApiError as error:
+                if not error.lasting:
+                    raise
+                refused = refused or error
         for key, one in there.items():
-            if key not in names and self._left_behind(one, external):
+            if key not in names and self._left_behind(one):
                 await self._delete({**one, "kind": key[0]})
         await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
+        if refused is not None:
+            raise refused
 
     async def _own(self, claims: Iterable[Object]) -> None:
         """Volumes go with the resource, or outlive it, as their pool says by now."""
@@ -222,18 +257,14 @@ class Hands:
                 wanted = others + self._cluster.owner() * storage.owned(pool)
                 await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
 
-    def _left_behind(self, one: Object, external: set[str]) -> bool:
+    def _left_behind(self, one: Object) -> bool:
         """Whether an object belongs to a node, a listener or a role that is there no longer."""
-        number = one["metadata"].get("labels", {}).get(f"{GROUP}/node", "")
-        if not number.isdigit():
+        number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
+        node = self._record.node(int(number)) if number.isdecimal() else None
+        if node is None:
             return True
-        if self._record.node(int(number)) is None:
-            return True
-        name = one["metadata"]["name"]
-        return (
-            name != self._cluster.node(int(number))
-            and name.removeprefix(f"{self._cluster.node(int(number))}-") not in external
-        )
+        names = {self._cluster.external_service(node.id, listener.name) for listener in self._cluster.external}
+        return one["metadata"]["name"] not in {self._cluster.node(node.id), *(names if node.broker else ())}
 
     # Writes
 
@@ -242,8 +273,10 @@ class Hands:
         wanted = marked(wanted)
         name, kind = wanted["metadata"]["name"], wanted["kind"]
         there = there or await self._api.get(kind, self._cluster.namespace, name)
-        if there is not None and same(wanted, there):
-            return there
+        if there is not None:
+            self._must_be_mine(kind, there)
+            if same(wanted, there):
+                return there
         self.writes += 1
         return await self._api.apply(wanted)
 
@@ -254,6 +287,16 @@ class Hands:
         except ApiError as error:
             if error.status != CONFLICT or error.reason != "AlreadyExists":
                 raise
+            metadata = wanted["metadata"]
+            there = await self._api.get(wanted["kind"], metadata["namespace"], metadata["name"])
+            if there is not None:
+                self._must_be_mine(wanted["kind"], there)
+
+    def _must_be_mine(self, kind: str, there: Object) -> None:
+        """Raises InTheWayError. Names are made of the cluster's: another's may come to the same."""
+        labels = there["metadata"].get("labels", {})
+        if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
+            raise InTheWayError(kind, there["metadata"]["name"])
 
     async def _delete(self, one: Mapping[str, Any]) -> None:
         self.writes += 1
@@ -278,17 +321,3 @@ async def tell_topics(
             await api.patch("KRaftTopic", metadata["namespace"], metadata["name"], {"status": change}, "status")
 
     await asyncio.gather(*(one(resource) for resource in resources if resource["metadata"]["name"] in states))
-
-
-def _address(listener: Listener, service: Object) -> tuple[str, int]:
-    """What clients outside use. Raises NotYetError while there is none."""
-    if listener.type == "NodePort":
-        port = service["spec"]["ports"][0].get("nodePort")
-        if port is None:
-            raise NotYetError(f"service {service['metadata']['name']} has no port on the machines yet")
-        return listener.host or "$(HOST_IP)", int(port)
-    for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
-        host = ingress.get("hostname") or ingress.get("ip")
-        if host:
-            return str(host), listener.port
-    raise NotYetError(f"service {service['metadata']['name']} has no address from its load balancer yet")

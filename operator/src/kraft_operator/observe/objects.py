@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import CONTROLLER_PORT
+from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.kafka.client import Address
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.situation import is_controller
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT
+from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.storage import DISK, FORMATTED, VOLUMES
 
@@ -33,6 +34,7 @@ def kube(
     jobs: Iterable[Object],
     racks: Mapping[str, str] | None = None,
     job_pods: Iterable[Object] = (),
+    services: Iterable[Object] = (),
 ) -> Kube:
     """All of it. `racks` by machine."""
     formatting = list(job_pods)
@@ -40,6 +42,7 @@ def kube(
         {number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")) for number, one in by_node(pods)},
         volumes(cluster, claims, racks),
         {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
+        addresses(cluster, services),
     )
 
 
@@ -147,8 +150,42 @@ def brokers(pods: Iterable[Object]) -> dict[int, Address]:
 
 def _listeners(pod: Object) -> list[int]:
     """Ports of a pod's listeners: what the resource says by now it may not have yet."""
-    node = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
-    return [one["containerPort"] for one in node.get("ports", ()) if one["name"] not in {"controller", "metrics"}]
+    ports = next((one.get("ports", ()) for one in pod["spec"]["containers"] if one["name"] == "node"), ())
+    return [one["containerPort"] for one in ports if one["name"] not in {"controller", "metrics"}]
+
+
+# Addresses outside
+
+
+def addresses(cluster: Cluster, services: Iterable[Object]) -> dict[int, str]:
+    """Of each broker for which every listener outside has one."""
+    there = {one["metadata"]["name"]: (number, one) for number, one in by_node(services)}
+    found = {}
+    for node_id in {number for number, _ in there.values()}:
+        mine: External = {
+            listener.name: outside
+            for listener in cluster.external
+            if (of := there.get(cluster.external_service(node_id, listener.name))) is not None
+            and (outside := address(listener, of[1])) is not None
+        }
+        if len(mine) == len(cluster.external):
+            found[node_id] = addresses_text(mine)
+    return found
+
+
+def address(listener: Listener, service: Object) -> tuple[str, int] | None:
+    """What clients outside reach a broker by; None while there is none."""
+    if listener.type == "NodePort":
+        port = service["spec"]["ports"][0].get("nodePort")
+        return None if port is None else (listener.host or "$(HOST_IP)", int(port))
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+    host = next(filter(None, (one.get("hostname") or one.get("ip") for one in ingress)), None)
+    return None if host is None else (str(host), listener.port)
+
+
+def addresses_text(external: External) -> str:
+    """As an aspect."""
+    return ",".join(f"{name}={host}:{port}" for name, (host, port) in sorted(external.items()))
 
 
 # Volumes and jobs
@@ -163,15 +200,19 @@ def volumes(
         if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
             name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{disk_of(one)}")
             found.setdefault((number, disk_of(one)), {})[name] = one
-    return {key: _volume(parts, racks or {}) for key, parts in found.items()}
+    return {key: _volume(parts, racks or {}, cluster.uid) for key, parts in found.items()}
 
 
-def _volume(parts: Mapping[str, Object], racks: Mapping[str, str]) -> Volume:
+def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> Volume:
     marks = {name: one["metadata"].get("annotations", {}) for name, one in parts.items()}
     owners = sorted({one[FORMATTED] for one in marks.values() if one.get(FORMATTED)})
     sizes = {name: as_bytes(one["spec"]["resources"]["requests"]["storage"]) for name, one in parts.items()}
     rack = next((racks[one[MACHINE]] for one in marks.values() if racks.get(one.get(MACHINE, ""))), "")
-    return Volume(", ".join(owners), sizes, frozenset(n for n, one in marks.items() if not one.get(FORMATTED)), rack)
+    unmarked = frozenset(name for name, one in marks.items() if not one.get(FORMATTED))
+    owned = all(
+        any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())) for one in parts.values()
+    )
+    return Volume(", ".join(owners), sizes, unmarked, rack, owned)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:

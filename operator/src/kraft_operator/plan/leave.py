@@ -53,8 +53,12 @@ def _forget(s: Situation, node: Node) -> None:
         s.plan.steps += [DropJob(node.id, disk) for disk in jobs]
         return
     pool = s.wanted.pool(node.pool)
-    disks = [disk for owner, disk in s.kube.volumes if owner == node.id]
-    if pool is not None and pool.delete_volumes and disks:
+    disks = [
+        disk
+        for (owner, disk), volume in s.kube.volumes.items()
+        if owner == node.id and (volume.owned if pool is None else pool.delete_volumes)
+    ]
+    if disks:
         s.plan.steps += [DeleteVolume(node.id, disk) for disk in disks]
         return
     record = s.record.without(node.id)

@@ -52,6 +52,8 @@ class Volume:
     """Volumes that came later and have not been formatted yet."""
     rack: str = ""
     """Of the machine that it can be used on, where that is known and is one."""
+    owned: bool = False
+    """It is to go with its node, as far as anybody knows whose pool is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Kube:
     pods: Mapping[int, Pod] = field(default_factory=dict)
     volumes: Mapping[tuple[int, int], Volume] = field(default_factory=dict)
     jobs: Mapping[tuple[int, int], Job] = field(default_factory=dict)
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    """Of brokers outside, by node id; of those whose addresses are all known."""
 
 
 @dataclass(frozen=True, slots=True)

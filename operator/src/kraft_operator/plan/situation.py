@@ -15,6 +15,9 @@ AGE_MAX_MS: Final = 15_000
 BEHIND_MAX_MS: Final = 3_000
 """A voter that has not had all of the leader's log for so long does not count: fetches come twice a second at least."""
 
+ADDRESSES: Final = "addresses"
+"""The aspect of a broker's addresses outside, which may become others at any time."""
+
 
 @dataclass(slots=True)
 class Situation:
@@ -123,6 +126,8 @@ class Situation:
         rack = self.rack(node)
         if self.wanted.racks and node.broker and rack:
             aspects["rack"] = rack
+        if node.broker and node.id in self.kube.addresses:
+            aspects[ADDRESSES] = self.kube.addresses[node.id]
         if node.id in self.wanted.rolls:
             aspects["roll"] = self.wanted.rolls[node.id]
         return aspects
@@ -161,6 +166,8 @@ class Situation:
             target.pop(STARTS_WITH, None)
         if self._finds_quorum(pod):
             target.pop("bootstrap", None)
+        if ADDRESSES not in pod.aspects:  # of an older operator
+            target.pop(ADDRESSES, None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
         return sorted(key for key, value in target.items() if pod.aspects.get(key) != value)

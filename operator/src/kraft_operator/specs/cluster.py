@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP, VERSION
-from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.cluster import KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
 
 MANAGER: Final = "kraft-operator"
 """Field manager of every write, and the label `app.kubernetes.io/managed-by`."""
+INSTANCE: Final = "app.kubernetes.io/instance"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 DIGEST_CHARS: Final = 12
 
 
@@ -46,6 +48,10 @@ class Cluster:
     def host(self, node_id: int) -> str:
         return f"{self.node(node_id)}.{self.nodes_service}.{self.namespace}.svc"
 
+    def external_service(self, node_id: int, listener: str) -> str:
+        """What one broker is reached by outside."""
+        return f"{self.node(node_id)}-{listener}"
+
     def claim(self, volume: str, node_id: int, disk: int) -> str:
         return f"{volume}-{self.node(node_id)}-{disk}"
 
@@ -57,8 +63,8 @@ class Cluster:
     def labels(self, node_id: int | None = None, pool: str | None = None) -> dict[str, str]:
         marks = {
             "app.kubernetes.io/name": "kraftcluster",
-            "app.kubernetes.io/instance": self.name,
-            "app.kubernetes.io/managed-by": MANAGER,
+            INSTANCE: self.name,
+            MANAGED_BY: MANAGER,
         }
         if node_id is not None:
             marks[f"{GROUP}/node"] = str(node_id)
@@ -85,7 +91,12 @@ class Cluster:
             data["ownerReferences"] = self.owner()
         return data
 
-    # Pools
+    # Pools and listeners
+
+    @property
+    def external(self) -> list[Listener]:
+        """Listeners by which each broker is reached outside."""
+        return [listener for listener in self.spec.listeners if listener.type != "Internal"]
 
     def pool(self, name: str) -> NodePool | None:
         return next((pool for pool in self.spec.node_pools if pool.name == name), None)

@@ -74,7 +74,7 @@ def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: i
         "selector": {"app.kubernetes.io/instance": cluster.name, f"{GROUP}/node": str(node_id)},
         "ports": [port],
     }
-    return _service(cluster, f"{cluster.node(node_id)}-{listener.name}", spec, node_id)
+    return _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id)
 
 
 def disruption_budgets(cluster: Cluster, nodes: Iterable[Node]) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def properties(
     if broker:
         internal = next(one for one in spec.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)
-    found["http.listener"] = f"0.0.0.0:{spec.metrics.port}"  # probes ask there, whoever else does
+    found["http.listener"] = f":{spec.metrics.port}"  # probes ask there, whoever else does
     return dict(sorted(found.items()))
 
 
@@ -70,7 +70,7 @@ def advertised(cluster: Cluster, node_id: int, external: External) -> str:
     found = []
     for listener in cluster.spec.listeners:
         host, port = external.get(listener.name, (cluster.host(node_id), listener.port))
-        found.append(f"{listener_name(listener)}://{host}:{port}")
+        found.append(f"{listener_name(listener)}://{f'[{host}]' if ':' in host else host}:{port}")
     return ",".join(found)
 
 
