@@ -118,6 +118,7 @@ def config(kind: int, name: str, key: str, value: str | None) -> Any:
 
 def test_topics_come_and_go(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
+    rig.run_up()
     rig.commit(topic_records("a", 1, 2))
     assert rig.names() == []  # nothing is made before it is asked for
     assert [rig.produce("a", 1).base_offset for _ in range(3)] == [0, 1, 2]
@@ -133,6 +134,7 @@ def test_topics_come_and_go(tmp_path: Path) -> None:
 
 def test_a_topic_deleted_and_created_again_in_one_go_is_empty(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
+    rig.run_up()
     rig.commit(topic_records("a", 1))
     rig.produce("a")
     rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1)), *topic_records("a", 2)])
@@ -160,6 +162,28 @@ def test_replaying_an_old_deletion_spares_the_new_topic_of_that_name(tmp_path: P
     again = Rig(tmp_path)
     for record in history:  # one record a delta: the deletion is seen by itself
         again.commit([record])
+    assert again.consume("a") == [0]
+
+
+def test_replaying_how_a_replica_went_away_spares_the_one_that_has_come_back(tmp_path: Path) -> None:
+    """Each run of committed records was followed at once: where the only copy had moved away and back since the last
+    snapshot, a start deleted it if the two moves came in different runs."""
+
+    def moved(to: int) -> Any:
+        return stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), replicas=[to], isr=[to], leader=to)  # type: ignore[arg-type]
+
+    rig = Rig(tmp_path)
+    rig.run_up()
+    rig.commit(topic_records("a", 1))
+    rig.commit([moved(2)])
+    rig.commit([moved(1)])
+    rig.produce("a")
+    rig.stop()
+    again = Rig(tmp_path)
+    again.commit(topic_records("a", 1))
+    again.commit([moved(2)])
+    again.commit([moved(1)])
+    again.run_up()
     assert again.consume("a") == [0]
 
 

@@ -174,6 +174,7 @@ def test_asking_for_where_it_is_calls_the_move_off(tmp_path: Path) -> None:
 
 def test_a_deleted_topic_takes_the_copy_with_it(tmp_path: Path) -> None:
     rig = make(tmp_path)
+    rig.run_up()
     rig.produce("t")
     origin = where(rig)
     alter(rig, rig.dirs[1 - origin])

@@ -180,7 +180,8 @@ class Broker:
         """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._knows_topics = False
-        """Whether the image holds all that was committed before this start."""
+        """Whether the image holds all that was committed before this start. An older one is not followed: by that
+        it may lead in an epoch that is over, or lack a replica that has come back since, which would be deleted."""
         self._cordon()
 
     def _table(self, controller_apis: frozenset[ApiKey]) -> dict[ApiKey, Handler]:
@@ -300,7 +301,7 @@ class Broker:
             self._configs_changed(delta)
         if delta.quotas or delta.is_snapshot:
             self.quotas.changed()
-        if delta.topics or delta.is_snapshot:
+        if self._knows_topics and (delta.topics or delta.is_snapshot):
             self.replicas.apply(delta)
             self._groups_follow(delta)
         self.replication.apply(delta)
@@ -388,8 +389,6 @@ class Broker:
     # --- the group coordinator's partitions ---
 
     def _groups_follow(self, delta: MetadataDelta) -> None:
-        if not self._knows_topics:
-            return  # to lead by an older image would note its epoch in the log, over those that came after it
         if delta.is_snapshot:
             self._follow_all()
             return
