@@ -168,6 +168,15 @@ def test_a_broker_of_an_operator_that_did_not_note_addresses_is_not_restarted() 
 # Volumes that come later
 
 
+def test_a_node_whose_claim_is_being_deleted_is_not_restarted_as_its_volume_would_go_with_the_pod() -> None:
+    world = made()
+    del world.volumes[102, 0]
+    world.wanted = wanted(image="b")
+    assert "the volume of broker 102 (disk 0) is gone" in _blocked(world, 60)["VolumeLost"]
+    assert _restarts(world) == [2, 3, 1, 101, 103], "all others have been"
+    assert world.pods[102].aspects["image"] == "a"
+
+
 def _with_volumes(world_wanted: object, *names: str) -> object:
     pools = tuple(
         replace(pool, size_bytes=dict.fromkeys(names, 10), aspects={**pool.aspects, "volumes": ",".join(names)})

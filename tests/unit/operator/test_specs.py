@@ -9,6 +9,7 @@ import pytest
 
 from kraft_node.base.config import tables
 from kraft_node.base.config.node import NodeConfig
+from kraft_node.base.config.properties import parse_properties
 from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_operator.api.pools import OWN_LABELS
 from kraft_operator.api.status import KRaftClusterStatus
@@ -123,8 +124,12 @@ def test_the_node_takes_the_file(number: int, node_id: int) -> None:
     assert values["controller.quorum.voters"].startswith("1@sample-1.sample-nodes.demo.svc:9090,2@")
 
 
-def test_a_file_keeps_values_of_several_lines() -> None:
-    assert text({"a": "b\\c\nd"}) == "a=b\\\\c\\nd\n"
+def test_a_file_keeps_every_value_and_is_read_as_usual_where_that_is_plain() -> None:
+    """A carriage return ended the line, a blank in front was lost, and a node read the file in another encoding."""
+    values = {"a": "b\\c\nd", "r": "1\rnode.id=7", " k=:#!": " x ", "u": "Zürich \U0001f600", "p": "1@host:9090,a=b"}
+    assert parse_properties(text(values)) == values
+    assert text(values).isascii()
+    assert text({"p": values["p"]}) == "p=1@host:9090,a=b\n"
 
 
 def test_only_what_needs_a_restart_is_an_aspect() -> None:
@@ -188,6 +193,11 @@ def test_annotations_skip_roll_and_approve() -> None:
     assert wanted.rolls == {102: "now"}
     assert wanted.approved == "abc"
     assert wanted.revision != wishes(sample(), {}).revision
+
+
+def test_words_of_annotations_that_are_no_ids_are_left_out() -> None:
+    wanted = wishes(sample(), {SKIP: "², x,3,-1,", ROLL: "²=a,x=b,101=c,=d"})
+    assert (wanted.skip, wanted.rolls) == ({3}, {101: "c"})
 
 
 def test_what_is_remembered_comes_back() -> None:

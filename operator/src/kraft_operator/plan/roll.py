@@ -57,9 +57,14 @@ def roll(s: Situation) -> bool:
 
 
 def _may_roll(s: Situation, node: Node) -> bool:
-    """Whether a restart means anything: its pod is there and stays."""
+    """Whether a restart means anything: its pod is there and stays, and has a volume to come back to.
+
+    A claim that is deleted goes with the pod that uses it: until then nothing is lost (`provision` says so).
+    """
     pod = s.kube.pods.get(node.id)
-    return pod is not None and not pod.terminating and s.runs(node)
+    volume = s.kube.volumes.get((node.id, node.disk))
+    whole = volume is not None and not {*node.volumes} - volume.size_bytes.keys()
+    return pod is not None and not pod.terminating and s.runs(node) and whole
 
 
 def _controls(s: Situation, node: Node) -> bool:

@@ -20,7 +20,7 @@ from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.situation import BEHIND_MAX_MS, Situation
 from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.remembered import remembered
 
 PLAN_LINES_MAX: Final = 20
@@ -56,7 +56,7 @@ def status(
         "brokers": _share(nodes, "broker"),
         "partitions": before.partitions if s is None or s.metadata is None else _partitions(s.metadata),
         "replicas": _scaled(cluster, record),
-        "selector": f"app.kubernetes.io/instance={cluster.name},{GROUP}/broker=true",
+        "selector": f"{INSTANCE}={cluster.name},{_scaled_label(cluster)}",
         "step": _step(plan),
         "plan": _lines(nodes, plan),
         "revision": revision,
@@ -144,6 +144,12 @@ def _scaled(cluster: Cluster, record: Record) -> int:
     """Nodes there are in the pool that `spec.replicas` is for."""
     names = {pool.name for pool in cluster.spec.node_pools if pool.replicas is None}
     return sum(node.pool in names and not node.stopped for node in record.nodes)
+
+
+def _scaled_label(cluster: Cluster) -> str:
+    """Of their pods; of all brokers where no pool follows `spec.replicas`."""
+    pool = next((pool.name for pool in cluster.spec.node_pools if pool.replicas is None), None)
+    return f"{GROUP}/broker=true" if pool is None else f"{GROUP}/pool={pool}"
 
 
 def _partitions(metadata: Metadata) -> PartitionsStatus:

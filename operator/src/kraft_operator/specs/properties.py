@@ -75,9 +75,19 @@ def advertised(cluster: Cluster, node_id: int, external: External) -> str:
 
 
 def text(values: Mapping[str, str]) -> str:
-    """As a file: backslashes and line ends escaped."""
-    lines = (f"{key}={value}".replace("\\", "\\\\").replace("\n", "\\n") for key, value in values.items())
-    return "".join(f"{line}\n" for line in lines)
+    """As a file that Java reads back as the same."""
+    return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in values.items())
+
+
+def _escaped(word: str, signs: str = "") -> str:
+    """`signs`, a blank in front and backslashes behind a backslash; what is not ASCII or ends a line as its number."""
+    found = "".join(f"\\{c}" if c in f"\\{signs}" else c if " " <= c <= "~" else _numbered(c) for c in word)
+    return f"\\{found}" if found.startswith(" ") else found
+
+
+def _numbered(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 
 
 def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:

@@ -57,7 +57,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
             + [sorted(rolls.items()), spec.quorum.mode]
             + [[one.name, one.node, one.by, sorted(one.accept)] for one in spec.replacements]
         ),
-        skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdigit()),
+        skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdecimal()),
         rolls=rolls,
         given_up=frozenset(spec.quorum.give_up),
         unavailable_topics=frozenset(spec.update_strategy.unavailable_topics),
@@ -76,6 +76,6 @@ def rolls_of(text: str) -> dict[int, str]:
     found = {}
     for word in text.split(","):
         node_id, _, token = word.strip().partition("=")
-        if node_id.isdigit():
+        if node_id.isdecimal():
             found[int(node_id)] = token
     return found
