@@ -213,6 +213,24 @@ def test_strays_are_set_aside_once_the_broker_runs(tmp_path: Path) -> None:
     assert len(again.names()) == 2
 
 
+def test_what_a_snapshot_lacks_is_set_aside_though_it_was_never_opened(tmp_path: Path) -> None:
+    """A broker that lags behind hears of deletions and moves by a snapshot, which names none of them: logs that nobody
+    had asked for since the start stayed until the next one."""
+    rig = Rig(tmp_path)
+    rig.commit(topic_records("a", 1, 2))
+    rig.produce("a", 0)
+    rig.produce("a", 1)
+    rig.stop()
+    again = Rig(tmp_path, image=rig.image)
+    again.run_up()
+    assert again.consume("a", 0) == [0]
+    delta = replay(again.image, [stored.RemoveTopicRecord(topic_id=topic_id(1))])  # type: ignore[arg-type]
+    delta.is_snapshot = True
+    again.broker.apply(delta, again.image)
+    again.loop.run()
+    assert sorted(name.rpartition("-")[2] for name in again.names()) == ["delete", "stray"]
+
+
 def test_topic_configurations_reach_open_logs_at_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.commit(topic_records("a", 1))

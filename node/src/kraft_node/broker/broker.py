@@ -304,6 +304,9 @@ class Broker:
         if self._knows_topics and (delta.topics or delta.is_snapshot):
             self.replicas.apply(delta)
             self._groups_follow(delta)
+            if delta.is_snapshot:
+                # It says nothing of what is gone; of that, the manager knows only what is open.
+                self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
         self.replication.apply(delta)
         is_other_level = METADATA_VERSION in delta.features or delta.is_snapshot
         if is_other_level:
