@@ -177,7 +177,7 @@ class LogDirMoves:
             if copy is None:
                 copy = self._logs.futures.create(partition.topic, partition.index, partition.topic_id, move.target)
             else:
-                _cut_what_differs(partition.log, copy)
+                cut_what_differs(partition.log, copy)
         except KafkaError as error:
             if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # an older log of that name is being forgotten
                 self._end(move)
@@ -279,7 +279,7 @@ class LogDirMoves:
             if epoch > copy.leader_epochs.latest_epoch:
                 copy.leader_epochs.assign(epoch, start)
         copy.producers.take_over(source.producers)
-        copy.high_watermark = source.high_watermark
+        copy.high_watermark = max(source.high_watermark, copy.start_offset)
         source.twin = None
         partition.log = self._logs.futures.promote(partition.topic, partition.index)
         del self._moves[partition.topic, partition.index]
@@ -317,21 +317,21 @@ def copy_some(source: Log, copy: Log) -> int:
             if copy.end_offset == copy.start_offset and first < copy.end_offset:
                 copy.reset_to(first)  # the log starts within a batch
             copy.append_as_follower(records)
-    copy.high_watermark = min(source.high_watermark, copy.end_offset)
+    copy.high_watermark = min(max(source.high_watermark, copy.start_offset), copy.end_offset)
     if source.start_offset > copy.start_offset:
         copy.delete_records(min(source.start_offset, copy.high_watermark))
     return size
 
 
-def _cut_what_differs(source: Log, copy: Log) -> None:
+def cut_what_differs(source: Log, copy: Log) -> None:
     """Cut the copy to what it has in common with the log, which may have been cut since. Raises KafkaError."""
-    keep = copy.start_offset
+    keep = copy.end_offset
     for epoch, start in reversed(copy.leader_epochs.entries()):
         found, end = source.leader_epochs.end_offset_for(epoch, source.end_offset)
         if found == epoch:
-            keep = max(keep, min(end, copy.end_offset))
+            keep = min(keep, end)
             break
-        keep = max(copy.start_offset, min(start, copy.end_offset))
-    keep = min(keep, source.end_offset)
+        keep = start
+    keep = min(max(keep, copy.start_offset), source.end_offset)
     if keep < copy.end_offset:
         copy.truncate_to(keep)

@@ -44,7 +44,7 @@ SLICE_BYTES: Final = 64 * 1024
 """Bytes of log handled between two pauses: some milliseconds when the records are small."""
 WHOLE_RATIO: Final = 1.0
 STOPPED: Final = -1
-"""What a pass has to say that retention, truncation or deletion has ended."""
+"""What a pass has to say that retention, truncation or deletion has ended, or a copy that is being made."""
 
 Work: TypeAlias = Callable[[], None]
 Steps: TypeAlias = Generator[Work | None, None, int]
@@ -134,10 +134,11 @@ class Cleaning:
         return up_to if self._is_as_it_was([]) else STOPPED
 
     def _is_as_it_was(self, group: list[int]) -> bool:
-        """Whether retention, truncation or deletion has left those segments alone."""
+        """Whether retention, truncation, deletion and copying have left those segments alone."""
         log = self._log
         bases = log.segment_bases[:-1]
-        return not log.closed and log.truncations == self._truncations and all(base in bases for base in group)
+        is_left = not log.closed and log.twin is None and log.truncations == self._truncations
+        return is_left and all(base in bases for base in group)
 
     def _segment(self, base: int) -> Segment:
         return self._log.segment(self._log.segment_number(base))

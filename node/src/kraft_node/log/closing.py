@@ -84,7 +84,7 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
     log.active.finish(later)
     if log.leader_epochs.dirty:
         writes.append(flushing.epochs_writer(log, originals))
-    flush = flushing.Flush(log, log.end_offset, parent=False)
+    flush = flushing.Flush(log, log.end_offset, closing=True)
     log.recovery_point = log.end_offset
     log.release()
     return writes, flush.work

@@ -245,6 +245,14 @@ class Directory(LogDir):
         """The write of that number is done, and with it all before it."""
         self.retired = {partition: at for partition, at in self.retired.items() if at > number}
 
+    def promised(self, topic: str, partition: int) -> int:
+        """Below this offset a log is as durable as it was when the checkpoints were written.
+
+        A follower cuts off what its leader does not have, which can be durable, and writes anew: only what is below the
+        high watermark has stayed as it was since.
+        """
+        return min(of.get(topic, {}).get(partition, 0) for of in (self.recovery_points, self.high_watermarks))
+
     def promise_less(self, topic: str, partition: int, offset: int) -> None:
         """Before a log is cut off at `offset`: what the checkpoints on disk promise of it must not reach further.
 
@@ -252,11 +260,8 @@ class Directory(LogDir):
         checkpoint. A kill before the next one would leave a log that ends before what was promised, which the next
         start would take for damage. So it is written now, before the cut, on the caller's thread. Raises OSError.
         """
-        recovery_point, high_watermark, start, compacted = (
-            of.get(topic, {}).get(partition, 0)
-            for of in (self.recovery_points, self.high_watermarks, self.start_offsets, self.cleaner_offsets)
-        )
-        if max(min(recovery_point, high_watermark), start, compacted) <= offset:
+        start, compacted = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))
+        if max(self.promised(topic, partition), start, compacted) <= offset:
             return
         for offsets in (self.recovery_points, self.high_watermarks, self.start_offsets, self.cleaner_offsets):
             of_topic = offsets.get(topic, {})

@@ -59,8 +59,11 @@ class Flush:
 
     __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "_whole", "up_to")
 
-    def __init__(self, log: Log, up_to: int, *, parent: bool = True) -> None:
-        """Prepare to make everything below `up_to` durable; `parent`: the log directory's names too. Raises OSError."""
+    def __init__(self, log: Log, up_to: int, *, closing: bool = False) -> None:
+        """Prepare to make everything below `up_to` durable. Raises OSError.
+
+        `closing`: at a clean stop, which makes the log directory's names durable by itself.
+        """
         if log.leader_epochs.dirty:
             write_epochs(log)
         position = log.active.size
@@ -77,8 +80,8 @@ class Flush:
         self._directories: list[str] = []
         if with_names:
             # The partition's own directory may be new.
-            self._directories = [log.path, log.dir.path] if parent else [log.path]
-        self._paths = _paths(log, up_to, with_names=with_names)
+            self._directories = [log.path] if closing else [log.path, log.dir.path]
+        self._paths = _paths(log, up_to, with_names=with_names, closing=closing)
 
     def work(self) -> None:
         """Fsync. Raises OSError."""
@@ -102,15 +105,15 @@ class Flush:
         log.last_flush_ms = log.dir.env.clock.wall_ms()
 
 
-def _paths(log: Log, up_to: int, *, with_names: bool) -> list[str]:
+def _paths(log: Log, up_to: int, *, with_names: bool, closing: bool) -> list[str]:
     paths: list[str] = []
-    number = log.segment_number(log.recovery_point)
-    last = max(number, log.segment_number(up_to - 1))
-    for place in range(number, last + 1):
+    first = log.segment_number(log.recovery_point - 1)  # which may have been active when it was flushed
+    last = max(log.segment_number(log.recovery_point), log.segment_number(up_to - 1))
+    for place in range(first, last + 1):
         segment = log.segment(place)
         paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last
         # The active segment's indexes can wait: recovery goes on from whatever entries it finds sound.
-        if segment is not log.active:
+        if closing or segment is not log.active:
             paths.append(segment.path(names.INDEX))
             paths.append(segment.path(names.TIME_INDEX))
         if segment.base in log.txn_bases:

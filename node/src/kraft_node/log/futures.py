@@ -100,7 +100,7 @@ class Futures:
                 partition,
                 self._manager.topic_config(topic),
                 clean=found.clean,
-                recovery_point=directory.recovery_points.get(topic, {}).get(partition, 0),
+                recovery_point=directory.promised(topic, partition),
                 start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
                 high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
                 compacted_below=self._compacted_below(topic, partition),

@@ -211,15 +211,19 @@ class Housekeeping:
     def _clean(self) -> None:
         """Compact the dirtiest log, if one is dirty enough and none is being compacted.
 
-        Only of those that somebody holds: the others may be closed, and opened again, at any moment.
+        Only of those that somebody holds: the others may be closed, and opened again, at any moment. And not of one
+        that moves: its copy would have what was deleted without the tombstones.
         """
         candidates: list[tuple[Log, int]] = []
         for log in self._manager.open_logs():
-            if log.held and log.config.compact and log.segment_bases[0] < log.active.base and log.twin is None:
+            if log.held and log.config.compact and log.segment_bases[0] < log.active.base and not self._moves(log):
                 first = directory_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
                 candidates.append((log, first if first <= log.active.base else log.start_offset))
         if candidates:
             self._cleaner.start(candidates, self._manager.env.clock.wall_ms())
+
+    def _moves(self, log: Log) -> bool:
+        return self._manager.futures.directory_of(log.topic, log.partition) is not None
 
     def _cleaned(self, log: Log, offset: int) -> None:
         if log.closed:

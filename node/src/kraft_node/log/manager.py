@@ -174,12 +174,6 @@ class LogManager:
         path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         key = (topic, partition)
         clean = key not in directory.unrecovered
-        recovery_point = directory.recovery_points.get(topic, {}).get(partition, 0)
-        high_watermark = directory.high_watermarks.get(topic, {}).get(partition, 0)
-        if not clean:
-            # A follower cuts off what its leader does not have, which can be durable, and writes anew: since the
-            # checkpoint was written only what is below the high watermark has stayed as it was.
-            recovery_point = min(recovery_point, high_watermark)
         try:
             log = open_log(
                 directory,
@@ -188,9 +182,9 @@ class LogManager:
                 partition,
                 self.topic_config(topic),
                 clean=clean,
-                recovery_point=recovery_point,
+                recovery_point=directory.promised(topic, partition),
                 start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
-                high_watermark=high_watermark,
+                high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
                 compacted_below=directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED),
             )
             log.topic_id = partition_metadata.read(self.env.disk, path)

@@ -215,6 +215,24 @@ class _Gaps:
         """Whether what comes after `end` may begin later."""
         return end <= self._below
 
+    def may_begin(self, number: int) -> bool:
+        """Whether segment `number` may begin later than the one before ends; what follows in it and later may prove it.
+
+        Raises OSError.
+        """
+        log = self._log
+        for later in range(number, len(log.segment_bases)):
+            if self.may_follow(log.end_offset):
+                break
+            segment = log.segment(later)
+            end = segment.base
+            with contextlib.suppress(BadBatch):
+                for header in batches(segment.file(), 0, segment.size):
+                    if header.base_offset != end and self.may_precede(header, end, later):
+                        break
+                    end = header.next_offset
+        return self.may_follow(log.end_offset)
+
     def may_precede(self, header: BatchHeader, end: int, number: int) -> bool:
         """Whether the batch in segment `number` may be what comes after `end`."""
         if header.base_offset <= end:
@@ -245,7 +263,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
-        if segment.base != log.end_offset and not durable and not gaps.may_follow(log.end_offset):
+        if segment.base != log.end_offset and not durable and not gaps.may_begin(number):
             # The segment before ends early, just between two batches: what would have followed was lost.
             _cut_whole(log, number)
             break
@@ -298,7 +316,7 @@ def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
         except BadBatch as e:
             raise segment.damaged(e, size) from None
     at, end = found
-    if end < point and (number == len(log.segment_bases) - 1 or not gaps.may_follow(end)):
+    if end < log.recovery_point and (number == len(log.segment_bases) - 1 or not gaps.may_follow(end)):
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
@@ -313,7 +331,7 @@ def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
 
 
 def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) -> tuple[int, int]:
-    """Position and offset of the first batch at or beyond the recovery point.
+    """Position and offset of the first batch that ends beyond the recovery point.
 
     Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
     that is not sound before, or does not go on from the one in front of it.
@@ -333,7 +351,8 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
             if header.base_offset >= point:
                 return header.position, max(end, point)
             if header.next_offset > point:
-                raise BadBatch(header.position, f"offsets up to {header.last_offset} are beyond {point}")
+                log.recovery_point = header.base_offset  # high watermarks can lie within a batch
+                return header.position, header.base_offset
             end, at = header.next_offset, header.position + header.length
     except BadBatch:
         if end < point:

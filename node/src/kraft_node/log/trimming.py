@@ -142,15 +142,15 @@ def truncate_to(log: Log, offset: int) -> bool:
         reset_to(log, offset)
         return True
     log.truncations += 1
-    # First the promise, then the data: a crash between must not find less than the recovery point states.
-    log.dir.promise_less(log.topic, log.partition, offset)
-    log.recovery_point = min(log.recovery_point, offset)
-    log.max_timestamp_cache = None
     number = log.segment_number(offset)
     bases, sizes = log.segment_bases, log.segment_sizes()
     segment = log.segment(number)
     position, length, first, _ = segment.find(offset)
     end = min(first, offset) if length else offset
+    # First the promise, then the data: a crash between must not find less than the recovery point states.
+    log.dir.promise_less(log.topic, log.partition, end)
+    log.recovery_point = min(log.recovery_point, end)
+    log.max_timestamp_cache = None
     for base in reversed(bases[number + 1 :]):  # a crash between leaves no hole
         remove_segment_files(log, base)
     segment.truncate_to_position(position, end)
@@ -160,7 +160,6 @@ def truncate_to(log: Log, offset: int) -> bool:
         log.roll(end)  # where it goes on, should nothing come before the next start
     log.end_offset = end
     log.start_offset = min(log.start_offset, end)
-    log.recovery_point = min(log.recovery_point, end)
     log.high_watermark = min(log.high_watermark, end)
     log.leader_epochs.truncate_from_end(end)
     flushing.write_epochs(log)

@@ -1,0 +1,152 @@
+"""Copies of logs on their way to another directory: what a kill, a cut or a compaction of their logs does to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
+from kraft_node.log.cleaner import STOPPED, Cleaning
+from kraft_node.log.config import make_config
+from kraft_node.log.log import Log
+from kraft_node.log.manager import LogManager
+from tests.unit.log.node import ID, Node
+from tests.unit.log.test_cleaner import CONFIG, put
+from tests.unit.log.world import NOW, all_records, batch, values
+
+COMPACT = make_config({**CONFIG, "delete.retention.ms": "0"})
+
+
+def copied(manager: LogManager, log: Log) -> Log:
+    """A copy in the directory that the log is not in, as far as the log has come."""
+    target = next(each for each in manager.directories if each is not log.dir)
+    copy = log.twin = manager.futures.create("t", 0, ID, target)
+    while copy.end_offset < log.end_offset:
+        copy_some(log, copy)
+    return copy
+
+
+@pytest.mark.parametrize("high_watermark", [3, 6])
+def test_a_copy_that_was_cut_off_with_its_log_is_not_taken_for_damaged(high_watermark: int) -> None:
+    """Above the high watermark its checkpoint was not lowered, and a kill cost its directory."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    log.high_watermark = high_watermark
+    copy = copied(manager, log)
+    log.flush()
+    copy.flush()
+    manager.checkpoint_all()
+    node.rest()
+    log.truncate_to(6)
+    node.kill()
+    again = node.start().futures.get("t", 0)
+    assert again is not None
+    assert again.end_offset == 6
+    assert not node.failures
+
+
+def test_a_log_that_is_cut_off_within_a_batch_promises_what_is_before_it() -> None:
+    """The whole batch goes: the checkpoints promised its first part, and a kill cost the directory."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    log.high_watermark = 9
+    log.flush()
+    manager.checkpoint_all()
+    node.rest()
+    log.truncate_to(8)
+    node.kill()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert again.end_offset == 6
+
+
+def test_a_high_watermark_within_a_batch_is_no_damage() -> None:
+    """Where the log begins within one it can lie there."""
+    node = Node()
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    log.high_watermark = 4
+    log.flush()
+    manager.checkpoint_all()
+    node.rest()
+    node.kill()
+    again = node.start().get("t", 0)
+    assert again is not None
+    assert values(again) == [b"a", b"b", b"c"] * 3
+
+
+def test_a_log_that_is_being_copied_is_not_compacted() -> None:
+    """A copy that had what was deleted got no tombstone any more: it was there again after the move."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start(lambda _: COMPACT)
+    log = manager.create("t", 0, ID)
+    put(log, (b"gone", b"v"))
+    copied(manager, log)
+    put(log, (b"gone", None))
+    node.kill()
+    manager = node.start(lambda _: COMPACT)
+    again = manager.get("t", 0)
+    assert again is not None
+    for _ in range(3):
+        for _ in range(60):
+            put(again, (b"k", b"v" * 30))
+        node.rest(30_000)
+    copy = manager.futures.get("t", 0)
+    assert copy is not None
+    while copy.end_offset < again.end_offset:
+        copy_some(again, copy)
+    assert [record.value for record in all_records(copy) if record.key == b"gone"] == [b"v", None]
+
+
+def test_a_pass_that_has_begun_ends_when_its_log_is_copied() -> None:
+    node = Node(["/d1", "/d2"])
+    manager = node.start(lambda _: COMPACT)
+    log = manager.create("t", 0, ID)
+    for _ in range(200):
+        put(log, (b"k", b"v" * 900))
+    steps = Cleaning(log, 0, NOW).steps()
+    next(steps)
+    copied(manager, log)
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value == STOPPED
+
+
+def test_a_copy_is_cut_to_what_it_has_in_common_with_its_log() -> None:
+    """Of an epoch that the log lost, records stayed where the log had those of the epoch before."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    log.append_as_leader(batch(b"a"), 1, NOW)
+    log.append_as_leader(batch(b"b"), 2, NOW)
+    log.append_as_leader(batch(b"c"), 2, NOW)
+    copy = copied(manager, log)
+    log.twin = None
+    log.truncate_to(1)
+    for value in (b"d", b"e", b"f"):
+        log.append_as_follower(batch(value, base_offset=log.end_offset, leader_epoch=1))
+    log.append_as_follower(batch(b"g", base_offset=log.end_offset, leader_epoch=3))
+    cut_what_differs(log, copy)
+    assert values(copy) == [b"a"]
+
+
+def test_a_copy_has_its_start_replicated() -> None:
+    """A log that has forgotten in a kill what was deleted has a lower high watermark, too."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a"), 1, NOW)
+    log.high_watermark = 3
+    copy = copied(manager, log)
+    copy.delete_records(2)
+    log.high_watermark = 1
+    copy_some(log, copy)
+    assert copy.high_watermark == 2
