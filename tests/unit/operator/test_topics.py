@@ -13,7 +13,7 @@ from kraft_node.wire.api import ApiKey
 from kraft_node.wire.codec import decode, encode
 from kraft_operator.apply import topics
 from kraft_operator.kafka.client import Address
-from kraft_operator.plan.topics import BATCH_MAX, TopicPlan, TopicSeen, TopicWish, plan_topics, replicas_of
+from kraft_operator.plan.topics import BATCH_MAX, OWNED_MAX, TopicPlan, TopicSeen, TopicWish, plan_topics, replicas_of
 from tests.kip.cluster import Cluster
 
 SEEN = {"t": TopicSeen("id", 3, 2, {"retention.ms": "5"})}
@@ -94,6 +94,18 @@ def test_batches_are_bounded() -> None:
     assert plan.count == BATCH_MAX
     seen = {wish.topic: TopicSeen("id", 1, 1) for wish in plan.create}
     assert plan_topics(wishes, seen, {}).count == 7
+
+
+def test_no_more_topics_go_with_their_resources_than_a_status_has_room_for() -> None:
+    """The status was refused as too long, and no topic was looked after any more."""
+    owned = {f"t{i}": "id" for i in range(OWNED_MAX)}
+    seen = {topic: TopicSeen("id", 1, 1) for topic in (*owned, "more")}
+    wishes = [TopicWish(topic, topic, 1, delete=True) for topic in seen]
+    plan = plan_topics(wishes, seen, owned)
+    assert plan.owned == owned
+    assert [(name, one.reason) for name, one in plan.states.items() if not one.ready] == [("more", "TooManyOwned")]
+    fewer = plan_topics([wish for wish in wishes if wish.topic != "t7"], seen, owned)
+    assert "more" not in fewer.owned, "t7 is still to be deleted"
 
 
 # On a cluster

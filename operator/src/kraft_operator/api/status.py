@@ -11,10 +11,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kraft_operator.api.base import Model, NodeId, marked
+from kraft_operator.plan.topics import OWNED_MAX
 
 NODES_MAX: Final = 1000
-TOPICS_MAX: Final = 5000
-"""That are deleted with their resources: 300 KiB of status, of 1.5 MiB that an object may have."""
 PARTITIONS_NAMED_MAX: Final = 10
 """Partitions that are named in the status; how many there are is counted."""
 
@@ -110,7 +109,7 @@ class KRaftClusterStatus(Model):
     topics: Annotated[
         list[OwnedTopic],
         Field(
-            max_length=TOPICS_MAX,
+            max_length=OWNED_MAX,
             description="topics that are deleted with their KRaftTopic",
             json_schema_extra=marked(keys=("name",)),
         ),

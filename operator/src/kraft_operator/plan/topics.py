@@ -18,6 +18,8 @@ from kraft_operator.plan.values import same
 
 BATCH_MAX: Final = 250
 """Topics created, changed or deleted by one pass: a request of so many takes a controller well under a second."""
+OWNED_MAX: Final = 5000
+"""Topics that go with their resources: 300 KiB of the cluster's status, of 1.5 MiB that an object may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,13 @@ def plan_topics(wishes: Iterable[TopicWish], seen: Mapping[str, TopicSeen], owne
             if plan.count < BATCH_MAX:
                 plan.create.append(wish)
             continue
-        if wish.delete:
+        state = _change(plan, wish, there)
+        if wish.delete and (topic in owned or len(plan.owned.keys() | owned.keys()) < OWNED_MAX):
             plan.owned[topic] = there.id
-        plan.states[wish.resource] = _change(plan, wish, there)
+        elif wish.delete:
+            text = f"{OWNED_MAX} topics of this cluster go with their resources, and no more can: set deletionPolicy to"
+            state = TopicState(False, "TooManyOwned", text + " Keep")
+        plan.states[wish.resource] = state
     return plan
 
 

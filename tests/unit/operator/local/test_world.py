@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft_operator.apply.local.folder import Folder
+from kraft_operator.apply.local.folder import Folder, Memory
 from kraft_operator.apply.local.ports import NoPortError, given
 from kraft_operator.apply.local.world import FORMAT_AGAIN_S, RESTART_S, RESTART_S_MAX, WELL_S, World
 from kraft_operator.plan import steps as do
@@ -86,6 +86,18 @@ def test_what_is_remembered_survives_with_a_port_for_everybody(stage: Stage) -> 
     assert memory.record == grown
     assert memory.ports["102/plain"] == 9192
     assert ports.items() <= memory.ports.items()
+
+
+def test_two_clusters_that_begin_at_once_get_other_ports(stage: Stage, tmp_path: Path) -> None:
+    """Neither listened yet when the other one looked: nodes of both had the same ports, for good."""
+    assert stage.folder.lock.take()
+    second = World(Folder(tmp_path / "second"), Memory(), stage.fakes, lambda: 0.0, say=str, free=lambda _port: True)
+    second.remember(stage.cluster, do.Remember(RECORD, ""))
+    assert not {*second.memory.ports.values()} & {*stage.world.memory.ports.values()}
+    stage.folder.lock.release()
+    third = World(Folder(tmp_path / "third"), Memory(), stage.fakes, lambda: 0.0, say=str, free=lambda _port: True)
+    third.remember(stage.cluster, do.Remember(RECORD, ""))
+    assert third.memory.ports == stage.world.memory.ports, "nobody drives the first one now"
 
 
 def test_a_port_that_is_taken_is_not_given() -> None:

@@ -6,6 +6,8 @@
     status.json     the resource with its status, as the last pass saw it
     nodes/ID/       server.properties, node.log, format.log, process.json, lock, disk-N/VOLUME/
 
+Beside it, `ports.lock`: who gives ports to a cluster holds it.
+
 Only the supervisor writes `cluster.json`; the command line writes `requests.json`, under a lock of its own.
 """
 
@@ -82,6 +84,16 @@ class Folder:
         """Of whoever has or had files here."""
         there = self.root / "nodes"
         return sorted(int(path.name) for path in there.iterdir() if path.name.isdigit()) if there.is_dir() else []
+
+    @contextmanager
+    def giving_ports(self) -> Iterator[set[int]]:
+        """Those of clusters beside this one that somebody drives; of all of them, one gives ports at a time."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root.parent / "ports.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            others = [Folder(path.parent) for path in self.root.parent.glob("*/cluster.json")]
+            driven = [one for one in others if one.root != self.root and one.lock.holder() is not None]
+            yield {port for one in driven for port in one.memory().ports.values()}
 
     # What is remembered
 

@@ -35,7 +35,7 @@ from kraft_operator.apply.local.ports import CONTROLLER, HOST, given, is_free, k
 from kraft_operator.apply.local.processes import Process
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
-from kraft_operator.plan.record import Node
+from kraft_operator.plan.record import Node, Record
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ids
 
@@ -216,11 +216,18 @@ class World:
 
     def remember(self, cluster: Cluster, step: do.Remember) -> None:
         """With a port for everybody: who is known is reachable. Raises ports.NoPortError."""
-        self.memory.ports = given(
-            cluster, step.record.nodes, self.memory.ports, self.memory.offset, self._free, self._say
-        )
-        self.memory.record = step.record
-        self.folder.remember(self.memory)
+        self._remember(cluster, step.record)
+
+    def _remember(self, cluster: Cluster, record: Record) -> None:
+        with self.folder.giving_ports() as others:
+
+            def free(port: int) -> bool:
+                return port not in others and self._free(port)
+
+            memory = self.memory
+            memory.ports = given(cluster, record.nodes, memory.ports, memory.offset, free, self._say)
+            memory.record = record
+            self.folder.remember(memory)
 
     def carry_out(self, cluster: Cluster, step: do.Step) -> bool:
         """Do a step, unless it is the cluster's own to carry out; whether it was done."""
@@ -316,10 +323,7 @@ class World:
         self._make(cluster, node_id, node.disk)
         roles = [role for role in aspects.get("roles", "").split(",") if role]
         voters = ids(aspects, "voters") or ids(aspects, "bootstrap")
-        self.memory.ports = given(
-            cluster, self.memory.record.nodes, self.memory.ports, self.memory.offset, self._free, self._say
-        )
-        self.folder.remember(self.memory)
+        self._remember(cluster, self.memory.record)
         file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static="voters" in aspects)
         folder = self.folder.node(node_id)
         self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
