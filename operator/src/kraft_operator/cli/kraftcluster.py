@@ -84,19 +84,21 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
 
 
 async def _driven(folder: Any, file: Path, port: int | None) -> int:
-    """Until a signal. The exit code."""
+    """Until a signal, or until nobody reads any more what it shows. The exit code."""
     from kraft_operator.apply.local.resource import BadResourceError
     from kraft_operator.apply.local.supervisor import Supervisor
-    from kraft_operator.cli.screen import Lines, Screen
+    from kraft_operator.cli.screen import Heard, Lines, Screen
 
-    screen = Screen(HINT) if sys.stdout.isatty() else Lines(HINT)
     stop, at_once = asyncio.Event(), asyncio.Event()
+    screen = Heard(Screen(HINT) if sys.stdout.isatty() else Lines(HINT), stop.set)
 
     def signalled() -> None:
         (at_once if stop.is_set() else stop).set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else started by nohup
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.set)
     supervisor = Supervisor(folder, file, screen)
     try:
         new = not folder.exists()
@@ -109,9 +111,9 @@ async def _driven(folder: Any, file: Path, port: int | None) -> int:
             await supervisor.run(stop)
             screen.event("stopping; once more Ctrl-C stops at once")
             clean = await supervisor.stop_all(at_once)
+            screen.event("stopped; the data stays" if clean else "stopped, not cleanly; the data stays")
     finally:
         screen.close()
-    click.echo("stopped; the data stays" if clean else "stopped, not cleanly; the data stays")
     return 0 if clean else FAILED
 
 

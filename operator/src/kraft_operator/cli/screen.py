@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
@@ -22,6 +22,31 @@ def greeting(resource: dict[str, Any]) -> str:
     else:
         line = f"kafka-console-producer.sh --bootstrap-server {servers} --topic greetings"
     return f"\n  bootstrap servers: {servers}\n  try in another terminal: {line}"
+
+
+class Heard:
+    """Passes on what is to be shown as long as somebody reads it: a terminal, a pipe or a connection may go."""
+
+    def __init__(self, shown: Lines, lost: Callable[[], None]) -> None:
+        self._shown: Lines | None = shown
+        self._lost = lost
+
+    def event(self, text: str) -> None:
+        self._show(lambda shown: shown.event(text))
+
+    def status(self, resource: dict[str, Any]) -> None:
+        self._show(lambda shown: shown.status(resource))
+
+    def close(self) -> None:
+        self._show(lambda shown: shown.close())
+
+    def _show(self, show: Callable[[Lines], None]) -> None:
+        if self._shown is not None:
+            try:
+                show(self._shown)
+            except OSError:
+                self._shown = None
+                self._lost()
 
 
 class Lines:

@@ -15,6 +15,7 @@ from kraft_operator.apply.local.folder import Folder, Memory
 from kraft_operator.apply.local.processes import Lock
 from kraft_operator.apply.local.resource import parsed, values
 from kraft_operator.cli.kraftcluster import main
+from kraft_operator.cli.screen import Heard, Lines
 from kraft_operator.plan.record import Node, Record
 from tests.unit.operator.sample import ROOT
 
@@ -247,3 +248,22 @@ def test_a_status_without_a_supervisor_is_looked_up(stage: Stage) -> None:
 def test_words_are_completed() -> None:
     done = CliRunner().invoke(main, ["completion", "bash"])
     assert "_KRAFTCLUSTER_COMPLETE" in done.output
+
+
+def test_who_is_read_by_nobody_any_more_stops_instead_of_leaving_its_nodes_alone() -> None:
+    """The pass in which the pipe broke ended the program: a node that it had just stopped stayed so."""
+    shown: list[str] = []
+
+    class Broken(Lines):
+        def event(self, text: str) -> None:
+            if text == "b":
+                raise BrokenPipeError
+            shown.append(text)
+
+    lost: list[bool] = []
+    heard = Heard(Broken(""), lambda: lost.append(True))
+    for text in "abac":
+        heard.event(text)
+    heard.status({})
+    heard.close()
+    assert (shown, lost) == (["a"], [True])
