@@ -150,3 +150,25 @@ def test_a_copy_has_its_start_replicated() -> None:
     log.high_watermark = 1
     copy_some(log, copy)
     assert copy.high_watermark == 2
+
+
+def test_what_of_a_copy_may_have_been_lost_is_copied_again() -> None:
+    """Of a compacted log nobody can tell a hole that a loss of power has left from what compaction has removed."""
+    node = Node(["/d1", "/d2"])
+    log = node.start(lambda _: COMPACT).create("t", 0, ID)
+    for number in range(60):
+        put(log, (b"%d" % number, b"v" * 30))
+    node.manager.checkpoint_all()
+    copy = copied(node.manager, log)
+    path = copy.segment(1).path(".log")
+    node.rest(10)
+    node.kill()
+    node.disk.open(path).truncate(0)
+    manager = node.start(lambda _: COMPACT)
+    again, copy_again = manager.get("t", 0), manager.futures.get("t", 0)
+    assert again is not None
+    assert copy_again is not None
+    cut_what_differs(again, copy_again)
+    while copy_again.end_offset < again.end_offset:
+        copy_some(again, copy_again)
+    assert all_records(copy_again) == all_records(again)

@@ -324,8 +324,11 @@ def copy_some(source: Log, copy: Log) -> int:
 
 
 def cut_what_differs(source: Log, copy: Log) -> None:
-    """Cut the copy to what it has in common with the log, which may have been cut since. Raises KafkaError."""
-    keep = copy.end_offset
+    """Cut the copy to what it has in common with the log, which may have been cut since. Raises KafkaError.
+
+    Beyond the recovery point a loss of power may have left holes, which nothing tells from those of compaction.
+    """
+    keep = min(copy.end_offset, copy.recovery_point)
     for epoch, start in reversed(copy.leader_epochs.entries()):
         found, end = source.leader_epochs.end_offset_for(epoch, source.end_offset)
         if found == epoch:

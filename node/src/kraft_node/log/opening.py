@@ -211,27 +211,23 @@ class _Gaps:
         self._log = log
         self._below = LONG_MAX if log.config.compact else compacted_below
 
-    def may_follow(self, end: int) -> bool:
-        """Whether what comes after `end` may begin later."""
-        return end <= self._below
-
-    def may_begin(self, number: int) -> bool:
-        """Whether segment `number` may begin later than the one before ends; what follows in it and later may prove it.
+    def may_begin(self, number: int, end: int) -> bool:
+        """Whether segment `number` may come after `end`: also what follows in it and later segments may prove it.
 
         Raises OSError.
         """
         log = self._log
         for later in range(number, len(log.segment_bases)):
-            if self.may_follow(log.end_offset):
-                break
+            if end <= self._below:
+                return True
             segment = log.segment(later)
-            end = segment.base
+            expected = segment.base
             with contextlib.suppress(BadBatch):
                 for header in batches(segment.file(), 0, segment.size):
-                    if header.base_offset != end and self.may_precede(header, end, later):
+                    if header.base_offset != expected and self.may_precede(header, expected, later):
                         break
-                    end = header.next_offset
-        return self.may_follow(log.end_offset)
+                    expected = header.next_offset
+        return end <= self._below
 
     def may_precede(self, header: BatchHeader, end: int, number: int) -> bool:
         """Whether the batch in segment `number` may be what comes after `end`."""
@@ -263,7 +259,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
-        if segment.base != log.end_offset and not durable and not gaps.may_begin(number):
+        if segment.base != log.end_offset and not durable and not gaps.may_begin(number, log.end_offset):
             # The segment before ends early, just between two batches: what would have followed was lost.
             _cut_whole(log, number)
             break
@@ -316,7 +312,7 @@ def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
         except BadBatch as e:
             raise segment.damaged(e, size) from None
     at, end = found
-    if end < log.recovery_point and (number == len(log.segment_bases) - 1 or not gaps.may_follow(end)):
+    if end < log.recovery_point and (segment is log.active or not gaps.may_begin(number + 1, end)):
         raise LogDirDamaged(
             log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
         )
