@@ -411,6 +411,7 @@ def test_features_and_quorum(pair: Pair) -> None:
     for name, level, kind in (
         ("metadata.version", 30, 1), ("metadata.version", 99, 1), ("metadata.version", 25, 1), ("nonsense", 1, 1),
         ("group.version", 1, 1), ("group.version", 9, 1), ("", 1, 1), ("transaction.version", 1, 2),
+        ("nonsense", 0, 2), ("nonsense", 0, 1), ("share.version", 0, 2), ("nonsense", 0, 9), ("nonsense", -1, 2),
     ):  # fmt: skip
         asked = UpdateFeaturesRequest(feature_updates=[update(name, level, upgrade_type=kind)], validate_only=True)
         pair.same(asked, label=f"{name} {level}")

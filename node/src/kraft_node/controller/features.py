@@ -114,6 +114,8 @@ class Features:
             elif level != current:
                 _refuse(name, level, "Can't downgrade the version of this feature.")
             return
+        elif name not in SUPPORTED_RANGES:
+            _refuse(name, level, f"Feature {name} not found.")
         else:
             missing = missing_dependencies(name, level, proposed)
             if missing:
