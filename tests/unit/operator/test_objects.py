@@ -162,6 +162,29 @@ def test_a_broker_is_asked_where_it_listens_not_where_it_shall_once_it_is_restar
     assert objects.brokers(pods) == {number: ("10.0.0.1", port) for number, port in ports.items()}
 
 
+def _service(listener: str, *ingress: Object, number: int = 101) -> Object:
+    labels = {"kraftcluster.io/node": str(number)}
+    balancer = {"loadBalancer": {"ingress": list(ingress)}}
+    return {"metadata": {"name": f"sample-{number}-{listener}", "labels": labels}, "spec": {}, "status": balancer}
+
+
+@pytest.mark.parametrize(
+    ("ingress", "said"),
+    [
+        ([], {}),
+        ([{"ip": "10.0.0.7"}], {101: "out=10.0.0.7:9094"}),
+        ([{"hostname": "b.example.org"}, {"hostname": "a.example.org"}], {101: "out=a.example.org:9094"}),
+        ([{"ip": "2001:db8::1"}, {"ip": "203.0.113.5"}], {101: "out=203.0.113.5:9094"}),
+    ],
+)
+def test_an_address_of_a_load_balancer_is_the_same_whatever_the_order(
+    ingress: list[Object], said: dict[int, str]
+) -> None:
+    cluster = sample(listeners=[{"name": "plain", "port": 9092}, {"name": "out", "port": 9094, "type": "LoadBalancer"}])
+    assert objects.addresses(cluster, [_service("out", *ingress)]) == said
+    assert objects.addresses(cluster, [_service("out", *reversed(ingress))]) == said
+
+
 # What is written
 
 

@@ -179,8 +179,9 @@ def address(listener: Listener, service: Object) -> tuple[str, int] | None:
         port = service["spec"]["ports"][0].get("nodePort")
         return None if port is None else (listener.host or "$(HOST_IP)", int(port))
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-    host = next(filter(None, (one.get("hostname") or one.get("ip") for one in ingress)), None)
-    return None if host is None else (str(host), listener.port)
+    hosts = [str(host) for one in ingress if (host := one.get("hostname") or one.get("ip"))]
+    # Of several the same one every time, whatever their order: another one is a restart.
+    return (min(hosts, key=lambda host: (":" in host, host)), listener.port) if hosts else None
 
 
 def addresses_text(external: External) -> str:
