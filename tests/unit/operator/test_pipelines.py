@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kraft_operator.events import Events
+from kraft_operator.kube.client import ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.pipelines import executors
 from kraft_operator.pipelines.kinds import KINDS
@@ -258,6 +259,31 @@ def test_a_cluster_that_is_not_there_is_named_and_nothing_is_made(kind: str) -> 
     world.run()
     assert world.conditions()["Degraded"] == ("True", "ClusterNotFound", "there is no KRaftCluster other in demo")
     assert {one for one, *_ in world.api.objects} == {"KRaftCluster", kind, "Event"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kind: str) -> None:
+    """It was in the operator's log only."""
+    world = World(kind)
+    refusal = ApiError(403, "Forbidden", "exceeded quota: count/jobs.batch")
+    world.api.before = lambda verb, other, _: refusal if (verb, other) == ("apply", "NetworkPolicy") else None
+    world.run(2)
+    assert world.conditions()["Degraded"] == ("True", "StepRefused", str(refusal))
+    world.api.before = lambda *_: None
+    world.run(2)
+    assert world.conditions()["Degraded"][0] == "False"
+
+
+def test_what_somebody_else_has_made_is_not_taken_over() -> None:
+    world = World("KafkaTable")
+    world.run()
+    (policy,) = world.made("NetworkPolicy")
+    name = policy["metadata"]["name"]
+    world.put("NetworkPolicy", name, spec={"podSelector": {}})
+    foreign = world.made("NetworkPolicy")[0]
+    world.run(2)
+    assert world.made("NetworkPolicy") == [foreign]
+    assert f"NetworkPolicy {name} is there and somebody else's" in world.conditions()["Degraded"][2]
 
 
 def test_what_is_not_understood_is_said() -> None:

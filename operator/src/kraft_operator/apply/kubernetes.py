@@ -43,13 +43,15 @@ KubeStep = (
 
 
 class InTheWayError(ApiError):
-    """An object has the name of one of this cluster's, and is somebody else's."""
+    """An object has the name of one that is to be made, and is somebody else's."""
 
     lasting = True
 
     def __init__(self, kind: str, name: str) -> None:
-        text = f"{kind} {name} is there and not this cluster's: it is left untouched; delete or rename it, or choose"
-        super().__init__(CONFLICT, "InTheWay", f"{text} another name for the cluster or the listener")
+        text = (
+            f"{kind} {name} is there and somebody else's: it is left untouched; delete it, or choose another name here"
+        )
+        super().__init__(CONFLICT, "InTheWay", text)
 
 
 class NotYetError(Exception):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec
+from kraft_operator.apply.kubernetes import InTheWayError
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
@@ -96,7 +97,13 @@ class Pipelines:
         except _RefusedError as refused:
             verdict = refused.verdict
             return await self._tell(kind, resource, lambda now: told.refused(verdict, resource, now))
-        seen = await self._make(one)
+        try:
+            seen = await self._make(one)
+        except ApiError as error:
+            if not error.lasting:
+                raise
+            verdict = told.Verdict("Degraded", "StepRefused", str(error))
+            return await self._tell(kind, resource, lambda now: told.refused(verdict, resource, now))
         return await self._tell(kind, resource, lambda now: told.status(one, seen, resource, now))
 
     async def _pipeline(self, kind: Kind, resource: Object) -> Pipeline:
@@ -179,6 +186,8 @@ class Pipelines:
         elif same(wanted, found):
             assert found is not None
             return found
+        elif found is None and await self._api.get(kind, metadata["namespace"], metadata["name"]) is not None:
+            raise InTheWayError(kind, metadata["name"])
         return await self._api.apply(wanted)
 
     async def _tell(self, kind: Kind, resource: Object, status: Callable[[str], Object]) -> float:
