@@ -68,7 +68,7 @@ class Settings:
     def of(cls, env: Mapping[str, str]) -> Settings:
         """Raises ValueError that names the variable."""
         return cls(
-            namespaces=tuple(word for word in env.get("KRAFT_NAMESPACES", "").split(",") if word),
+            namespaces=tuple(name for word in env.get("KRAFT_NAMESPACES", "").split(",") if (name := word.strip())),
             lease=env.get("KRAFT_LEASE", ""),
             lease_s=_number(env, "KRAFT_LEASE_SECONDS", 15.0),
             resync_s=_number(env, "KRAFT_RESYNC_SECONDS", 30.0),
@@ -76,7 +76,7 @@ class Settings:
             node_image=env.get("KRAFT_NODE_IMAGE", ""),
             pipeline_image=env.get("KRAFT_PIPELINE_IMAGE", ""),
             http_port=int(_number(env, "KRAFT_HTTP_PORT", 8080)),
-            level=env.get("KRAFT_LOG_LEVEL", "INFO").upper(),
+            level=_level(env.get("KRAFT_LOG_LEVEL") or "INFO"),
             as_json=env.get("KRAFT_LOG_JSON", "false").lower() == "true",
             me=f"{env.get('POD_NAME') or socket.gethostname()}-{os.getpid()}",
             home=env.get("POD_NAMESPACE") or None,
@@ -92,6 +92,12 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
     if value < 0:
         raise ValueError(f"{name} is no number of 0 or more: {text!r}")
     return value
+
+
+def _level(name: str) -> str:
+    if name.upper() not in logging.getLevelNamesMapping():
+        raise ValueError(f"KRAFT_LOG_LEVEL is no level, such as INFO: {name!r}")
+    return name.upper()
 
 
 class Operator:

@@ -265,14 +265,14 @@ def test_http(request_line: str, status: int, body: bytes) -> None:
 
 
 def test_the_environment_is_understood() -> None:
-    env = {"KRAFT_NAMESPACES": "a,b", "KRAFT_LEASE": "l", "KRAFT_LEASE_SECONDS": "9", "POD_NAME": "p"}
+    env = {"KRAFT_NAMESPACES": "a, b,", "KRAFT_LEASE": "l", "KRAFT_LEASE_SECONDS": "9", "POD_NAME": "p"}
     settings = Settings.of(env)
     assert settings.namespaces == ("a", "b")
     assert (settings.lease, settings.lease_s, settings.resync_s) == ("l", 9.0, 30.0)
     assert settings.me.startswith("p-")
 
 
-@pytest.mark.parametrize("name", ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HTTP_PORT"])
-def test_what_is_no_number_is_named(name: str) -> None:
+@pytest.mark.parametrize("name", ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HTTP_PORT", "KRAFT_LOG_LEVEL"])
+def test_what_is_not_understood_of_it_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Settings.of({name: "soon"})

@@ -77,7 +77,6 @@ class Hands:
         self._cluster = cluster
         self._record = record
         self._seen = seen
-        self.writes = 0
 
     async def carry_out(self, step: KubeStep) -> None:
         """Do it. Raises ApiError, or NotYetError."""
@@ -169,7 +168,6 @@ class Hands:
 
     async def _patch(self, claim: Object, patch: Object) -> None:
         name = claim["metadata"]["name"]
-        self.writes += 1
         await self._api.patch("PersistentVolumeClaim", self._cluster.namespace, name, patch)
 
     # Pods
@@ -279,11 +277,9 @@ class Hands:
             self._must_be_mine(kind, there)
             if same(wanted, there):
                 return there
-        self.writes += 1
         return await self._api.apply(wanted)
 
     async def _create(self, wanted: Object) -> None:
-        self.writes += 1
         try:
             await self._api.create(marked(wanted))
         except ApiError as error:
@@ -301,7 +297,6 @@ class Hands:
             raise InTheWayError(kind, there["metadata"]["name"])
 
     async def _delete(self, one: Mapping[str, Any]) -> None:
-        self.writes += 1
         kind = one.get("kind", "PersistentVolumeClaim")
         await self._api.delete(kind, self._cluster.namespace, one["metadata"]["name"], one["metadata"]["uid"])
 

@@ -87,10 +87,10 @@ class KubeTarget:
         """Whether an operator runs is not for everybody to see: what is asked for stays until one does."""
 
     def annotate(self, values: Mapping[str, str]) -> None:
-        self._patch("merge", {"metadata": {"annotations": dict(values)}})
+        self._patch({"metadata": {"annotations": dict(values)}})
 
     def flag(self, name: str, value: bool) -> None:
-        self._patch("merge", {"spec": {name: value}})
+        self._patch({"spec": {name: value}})
 
     def ask_replacement(self, item: Mapping[str, Any]) -> None:
         self._change_replacements(lambda items: [*items, dict(item)])
@@ -105,15 +105,15 @@ class KubeTarget:
             version = resource["metadata"]["resourceVersion"]
             items = change(resource["spec"].get("replacements", []))
             try:
-                self._patch("merge", {"metadata": {"resourceVersion": version}, "spec": {"replacements": items}})
+                self._patch({"metadata": {"resourceVersion": version}, "spec": {"replacements": items}})
             except click.ClickException as error:
                 if "modified" not in error.message or attempt == ATTEMPTS_MAX - 1:
                     raise
             else:
                 return
 
-    def _patch(self, kind: str, body: Mapping[str, Any]) -> None:
-        words = ["patch", KIND, self.name, "--type", kind, f"--field-manager={MANAGER}", "-p", json.dumps(body)]
+    def _patch(self, body: Mapping[str, Any]) -> None:
+        words = ["patch", KIND, self.name, "--type=merge", f"--field-manager={MANAGER}", "-p", json.dumps(body)]
         self._kubectl.run(*words)
 
     def log(self, node: Mapping[str, Any], lines: int, follow: bool) -> Iterator[str]:
