@@ -123,7 +123,7 @@ class Node:
         lifecycle: Any = SimpleNamespace(broker_epoch=epoch, metadata_moved=lambda: None, close=lambda: None)
         broker.lifecycle = lifecycle
         self.catch_up()
-        logs.topics_known()
+        broker.topics_known()
         broker.replication.start(broker.replicas)
 
     def kill(self) -> None:

@@ -260,14 +260,17 @@ class Broker:
         if self._on_state is not None:
             self._on_state(state)
         if state == BrokerState.RECOVERY:
-            # Only now is the image known to hold all that was committed before this start.
-            self._knows_topics = True
-            self.storage.topics_known()
-            self._follow_all()
-            self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
+            self.topics_known()
         if state == BrokerState.RUNNING:
             self.replication.start(self.replicas)
             self.moves.resume()
+
+    def topics_known(self) -> None:
+        """From now on the image holds all that was committed before this start, and is followed."""
+        self._knows_topics = True
+        self.storage.topics_known()
+        self._follow_all()
+        self.env.scheduler.call_soon(self.storage.remove_strays, self._is_hosted)
 
     def begin_shutdown(self, done: Callable[[], None]) -> None:
         """Have the controller move leadership away, then call `done`; `close` is to follow."""
