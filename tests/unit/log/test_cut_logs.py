@@ -141,16 +141,17 @@ def test_a_segment_that_is_appended_to_again_rolls_by_its_first_record() -> None
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("end", [7, 6, 3, 0])
-def test_what_was_cut_off_stays_away_after_a_clean_stop(seed: int, end: int) -> None:
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_was_cut_off_stays_away_after_a_clean_stop(seed: int, end: int, flushed: bool) -> None:
     """Where nothing had come after the cut it was not fsynced: a loss of power after the stop undid it."""
     node = Node(seed=seed)
     config = make_config({"internal.segment.bytes": "250"})
     log = node.start(lambda _: config).create("t", 0, ID, config)
     produced(log, *range(4))
-    log.flush()
+    if flushed:
+        log.flush()
     log.truncate_to(end)
-    log.flush() if seed % 2 else node.stop()
-    node.kill()
+    node.stop()
     node.disk.lose_power()
     again = node.start(lambda _: config).get("t", 0)
     assert again is not None
@@ -178,3 +179,18 @@ def test_what_recovery_cuts_off_stays_away_after_a_clean_stop(seed: int) -> None
     again = node.start().get("t", 0)
     assert again is not None, node.failures
     assert again.end_offset == 3
+
+
+def test_segments_never_overlap() -> None:
+    """What a cut that did not last had removed reached into the next segment, whose records could not be found."""
+    world = LogWorld()
+    log = world.open(COMPACTED)
+    for number in range(30):
+        put(log, (b"%d" % number, b"v" * 30))
+    first, second = log.segment_bases[:2]
+    file = log.segment(0).file()
+    file.pwrite(file.size(), [batch(b"again", base_offset=second, last_offset=second + 1)])
+    again = LogWorld(disk=world.disk).open(COMPACTED, clean=False, recovery_point=second - 1)
+    assert again.segment_bases == [first]
+    assert again.end_offset == second + 2
+    assert values(again)[-1] == b"again"

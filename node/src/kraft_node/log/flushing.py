@@ -108,7 +108,7 @@ class Flush:
 def _paths(log: Log, up_to: int, *, with_names: bool, closing: bool) -> list[str]:
     paths: list[str] = []
     first = log.segment_number(log.recovery_point - 1)  # which may have been active when it was flushed
-    last = max(log.segment_number(log.recovery_point), log.segment_number(up_to - 1))
+    last = log.segment_number(up_to if up_to == log.end_offset else up_to - 1)
     for place in range(first, last + 1):
         segment = log.segment(place)
         paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last

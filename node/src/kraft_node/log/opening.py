@@ -217,6 +217,8 @@ class _Gaps:
         Raises OSError.
         """
         log = self._log
+        if log.segment_bases[number] <= end:
+            return log.segment_bases[number] == end
         for later in range(number, len(log.segment_bases)):
             if end <= self._below:
                 return True
@@ -259,8 +261,9 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         segment = log.segment(number)
         durable = segment.base < log.recovery_point
         start = 0
-        if segment.base != log.end_offset and not durable and not gaps.may_begin(number, log.end_offset):
-            # The segment before ends early, just between two batches: what would have followed was lost.
+        if not durable and not gaps.may_begin(number, log.end_offset):
+            # The segment before ends early, just between two batches: what would have followed was lost. Or it ends
+            # late: a cut has been lost.
             _cut_whole(log, number)
             break
         log.end_offset = max(log.end_offset, segment.base)
