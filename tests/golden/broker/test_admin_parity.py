@@ -214,6 +214,12 @@ def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
     )
     for kind, name, rows in cases:
         pair.same(alter((kind, name, rows), validate_only=True), 1, label=f"{kind} {name} {rows}")
+        least = [("min.insync.replicas", "1")] if not name else []  # to be kept, as there are eligible leader replicas
+        whole = least + [(key, value) for key, _, value in rows]
+        pair.same(replace(kind, name, *whole, validate_only=True), 1, label=f"{kind} {name} {whole}")
+    for key in ("log.roll.ms", "follower.replication.throttled.rate", "listener.name.plaintext.max.connections"):
+        for operation in (APPEND, SUBTRACT):
+            pair.same(alter((BROKER, "1", [(key, operation, "1")]), validate_only=True), 1, label=f"{key} {operation}")
     for key, operation, value in (
         ("log.cleaner.threads", SET, "0"),
         ("log.cleaner.dedupe.buffer.size", SET, "0"),
@@ -228,6 +234,13 @@ def test_how_far_a_brokers_configs_may_change_at_once(pair: Pair) -> None:
     ):
         request = alter((BROKER, "1", [(key, operation, value)]), validate_only=True)
         pair.same(request, 1, label=f"{key} {operation} {value}", mask=without_messages)
+
+
+@pytest.mark.parametrize("name", ["+1", " 1", "01", "1_0", "\u0661", "1.0", "-0", "2147483648", "9" * 20])
+def test_ids_of_nodes_are_what_java_takes_for_integers(pair: Pair, name: str) -> None:
+    pair.same(describe((BROKER, name), keys=["num.partitions"]), 4)
+    pair.same(alter((BROKER, name, [("log.cleaner.threads", SET, "2")]), validate_only=True), 1)
+    pair.same(replace(BROKER, name, ("log.cleaner.threads", "2"), validate_only=True), 2)
 
 
 def without_messages(answer: Any) -> Any:

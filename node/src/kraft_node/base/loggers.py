@@ -85,7 +85,7 @@ def alter(resource: Any, node_id: int, *, validate_only: bool) -> None:
 
 def check_own(own: int, name: str) -> None:
     """Raise INVALID_REQUEST unless the resource `name` is this node."""
-    check_altered(own, name or " ", "Unexpected node id. Expected %d, but received %s")
+    check_altered(own, name, "Unexpected node id. Expected %d, but received %s")
 
 
 def _check(config: Any) -> None:

@@ -27,6 +27,7 @@ from kraft_node.base.config.resources import (
     SUBTRACT,
     TOPIC_RESOURCE,
 )
+from kraft_node.base.config.types import java_int
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.features import MIN_ISR
@@ -298,11 +299,9 @@ def _list_key(kind: int, name: str) -> tuple[str | None, str | None]:
 
 
 def _broker_id(name: str) -> int:
-    try:
-        broker_id = int(name, 10)
-    except ValueError:
-        message = "Unable to parse broker name as a base 10 number."
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+    broker_id = java_int(name)
+    if broker_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
     if broker_id < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     return broker_id

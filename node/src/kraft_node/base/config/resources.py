@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft_node.base.config.types import java_int
 from kraft_node.base.errors import ErrorCode, KafkaError
 
 TOPIC_RESOURCE: Final = 2
@@ -26,21 +27,18 @@ def check_described(own: int, name: str, alternative: str) -> None:
     """Raise INVALID_REQUEST unless the resource `name` of DescribeConfigs is the node `own`."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    if not name.lstrip("-").isdigit():
+    number = java_int(name)
+    if number is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != own:
+    if number != own:
         message = f"Unexpected broker id, expected {own} {alternative}but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def check_altered(own: int, name: str, text: str) -> None:
-    """Raise INVALID_REQUEST unless the resource `name` to be altered is the node `own`; the empty name is all nodes."""
-    if not name:
-        return
-    try:
-        number = int(name)
-    except ValueError:
-        message = f"Node id must be an integer, but it is: {name.strip()}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+    """Raise INVALID_REQUEST, with `text` where that is another, unless the resource to be altered is the node `own`."""
+    number = java_int(name)
+    if number is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if number != own:
         raise KafkaError(ErrorCode.INVALID_REQUEST, text % (own, name))

@@ -61,16 +61,21 @@ def _boolean(name: str, text: str) -> bool:
     raise invalid(name, text, "Expected value to be either true or false")
 
 
-def _integer(kind: str) -> Callable[[str, str], int]:
-    limit = 1 << _BITS[kind]
+def java_int(text: str, kind: str = "int") -> int | None:
+    """What Java's Integer.parseInt (or that of another `kind`) makes of `text`; None when it is no such number."""
+    if _INTEGER.fullmatch(text) and len(text) < 400:  # no range needs more; int() of millions of digits is slow
+        number, limit = int(text), 1 << _BITS[kind]
+        if -limit <= number < limit:
+            return number
+    return None
 
+
+def _integer(kind: str) -> Callable[[str, str], int]:
     def parse(name: str, text: str) -> int:
-        digits = trim(text)
-        if _INTEGER.fullmatch(digits) and len(digits) < 400:  # no range needs more; int() of millions of digits is slow
-            number = int(digits)
-            if -limit <= number < limit:
-                return number
-        raise invalid(name, text, f"Not a number of type {kind.upper()}")
+        number = java_int(trim(text), kind)
+        if number is None:
+            raise invalid(name, text, f"Not a number of type {kind.upper()}")
+        return number
 
     return parse
 

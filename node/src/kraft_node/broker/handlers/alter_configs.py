@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import loggers
-from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change, definition
+from kraft_node.base.config.definitions import BROKER
+from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.resources import (
     APPEND,
@@ -96,23 +97,34 @@ class AlterConfigsHandler:
         problem = self._refusal(resource)
         if problem is None and resource.resource_type == BROKER_LOGGER_RESOURCE:
             problem = ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
-        return None if problem is None else _result(resource, *problem)
+        if problem is not None:
+            return _result(resource, *problem)
+        if resource.resource_type == BROKER_RESOURCE:
+            return self._refused_own(resource, {config.name: config.value for config in resource.configs})
+        return None
 
     def _answered_here(self, resource: Any, *, validate_only: bool) -> Any:
         problem = self._refusal(resource)
         if problem is not None:
             return _result(resource, *problem)
-        if resource.resource_type == BROKER_LOGGER_RESOURCE:
-            try:
+        try:
+            if resource.resource_type == BROKER_LOGGER_RESOURCE:
                 loggers.alter(resource, self._broker.node_id, validate_only=validate_only)
-            except KafkaError as e:
-                return _result(resource, e.code, e.message)
-            return _result(resource, ErrorCode.NONE, None)
-        if resource.resource_type == BROKER_RESOURCE and resource.resource_name in ("", str(self._broker.node_id)):
-            try:
-                self._check_own(resource)
-            except ConfigError as e:
-                return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
+                return _result(resource, ErrorCode.NONE, None)
+            if resource.resource_type == BROKER_RESOURCE:
+                return self._refused_own(resource, self._altered(resource))
+        except KafkaError as e:
+            return _result(resource, e.code, e.message)
+        return None
+
+    def _refused_own(self, resource: Any, overrides: dict[str, str]) -> Any:
+        """The error when this broker could not have `overrides` as its own or every broker's; None when it could."""
+        per_broker = bool(resource.resource_name)
+        try:
+            check_broker_overrides(overrides, per_broker=per_broker)
+            check_change(self._broker.config, overrides, per_broker=per_broker)
+        except ConfigError as e:
+            return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
         return None
 
     def _refusal(self, resource: Any) -> tuple[ErrorCode, str | None] | None:
@@ -126,10 +138,10 @@ class AlterConfigsHandler:
         kind, name = resource.resource_type, resource.resource_name
         if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
             try:
-                if kind == BROKER_RESOURCE:
-                    check_altered(self._broker.node_id, name, "Unexpected broker id, expected %d, but received %s")
-                else:
+                if kind == BROKER_LOGGER_RESOURCE:
                     loggers.check_own(self._broker.node_id, name)
+                elif name:
+                    check_altered(self._broker.node_id, name, "Unexpected broker id, expected %d, but received %s")
             except KafkaError as e:
                 return e.code, e.message
             return None
@@ -139,26 +151,29 @@ class AlterConfigsHandler:
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         return None
 
-    def _check_own(self, resource: Any) -> None:
-        """Raise ConfigError when this broker could not have what results from the alteration.
+    def _altered(self, resource: Any) -> dict[str, str]:
+        """A broker's overrides after the alteration; operations that do not exist are left to the controller.
 
-        Operations that do not exist, and those on lists where there is none, are left to the controller.
+        Raises KafkaError for those on lists where there is none.
         """
-        name = resource.resource_name
-        overrides = self._broker.metadata.configs(BROKER_RESOURCE, name)
+        overrides = self._broker.metadata.configs(BROKER_RESOURCE, resource.resource_name)
         for config in resource.configs:
-            key = definition(config.name)
-            if config.config_operation == DELETE:
-                overrides.pop(config.name, None)
-            elif config.config_operation == SET:
-                overrides[config.name] = config.value
-            elif config.config_operation in (APPEND, SUBTRACT) and key is not None and key.kind == "list":
-                text = overrides.get(config.name, key.default_text) or ""
-                overrides[config.name] = changed_list(text, config.value, append=config.config_operation == APPEND)
-            else:
-                return
-        check_broker_overrides(overrides, per_broker=bool(name))
-        check_change(self._broker.config, overrides, per_broker=bool(name))
+            name, operation = config.name, config.config_operation
+            if operation == DELETE:
+                overrides.pop(name, None)
+            elif operation == SET:
+                overrides[name] = config.value
+            elif operation in (APPEND, SUBTRACT):
+                key = BROKER.get(name)
+                if key is None:
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+                if key.kind != "list":
+                    word = "append" if operation == APPEND else "subtract"
+                    message = f"Config value {word} is not allowed for config key: {name}"
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+                text = overrides.get(name, key.default_text) or ""
+                overrides[name] = changed_list(text, config.value, append=operation == APPEND)
+        return overrides
 
 
 def _response(request: Any, results: list[Any]) -> Any:
