@@ -14,6 +14,7 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import jsonvalues, parquet, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import Added, ConflictError
 from kraft_pipeline.tables.jsonvalues import parse, type_of
+from kraft_pipeline.tables.opening import open_table
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder
 
@@ -50,12 +51,35 @@ def test_defaults_of_a_table() -> None:
         ({"commit": {"maxRows": 0}}, "spec.commit.maxRows: 0 is no number"),
         ({"table": {"path": "/t", "colour": "red"}}, "spec.table.colour: there is no such field"),
         ({"table": {}}, "spec.table.path: is missing"),
+        (
+            {"table": {"path": "/t", "partitionBy": ["date", "date"]}},
+            "spec.table.partitionBy: date, date names something twice",
+        ),
+        (
+            {"table": {"path": "/t", "catalog": {"type": "rest"}}},
+            "spec.table.catalog: a table of format delta has none",
+        ),
+        ({"bootstrapServers": "a"}, "spec.bootstrapServers: 'a' is not host:port"),
         ({"speed": 1}, "spec.speed: there is no such field"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(spec.SpecError, match=re.escape(message)):
         spec.parse(document(**sections))
+
+
+def test_names_that_files_cannot_begin_with() -> None:
+    with pytest.raises(spec.SpecError, match=r"metadata.name: 'x+' has more than 180 characters"):
+        spec.parse({**document(), "metadata": {"name": "x" * 181}})
+
+
+@pytest.mark.parametrize("kind", spec.FORMATS)
+@pytest.mark.parametrize("path", ["gs://lake/t", "abfss://x@y/t", "s3://"])
+def test_stores_that_are_not_known(kind: str, path: str) -> None:
+    """Delta's library knows more, but commits and sweeps are not for them."""
+    given = spec.parse(document(table={"path": path, "format": kind}))
+    with pytest.raises(spec.SpecError, match=r"spec.table.path: '.*' is neither a folder nor s3://bucket/"):
+        open_table(given)
 
 
 def jsons(*texts: bytes | None) -> pa.Array:

@@ -77,9 +77,9 @@ def _resolve(cluster: Cluster, options: Options, bound: Bound, name: str) -> Off
     else:
         given = bound.offsets or bound.timestamps_ms
         if set(given) != set(keys):
-            strange = min(set(given) ^ set(keys))
+            strange, by = min(set(given) ^ set(keys)), "" if bound.offsets else "ByTimestamp"
             what = "is not read" if strange in given else "is missing there"
-            raise ValueError(f"option {name}: {strange[0]}-{strange[1]} {what}")
+            raise ValueError(f"option {name}{by}: {strange[0]}-{strange[1]} {what}")
         if bound.offsets:
             known = {key: offset for key, offset in given.items() if offset >= 0}
             asked = {key: offset for key, offset in given.items() if offset < 0}

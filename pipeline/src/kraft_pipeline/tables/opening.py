@@ -31,16 +31,16 @@ def open_table(spec: TableSpec, *, dead_letters: bool = False, backfill: bool = 
 
 def _open(spec: TableSpec, *, dead_letters: bool, backfill: bool) -> Committer:
     path = spec.dead_letter_path if dead_letters else spec.path
-    app_id = spec.backfill_id if backfill else spec.app_id
+    app_id, storage = spec.backfill_id if backfill else spec.app_id, open_storage(path, spec.storage)
     if spec.format == "parquet":
-        return ParquetTable(open_storage(path, spec.storage), app_id)
+        return ParquetTable(storage, app_id)
     if spec.format == "iceberg":
         from kraft_pipeline.tables.iceberg import IcebergTable  # noqa: PLC0415 - the same
 
         catalog = dict(spec.catalog)
         if dead_letters and catalog:
             catalog["name"] = catalog.get("name", "") + DEAD_LETTERS
-        return IcebergTable(open_storage(path, spec.storage), app_id, catalog)
+        return IcebergTable(storage, app_id, catalog)
     from kraft_pipeline.tables.delta import DeltaTableOf  # noqa: PLC0415 - an extra that the others do without
 
     return DeltaTableOf(path, app_id, spec.storage)

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import yaml
 
+from kraft_pipeline.client import Settings
+
 API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
@@ -22,6 +24,8 @@ DEAD_LETTERS: Final = "_dead_letters"
 """What the table of dead letters is called after that of the rows."""
 OPERATORS: Final = ("driver", "paused")
 """Fields that only the operator reads: how the writer runs as a pod."""
+NAME_MAX: Final = 180
+"""Characters: names of files begin with it, and have some seventy more."""
 _SIZES: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -198,6 +202,8 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     name = meta.text("name")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
         raise SpecError(f"metadata.name: {name!r} is no name of a resource")
+    if len(name) > NAME_MAX:
+        raise SpecError(f"metadata.name: {name!r} has more than {NAME_MAX} characters")
     for field_of_operators in OPERATORS:
         spec.get(field_of_operators)
     if spec.get("clusterRef") and not spec.get("bootstrapServers"):
@@ -242,7 +248,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         catalog=table.mapping("catalog"),
         kafka=spec.mapping("kafka"),
     )
-    _check_keys(found)
+    _check(found)
     for section in (meta, topics, value, table, commit, letters, care, engine, spec, top):
         if section is not meta:
             section.done()
@@ -304,7 +310,16 @@ def _avro_schema(given: _Section, folder: Path) -> str:
         raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is no JSON: {e}") from None
 
 
-def _check_keys(found: TableSpec) -> None:
+def _check(found: TableSpec) -> None:
+    """What fields have to do with one another. Raises SpecError."""
+    try:
+        Settings(found.bootstrap).servers()
+    except ValueError as e:
+        raise SpecError(f"spec.bootstrapServers: {str(e).partition(': ')[2]}") from None
+    if len(set(found.partition_by)) < len(found.partition_by):
+        raise SpecError(f"spec.table.partitionBy: {', '.join(found.partition_by)} names something twice")
+    if found.catalog and found.format != "iceberg":
+        raise SpecError(f"spec.table.catalog: a table of format {found.format} has none")
     if found.mode == "append" and found.keys:
         raise SpecError("spec.table.key: only mode upsert has keys")
     if found.mode == "upsert" and not found.keys:

@@ -58,9 +58,9 @@ def open_storage(uri: str, options: Mapping[str, str]) -> Storage:
     parsed = urlparse(uri)
     if parsed.scheme in {"", "file"}:
         return Folder(Path(parsed.path if parsed.scheme else uri))
-    if parsed.scheme in {"s3", "s3a"}:
+    if parsed.scheme in {"s3", "s3a"} and parsed.netloc:
         return ObjectStore(f"s3://{parsed.netloc}{parsed.path}".rstrip("/"), options)
-    raise SpecError(f"spec.table.path: {uri!r} is neither a folder nor s3://…")
+    raise SpecError(f"spec.table.path: {uri!r} is neither a folder nor s3://bucket/…")
 
 
 class Folder:
