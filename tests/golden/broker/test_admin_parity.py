@@ -394,7 +394,10 @@ def test_quotas_and_users(pair: Pair) -> None:
         kafka=lambda a: a.entries[0].error_code == 0, ours=lambda a: a.entries[0].error_code == 42,
     )  # fmt: skip
     upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
-    pair.same(AlterUserScramCredentialsRequest([], [upsert("open", 1, 4096, b"salt", b"")]))
+    for least in (4096, 1):
+        credentials = [upsert("open", 1, 4096, b"salt", b""), upsert("open", 2, least, b"salt", b"x")]
+        pair.same(AlterUserScramCredentialsRequest([], credentials[:1]))
+        pair.same(AlterUserScramCredentialsRequest([], credentials))
     users = [upsert("alice", 1, 4096, b"salt", b"x" * 32), upsert("bob", 2, 8192, b"salt", b"x" * 64)]
     pair.same(AlterUserScramCredentialsRequest([], users))
     gone = AlterUserScramCredentialsRequest.ScramCredentialDeletion

@@ -53,6 +53,10 @@ class Scram:
                 planned[name] = plan(entry)
             except KafkaError as e:
                 errors[name] = e
+        for user in request.upsertions:
+            if user.name in planned and not user.salted_password:  # to Java no key of an HMAC, and no word about it
+                del planned[user.name]
+                errors[user.name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response = AlterUserScramCredentialsResponse()
         for name in dict.fromkeys(name for name, _, _ in asked):
             error = errors.get(name)
@@ -80,8 +84,6 @@ class Scram:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if asked.iterations > ITERATIONS_MAX:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-        if not asked.salted_password:  # no key of an HMAC to Java, which is all that Kafka says
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         stored_key, server_key = derived_keys(asked.mechanism, bytes(asked.salted_password))
         return UserScramCredentialRecord(
             name=asked.name,
