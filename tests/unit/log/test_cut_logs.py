@@ -194,3 +194,27 @@ def test_segments_never_overlap() -> None:
     assert again.segment_bases == [first]
     assert again.end_offset == second + 2
     assert values(again)[-1] == b"again"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_cut_off_behind_a_gap_goes_on_there(clean: bool) -> None:
+    """Its file ended before what the checkpoints stated: a kill cost the directory, a clean stop gave offsets again."""
+    node = Node()
+    config = make_config(COMPACTED)
+    log = node.start(lambda _: config).create("t", 0, ID)
+    for offset in (0, 7, 20):
+        log.append_as_follower(batch(b"x", base_offset=offset, leader_epoch=0))
+    log.high_watermark = log.end_offset
+    log.flush()
+    log.truncate_to(20)
+    assert log.end_offset == 20
+    node.manager.checkpoint_all()
+    log.flush_in_background(lambda: None)
+    node.rest(10_000)
+    node.manager.checkpoint_all()
+    node.rest()
+    node.stop() if clean else node.kill()
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    assert again.end_offset == 20
+    assert again.segment_bases == [0, 20]

@@ -361,6 +361,16 @@ class Segment:
         except BadBatch as e:
             raise self.damaged(e, self.size) from None
 
+    def end_before(self, position: int, offset: int) -> int:
+        """Where the last batch before `position` ends, at which `offset` begins. Raises OSError, LogDirDamaged."""
+        end = self.base
+        try:
+            for header in batches(self.file(), self.lookup(offset - 1), position):
+                end = header.next_offset
+        except BadBatch as e:
+            raise self.damaged(e, position) from None
+        return end
+
     def position_of(self, offset: int) -> int:
         """Where the batch begins that holds `offset` or follows it; the size when none does."""
         position = self.ends.get(offset)

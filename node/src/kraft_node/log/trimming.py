@@ -147,9 +147,10 @@ def truncate_to(log: Log, offset: int) -> bool:
     segment = log.segment(number)
     position, length, first, _ = segment.find(offset)
     end = min(first, offset) if length else offset
+    left = segment.end_before(position, end)
     # First the promise, then the data: a crash between must not find less than the recovery point states.
-    log.dir.promise_less(log.topic, log.partition, end)
-    log.recovery_point = min(log.recovery_point, end)
+    log.dir.promise_less(log.topic, log.partition, left)
+    log.recovery_point = min(log.recovery_point, left)
     log.max_timestamp_cache = None
     for base in reversed(bases[number + 1 :]):  # a crash between leaves no hole
         remove_segment_files(log, base)
@@ -165,6 +166,8 @@ def truncate_to(log: Log, offset: int) -> bool:
     flushing.write_epochs(log)
     _drop_snapshots(log, [at for at in log.producers.snapshots if at > end])
     opening.load_producers(log, replay_from=None)
+    if segment.size and left < end:
+        log.roll(end)  # compaction has removed what was there
     return True
 
 
