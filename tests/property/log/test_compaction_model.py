@@ -107,9 +107,6 @@ class Model:
         if self.steps is not None:
             self.steps.close()
             self.steps = None
-        if how == "power":
-            self.put()  # or a cut that no flush has followed is undone
-            self.end_txn()
         if how == "power" or self.rng.random() < 0.3:
             log.flush()
             self.world.rest()
