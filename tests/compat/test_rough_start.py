@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -320,3 +322,27 @@ def test_a_broker_that_has_lost_its_controller_is_not_ready_until_it_is_back(tmp
     finally:
         for member in cluster.nodes.values():
             member.kill()
+
+
+def test_a_daemon_is_left_behind_and_its_log_is_where_kafkas_script_puts_it(node: SeveralDirectories) -> None:
+    properties = str(node.properties())
+    command = node._command("server", "-daemon", properties)
+    environment = {**node._env(), "LOG_DIR": str(node.folder / "logs")}
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=LONG_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    log = node.folder / "logs" / "kafkaServer.out"
+    (pid,) = (int(p.parent.name) for p in Path("/proc").glob("[0-9]*/cmdline") if properties.encode() in commands(p))
+    try:
+        wait_for("the node serves", lambda: "broker serves" in log.read_text(), LONG_S)
+        assert os.getsid(pid) == pid
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    wait_for("the node stops", lambda: "stopped code=0" in log.read_text(), LONG_S)
+
+
+def commands(path: Path) -> bytes:
+    """The words of a process, none when it has ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
