@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kraft_operator.plan import steps as do
-from kraft_operator.plan.wanted import Replacement
+from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
 from tests.unit.operator.world import World, wanted
 
 SEEDS = (*range(40), 43, 52, 1063, 1304, 1328, 1333, 1440, 5012, 5087)
@@ -50,14 +50,44 @@ def _wish(world: World, rng: random.Random, number: int) -> None:
     )
 
 
-def _run(seed: int, faults: bool) -> World:
+def _other_wish(world: World, rng: random.Random, number: int) -> None:
+    """Pools come, go and change; everything is stopped, or left alone, for a while; addresses become others."""
+    controllers, brokers, *more = world.wanted.pools
+    choice = rng.randrange(10)
+    if choice == 0:
+        more = [] if more else [Pool("more", False, True, rng.choice((1, 2)), 301, brokers.aspects)]
+    elif choice == 1:
+        brokers = replace(brokers, name=f"brokers{number}")
+    elif choice == 2:
+        controllers = replace(controllers, broker=not controllers.broker)
+    elif choice == 3:
+        controllers = replace(controllers, replicas=rng.choice((1, 3, 5)))
+    elif choice == 4:
+        world.wanted = replace(world.wanted, hibernated=not world.wanted.hibernated)
+    elif choice == 5:
+        world.wanted = replace(world.wanted, paused=not world.wanted.paused)
+    elif choice == 6:
+        world.wanted = replace(world.wanted, skip=frozenset(rng.sample((1, 101), rng.randrange(2))))
+    elif choice == 7:
+        world.addresses = {**world.addresses, rng.choice((101, 102, 103)): f"external={number}:1"}
+    elif choice == 8:
+        world.wanted = replace(world.wanted, static_quorum=False)
+    else:
+        values = {key: str(number) for key in ("a", "b", "c") if rng.random() < 0.5}
+        aspect = {STARTS_WITH: ",".join(f"{key}={value}" for key, value in values.items())}
+        controllers, brokers, *more = (replace(p, aspects={**p.aspects, **aspect}) for p in world.wanted.pools)
+        world.wanted = replace(world.wanted, dynamic_config=values)
+    world.wanted = replace(world.wanted, pools=(controllers, brokers, *more))
+
+
+def _run(seed: int, faults: bool, wish: Callable[[World, random.Random, int], None] = _wish) -> World:
     rng = random.Random(seed)
     world = World(wanted())
     topics = False
     for number in range(EVENTS):
         dice = rng.random()
         if dice < 0.06:
-            _wish(world, rng, number)
+            wish(world, rng, number)
         elif faults and dice < 0.09 and world.pods:
             world.kill(rng.choice(sorted(world.pods)))
         crash_after = rng.randrange(4) if faults and rng.random() < 0.3 else None
@@ -84,6 +114,20 @@ def test_no_law_is_broken_and_everything_converges(seed: int, faults: bool) -> N
     assert world.step().steps == []
     assert all(pod.ready for pod in world.pods.values())
     assert all(node.formatted and not node.leaving for node in world.record.nodes)
+
+
+OTHER_SEEDS = (3, 7, 8, 12)
+"""Each has found something: the role of a broker that was given to controllers, a pool that was gone, …"""
+
+
+@pytest.mark.parametrize("seed", OTHER_SEEDS)
+def test_no_law_is_broken_when_pools_come_and_go(seed: int) -> None:
+    world = _run(seed, True, _other_wish)
+    world.wanted = replace(world.wanted, hibernated=False, paused=False, skip=frozenset())
+    world.settle()
+    assert world.step().steps == []
+    assert all(pod.ready for pod in world.pods.values())
+    assert world.dynamic == world.wanted.dynamic_config
 
 
 def _crash_everywhere(prepare: Callable[[World], None]) -> None:

@@ -234,6 +234,18 @@ def test_a_dynamic_quorum_begins_with_the_first_voters() -> None:
     assert world.pods[1].aspects["bootstrap"] == "1,2,3"
 
 
+@pytest.mark.parametrize("passes", range(1, 12))
+def test_what_a_log_begins_with_is_decided_by_its_first_format(passes: int) -> None:
+    """Wished for between the first job and its end, a dynamic quorum had no voters, or some had others, for good."""
+    world = World(wanted())
+    for _ in range(passes):
+        world.step()
+    world.wanted = wanted(static_quorum=False, controllers=5)
+    world.settle()
+    assert world.log_voters is not None
+    assert world.log_voters.keys() == {1, 2, 3, 4, 5}
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 5), (5, 3), (3, 1), (1, 5)])
 def test_dynamic_voters_come_and_go_one_at_a_time(before: int, after: int) -> None:
     world = _dynamic(controllers=before)

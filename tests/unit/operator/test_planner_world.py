@@ -8,7 +8,7 @@ import pytest
 
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.wanted import Pool, Replacement
-from tests.unit.operator.world import CLUSTER, World, made, wanted
+from tests.unit.operator.world import CLUSTER, Partition, World, made, wanted
 
 
 def _restarts(world: World) -> list[int]:
@@ -285,6 +285,39 @@ def test_combined_nodes_become_brokers_beside_new_controllers() -> None:
     world.settle()
     assert world.record.voters == (201, 202, 203)
     assert {world.pods[i].aspects["roles"] for i in (1, 2, 3)} == {"broker"}
+
+
+def test_controllers_become_brokers_as_well() -> None:
+    """They waited to be unfenced as what they had not been restarted as yet: the roll never began."""
+    world = made()
+    controllers, brokers = world.wanted.pools
+    world.wanted = replace(world.wanted, pools=(replace(controllers, broker=True), brokers))
+    world.settle()
+    assert _restarts(world) == [2, 3, 1]
+    assert set(world.registered) == {1, 2, 3, 101, 102, 103}
+
+
+def test_a_node_that_dies_once_its_pool_was_taken_away_comes_back_with_the_pool() -> None:
+    """What it was is not known any more; it is named, and all others go on."""
+    world = made()
+    more = Pool("more", False, True, 2, 301, world.wanted.pools[1].aspects)
+    world.wanted = replace(world.wanted, pools=(*world.wanted.pools, more), balance="x")
+    world.settle()
+    everywhere = (101, 102, 103, 301, 302)
+    world.partitions["all", 0] = Partition(everywhere, {*everywhere}, 2)
+    pools = world.wanted.pools
+    world.wanted = wanted(image="b")
+    world.step()
+    world.kill(301)
+    for _ in range(40):
+        world.step()
+    assert {one.reason for one in world.last.blocked} == {"PoolGone", "CannotDrain"}
+    assert 301 not in world.pods
+    assert all(world.pods[i].aspects["image"] == "b" for i in (1, 2, 3, 101, 102, 103))
+    world.wanted = replace(world.wanted, pools=(*world.wanted.pools, replace(pools[2], replicas=0)))
+    for _ in range(10):
+        world.step()
+    assert world.pods[301].ready
 
 
 def test_dynamic_values_need_no_restart_and_are_taken_back() -> None:

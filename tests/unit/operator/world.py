@@ -386,7 +386,7 @@ class World:
         if not self.counts(node_id) or self.leader() is None:
             return
         alive = {i for i in self.pods if i != node_id and self.counts(i)}
-        stays_small = len(self.record.voters) <= 2 or len(pod.voters) <= 2
+        stays_small = len(self.record.voters) <= 2 or len(pod.voters) <= 2 or len(self.log_voters or "three") <= 2
         pause = any("MetadataPause" in r.accept for r in self.wanted.replacements)
         assert self.leader(without=node_id) is not None or stays_small or pause, (
             f"{node_id} breaks the quorum: {[(i, self.pods[i].voters) for i in alive]}"

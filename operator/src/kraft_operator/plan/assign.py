@@ -21,7 +21,10 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
         if isinstance(begun, Blocked):
             return begun
         record = begun
-    new_cluster = not any(node.formatted for node in record.nodes)
+    # What a log begins with is on the first disk that is formatted, be it not marked yet.
+    decided = any(volume.formatted_for for volume in kube.volumes.values())
+    decided = decided or any(job.runs or job.state == "done" for job in kube.jobs.values())
+    new_cluster = not decided and not any(node.formatted for node in record.nodes)
     if new_cluster and record.dynamic == wanted.static_quorum:
         record = replace(record, dynamic=not wanted.static_quorum)
     for pool in wanted.pools:

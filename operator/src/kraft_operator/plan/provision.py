@@ -24,7 +24,7 @@ def provision(s: Situation) -> None:
         elif (
             _own_volume(s, node, formatted) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods
         ):
-            s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
+            _start(s, node)
     record = s.record.having(*formatted)
     if s.wanted.racks:
         record = record.having(*(replace(node, rack=s.rack(node)) for node in record.nodes if node.broker))
@@ -32,6 +32,16 @@ def provision(s: Situation) -> None:
         ids = ", ".join(str(node.id) for node in record.nodes if node not in s.record.nodes)
         what = "volumes of {} are formatted" if formatted else "racks of {} are known"
         s.plan.steps.append(Remember(record, what.format(ids)))
+
+
+def _start(s: Situation, node: Node) -> None:
+    if s.wanted.pool(node.pool) is not None:
+        s.plan.steps.append(CreatePod(node.id, s.aspects(node)))
+    else:
+        text = (
+            f"{node.kind} has no pod, and what it would be is not known, as its pool {node.pool} is gone: it leaves as"
+        )
+        s.plan.block("PoolGone", f"{text} it is; where it is needed for that, add the pool again until it has left")
 
 
 def _own_volume(s: Situation, node: Node, formatted: list[Node]) -> bool:

@@ -100,7 +100,7 @@ class Situation:
             if not self.up(node.id):
                 why = "has no pod yet" if pod is None else "stops" if pod.terminating else pod.message or "is not ready"
                 found.append(f"{node.kind}: {why}")
-            elif self.metadata is not None and node.broker and not self.serves(node.id):
+            elif self.metadata is not None and pod is not None and is_broker(pod) and not self.serves(node.id):
                 found.append(f"{node.kind}: not unfenced yet")
         return found
 
@@ -137,7 +137,12 @@ class Situation:
         pool = self.wanted.pool(node.pool)
         assert pool is not None, "law: nothing is formatted for a pool that is gone"
         level = self.wanted.metadata_version
-        return {**pool.aspects, "metadata-version": "" if level is None else str(level)}
+        first = self.record.voters if self.record.dynamic and node.controller else ()
+        return {
+            **pool.aspects,
+            "metadata-version": "" if level is None else str(level),
+            "first-voters": ",".join(map(str, first)),
+        }
 
     def rack(self, node: Node) -> str:
         """Of the machine that it runs or ran on, else of the one that its volumes are for; empty if unknown."""
@@ -176,6 +181,11 @@ class Situation:
 def is_controller(pod: Pod) -> bool:
     """Whether it was started as one."""
     return "controller" in pod.aspects.get("roles", "").split(",")
+
+
+def is_broker(pod: Pod) -> bool:
+    """Whether it was started as one: who is given the role is none before its restart."""
+    return "broker" in pod.aspects.get("roles", "").split(",")
 
 
 def pod_voters(pod: Pod) -> tuple[int, ...]:

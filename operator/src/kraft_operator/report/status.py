@@ -18,7 +18,7 @@ from kraft_operator.api.status import (
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.record import Node, Record
-from kraft_operator.plan.situation import BEHIND_MAX_MS, Situation
+from kraft_operator.plan.situation import BEHIND_MAX_MS, Situation, is_broker
 from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.remembered import remembered
@@ -130,7 +130,7 @@ def state(node: Node, s: Situation) -> str:
         return "Failing"
     if not pod.ready:
         return "Starting"
-    if node.broker and s.metadata is not None and not s.serves(node.id):
+    if is_broker(pod) and s.metadata is not None and not s.serves(node.id):
         return "Fenced"
     return "Leaving" if node.leaving else "Ready"
 
