@@ -127,6 +127,8 @@ def test_every_type_as_a_column_and_values_that_are_none() -> None:
         (record(("x", "nonsense")), "the schema is none of Avro"),
         (record(), "/: R has no fields"),
         (record(("x", record(("y", "null"), name="I"))), "/x: I has no fields"),
+        (record(("x", {"type": "array", "items": "null"})), "/x: array of null has no type of a column"),
+        (record(("x", {"type": "map", "values": ["null"]})), "/x: map of null has no type of a column"),
     ],
 )
 def test_schemas_that_are_no_columns(schema: Any, message: str) -> None:

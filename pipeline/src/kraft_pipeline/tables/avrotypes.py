@@ -112,11 +112,12 @@ class _Types:
         kind = schema["type"]
         if kind == "record":
             return self._record(schema, path, within)
-        if kind == "array":
-            plain, column = self.of(schema["items"], path, within)
-            return pa.list_(plain), pa.list_(column)
-        if kind == "map":
-            plain, column = self.of(schema["values"], path, within)
+        if kind in {"array", "map"}:
+            plain, column = self.of(schema["items" if kind == "array" else "values"], path, within)
+            if pa.types.is_null(column):  # and as many as one likes are in a few bytes
+                raise NoColumnError(f"{path}: {kind} of null has no type of a column")
+            if kind == "array":
+                return pa.list_(plain), pa.list_(column)
             return pa.map_(pa.string(), plain), pa.map_(pa.string(), column)
         if kind in {"bytes", "fixed"} and _is_decimal(schema):
             found = pa.decimal128(schema["precision"], schema.get("scale", 0))
