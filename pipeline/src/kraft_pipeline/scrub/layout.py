@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _ON_ITS_WAY: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|future|stray)")

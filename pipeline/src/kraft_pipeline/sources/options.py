@@ -38,9 +38,6 @@ class Bound:
     """May be EARLIEST or LATEST too."""
     timestamps_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
-    def is_by_partition(self) -> bool:
-        return self.everywhere is None and self.timestamp_ms is None
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -53,7 +50,6 @@ class Options:
     columns: tuple[str, ...]
     starting: Bound
     ending: Bound
-    starting_is_given: bool
     latest_where_no_time: bool
     """Whether a partition without a record as late as its starting time is read from its end on; else an error."""
     fail_on_data_loss: bool
@@ -198,7 +194,6 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> Options:
         columns=columns_of(options),
         starting=starting,
         ending=ending,
-        starting_is_given=any(read.text(f"starting{kind}") for kind in ("Offsets", "Timestamp", "OffsetsByTimestamp")),
         latest_where_no_time=strategy == "latest",
         fail_on_data_loss=read.flag("failOnDataLoss", default=True),
         committed=isolation == "read_committed",
