@@ -112,7 +112,7 @@ def version_mapping(args: argparse.Namespace) -> int:
         print(json.dumps(levels))
         return 0
     for name, level in levels.items():
-        suffix = f" ({version.name})" if name == METADATA_VERSION else ""
+        suffix = f" ({args.release_version or version.name})" if name == METADATA_VERSION else ""
         print(f"{name}={level}{suffix}")
     return 0
 
