@@ -57,6 +57,33 @@ def test_any_cluster_becomes_level_within_its_racks(seed: int) -> None:
     assert told.leaders_max - told.leaders_min <= 1 or all(len(r) == 1 for r in before.values())
 
 
+def test_racks_that_keep_a_cluster_from_being_level() -> None:
+    """The one broker of a rack has a replica of each partition, whatever its share is: that was tried for ever."""
+    before, racks = {("t", p): [1, 2 + p % 3 % 2] for p in range(12)}, {1: "a", 2: "b", 3: "b"}
+    told = score(before, plan(before, racks), racks, {})
+    assert (told.replicas_min, told.replicas_max, told.rack_violations, told.moved_replicas) == (6, 12, 0, 2)
+    assert (told.leaders_min, told.leaders_max) == (4, 4)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_racks(seed: int) -> None:
+    """Of any size, or none; brokers that leave; as many replicas as there are brokers."""
+    rng = Random(seed)
+    racks = {broker: rng.choice([None, "a", "b", "c"]) for broker in range(rng.randint(1, 8))}
+    brokers = [*racks, *range(8, 8 + rng.randint(0, 2))]
+    before = {}
+    for topic in range(5):
+        count = rng.randint(1, len(racks))
+        before |= {(f"t{topic}", p): rng.sample(brokers, count) for p in range(rng.randint(1, 12))}
+    sizes = {key: rng.randint(0, 1 << 30) for key in before if seed % 2}
+    after = plan(before, racks, sizes)
+    whole = {**before, **after}
+    lists_are_sound(whole, set(racks))
+    assert {key: len(replicas) for key, replicas in whole.items()} == {key: len(r) for key, r in before.items()}
+    now, then = score(before, {}, racks, sizes), score(before, after, racks, sizes)
+    assert then.rack_violations <= now.rack_violations or len(brokers) > len(racks)
+
+
 def test_bytes_are_levelled_by_swaps() -> None:
     rng = Random(7)
     before = made(120, 6)

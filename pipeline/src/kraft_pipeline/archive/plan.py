@@ -3,7 +3,8 @@
 What has to move, moves first: replicas on brokers that are to have none, and those that share a rack while another has
 none. Then counts are levelled: a broker may have the average rounded down or up, those that have most keep the
 rounding, so that as few replicas move as any plan needs that ends as level; where no replica may go from a full broker
-to an empty one directly, it goes by way of a third (an augmenting path). Leaders are levelled the same way, by the
+to an empty one directly, it goes by way of a third (an augmenting path). Where racks allow no such shares, the others
+are levelled among themselves. Leaders are levelled the same way, by the
 order of the replicas alone: that moves nothing. Where sizes are known, small partitions are preferred for moving, and
 then replicas are swapped between the brokers with most and fewest bytes until these are within a tolerance.
 
@@ -229,14 +230,16 @@ class _Balance:
 
     def level(self) -> None:
         """Counts of replicas: from brokers above their share to those below it."""
-        shares = _shares(self._counts)
+        shares, is_settled = _shares(self._counts), True
         while True:
-            path = _path(self._counts, shares, self._candidate)
+            path = _path(self._counts, shares, self._candidate) or _uneven(self._counts, self._candidate)
             if path is None:
-                if not self._scanned:
+                if is_settled:  # as it was when all was looked at
                     return
                 self._scanned.clear()  # what did not fit when it was looked at may fit by now
+                is_settled = True
                 continue
+            is_settled = False
             for source, target in reversed(path):
                 number = self._candidate(source, target)
                 assert number is not None, "what fitted when the path was found fits still: its steps are apart"
@@ -316,7 +319,7 @@ class _Balance:
 
         shares = _shares(counts)
         while True:
-            path = _path(counts, shares, candidate)
+            path = _path(counts, shares, candidate) or _uneven(counts, candidate)
             if path is None:
                 return
             for source, target in reversed(path):
@@ -358,4 +361,15 @@ def _path(counts: Mapping[int, int], shares: Mapping[int, int], candidate: Any) 
                     step = came[step]
                 return path[::-1]
             waiting.append(target)
+    return None
+
+
+def _uneven(counts: Mapping[int, int], candidate: Any) -> list[tuple[int, int]] | None:
+    """The same between any two brokers of which one has two more: where others cannot come to their shares."""
+    for source in sorted(counts, key=lambda b: -counts[b]):
+        wanted = {broker: count + (count + 2 <= counts[source]) for broker, count in counts.items()}
+        if wanted != counts:
+            path = _path(counts, wanted | {source: counts[source] - 1}, candidate)
+            if path is not None:
+                return path
     return None
