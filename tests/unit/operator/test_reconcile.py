@@ -489,6 +489,26 @@ def test_what_somebody_else_has_made_is_neither_taken_over_nor_deleted() -> None
     asyncio.run(main())
 
 
+def test_services_of_brokers_whose_pool_is_gone_are_left_as_they_are() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        resource = api.objects["KRaftCluster", *KEY]
+        del resource["spec"]["nodePools"][1]
+        resource["metadata"]["generation"] = 2
+        del api.objects["Service", "demo", "sample-102-external"]
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        assert [node["leaving"] for node in api.objects["KRaftCluster", *KEY]["status"]["nodes"]] == [False] * 3 + [
+            True
+        ] * 3
+        assert ("Service", "demo", "sample-101-external") in api.objects
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_brokers_service_that_was_deleted_by_hand_is_made_anew() -> None:
     async def main() -> None:
         api = _api()

@@ -224,7 +224,8 @@ class Hands:
         wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
         for node in self._record.nodes:
-            if node.broker and not node.stopped:
+            pool = cluster.pool(node.pool)
+            if pool is not None and "broker" in pool.roles and not node.stopped:
                 # Those that are there change with their broker's restart: it advertises what they are.
                 own = [service for _, service in self._services(node)]
                 wanted += [one for one in own if (one["kind"], one["metadata"]["name"]) not in there]
