@@ -4,9 +4,9 @@ What has to move, moves first: replicas on brokers that are to have none, and th
 none. Then counts are levelled: a broker may have the average rounded down or up, those that have most keep the
 rounding, so that as few replicas move as any plan needs that ends as level; where no replica may go from a full broker
 to an empty one directly, it goes by way of a third (an augmenting path). Where racks allow no such shares, the others
-are levelled among themselves. Leaders are levelled the same way, by the order of the replicas alone: that moves nothing.
-Where sizes are known, small partitions are preferred for moving, and then replicas are swapped between the brokers with
-most and fewest bytes until these are within a tolerance.
+are levelled among themselves. Leaders are levelled the same way, by the order of the replicas alone: that moves
+nothing. Where sizes are known, small partitions are preferred for moving, and then replicas are swapped between the
+brokers with most and fewest bytes until these are within a tolerance.
 
 The result is what `kafka-reassign-partitions --execute` takes.
 """
