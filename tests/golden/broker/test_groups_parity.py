@@ -285,6 +285,8 @@ def test_offsets_of_a_group_with_members(pair: Pair) -> None:
     pair.same(delete("none", 0))
     pair.same(delete("", 0))
     pair.same(OffsetDeleteRequest(group))
+    pair.same(delete(group))
+    pair.same(delete(group, topic="nope"))
     pair.same(leave(group, its("m")), 5)
     pair.same(delete(group, 0, 1, 9))
     pair.same(fetched(group, 0), 8)

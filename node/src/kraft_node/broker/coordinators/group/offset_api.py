@@ -198,6 +198,8 @@ class OffsetApi:
         topics = []
         changes: list[Change] = []
         for topic in request.topics:
+            if not topic.partitions and self._cluster.has_partition(topic.name, 0):
+                continue  # nothing is asked of it; one that there is not is answered all the same
             subscribed = group is not None and group.is_subscribed_to(topic.name)
             partitions = []
             deletable = []
