@@ -16,6 +16,7 @@ while there are no eligible leader replicas.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.disk_faults import DiskFaults
@@ -34,6 +35,8 @@ STOP_MAX_MS: Final = 330_000.0
 """A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
 HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.2
+SUNDERED_SHARE: Final = 0.2
+"""Seeds in which the active controller is cut off from the other voters, but from nobody else, again and again."""
 
 
 class ClusterFaults(DiskFaults):
@@ -43,6 +46,8 @@ class ClusterFaults(DiskFaults):
         super().__init__(cluster, checker)
         for machine in cluster.machines:
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
+        # Drawn apart: the other seeds live as they did before there was this.
+        self._is_sundered = random.Random(f"sundered {self.world.seed}").random() < SUNDERED_SHARE
 
     def play(self) -> None:
         """One fault after the other."""
@@ -60,7 +65,7 @@ class ClusterFaults(DiskFaults):
                  self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
                  self._fail_fsync, self._stall_disk, self._leave, self._leave, self._rot, self._rot,
                  *[self._lose_directory] * (2 * several),
-                 *[self._move_controller] * self.cluster.dynamic)
+                 *[self._move_controller] * self.cluster.dynamic, *[self._sunder] * (8 * self._is_sundered))
             )  # fmt: skip
             ends = (self._kill, self._kill_several, self._leave, self._stop, self._fill_disk)
             if fault in ends and not self._noticed():
@@ -150,6 +155,15 @@ class ClusterFaults(DiskFaults):
                 self.cluster.network.cut(machine.name, other.name)
         self._heal_later()
 
+    def _sunder(self, machine: SimMachine) -> None:
+        """The active controller from the other controllers: what it is asked to do it appends, and nobody else has."""
+        leading = [one for one in self.cluster.controllers if _leads(one)]
+        active = leading[-1] if leading else machine
+        for other in self.cluster.controllers:
+            if other is not active:
+                self.cluster.network.cut(active.name, other.name)
+        self._heal_later()
+
     def _cut_pair(self, machine: SimMachine) -> None:
         other = self.world.rng.choice([other for other in self.cluster.machines if other is not machine])
         self.cluster.network.cut(machine.name, other.name)
@@ -171,3 +185,9 @@ class ClusterFaults(DiskFaults):
 
     def _jump(self, machine: SimMachine) -> None:
         machine.host.wall_shift_ms = self.world.rng.randint(-HOUR_MS, HOUR_MS)
+
+
+def _leads(machine: SimMachine) -> bool:
+    """Whether it leads the quorum, as far as it knows."""
+    node = machine.node
+    return node is not None and node.raft is not None and node.raft.started and node.raft.node.is_leader
