@@ -218,3 +218,24 @@ def test_a_log_that_is_cut_off_behind_a_gap_goes_on_there(clean: bool) -> None:
     assert again is not None
     assert again.end_offset == 20
     assert again.segment_bases == [0, 20]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("end", [6, 3, 0])
+def test_what_was_cut_off_before_a_kill_stays_away_after_a_clean_stop(seed: int, end: int) -> None:
+    """The process after the kill found a log that ended at its recovery point, and fsynced nothing at its own end."""
+    node = Node(seed=seed)
+    config = make_config({"internal.segment.bytes": "250"})
+    log = node.start(lambda _: config).create("t", 0, ID, config)
+    produced(log, *range(4))
+    log.flush()
+    log.truncate_to(end)
+    node.kill()
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    assert again.end_offset == end
+    node.stop()
+    node.disk.lose_power()
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    assert again.end_offset == end

@@ -76,6 +76,7 @@ def open_log(
             _rebuild_epochs(log)
     elif bases:
         replay_from = _recover(log, compacted_below, epochs_known=epochs_known)
+        log.cuts_synced = -1  # what the process before had cut off may not be durable
     if log.start_offset > log.end_offset:
         logger.warning("%s goes on at %d, where it began: what was before it is lost", log.name, log.start_offset)
         log.reset_to(log.start_offset)
