@@ -1,0 +1,81 @@
+"""What a log has on its disk, read past all that it remembers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kraft_node.log.log import Log
+from kraft_node.records.batch import BatchHeader, iter_records
+from tests.unit.log.world import whole_headers
+
+
+class Written(NamedTuple):
+    """One record, as it was appended."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    is_transactional: bool
+
+
+class Segment(NamedTuple):
+    """What a segment's file has."""
+
+    base: int
+    end: int
+    """Where the next segment begins, or the log ends."""
+    data: bytes
+    batches: list[BatchHeader]
+
+    @property
+    def last_end(self) -> int:
+        """Where its last batch ends."""
+        return int(self.batches[-1].next_offset) if self.batches else self.base
+
+
+def segments_of(log: Log) -> list[Segment]:
+    found = []
+    for number, base in enumerate(log.segment_bases):
+        segment = log.segment(number)
+        data = segment.file().pread(0, segment.size)
+        found.append(Segment(base, log.segment_end(number), data, whole_headers(data)))
+    return found
+
+
+def records_in(segments: list[Segment], start: int = 0) -> dict[int, Written]:
+    """All records from `start` on that are no markers."""
+    return {
+        record.offset: Written(record.key, record.value, record.timestamp, header.is_transactional)
+        for segment in segments
+        for header in segment.batches
+        if not header.is_control
+        for record in iter_records(segment.data, header)
+        if record.offset >= start
+    }
+
+
+class State:
+    """Of a log, what outlives a stop."""
+
+    def __init__(self, log: Log) -> None:
+        segments = segments_of(log)
+        self.start, self.end = log.start_offset, log.end_offset
+        self.records = records_in(segments, log.start_offset)
+        self.aborted = {
+            each for each in log.aborted_transactions(log.start_offset, log.end_offset) if each[1] >= log.start_offset
+        }
+        self.producers = {
+            each.producer_id: (each.producer_epoch, each.last_sequence, each.last_offset)
+            for each in log.producers.active()
+            if each.last_offset >= log.start_offset
+        }
+        self.open_transactions = {
+            each.producer_id: each.current_txn_first_offset
+            for each in log.producers.active()
+            if each.current_txn_first_offset >= log.start_offset
+        }
+        self.gaps = {each.last_end for each in segments if each.last_end < each.end}
+        """Ends of segments behind which offsets are missing, and of what comes before the last batch."""
+        last = segments[-1].batches
+        if last:
+            self.gaps.add(last[-2].next_offset if len(last) > 1 else segments[-1].base)
