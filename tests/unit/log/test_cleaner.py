@@ -376,3 +376,14 @@ def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:
     assert again is not None
     assert dirty_ratio(again, manager.directories[0].cleaner_offsets["t"][0], NOW) == 0
     assert all_records(again)[-1].value == b"v" * 30
+
+
+def test_the_largest_timestamp_is_one_that_is_still_there() -> None:
+    """Its look-up is remembered, and was so beyond the compaction that had removed the record."""
+    log = LogWorld().open(CONFIG)
+    put(log, (b"k", b"early"), timestamp=NOW + 500)
+    for _ in range(40):
+        put(log, (b"k", b"v" * 30))
+    assert log.offset_for_timestamp(-3) == (NOW + 500, 0)
+    compact(log)
+    assert log.offset_for_timestamp(-3) == (NOW, all_records(log)[0].offset)

@@ -176,6 +176,7 @@ class Log:
 
     def replace_closed(self, bases: list[int], sizes: list[int], active: Segment) -> None:
         """Take other closed segments in front of the active one: compaction and retention."""
+        self.max_timestamp_cache = None
         self._closed.clear()
         self._bases, self._sizes = bases[:-1], sizes[:-1]
         self.active = active
