@@ -25,6 +25,8 @@ from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.operator import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kraft_node.testing.checker import Checker
 
 EVENTS: Final = 1_000
@@ -35,8 +37,10 @@ STOP_MAX_MS: Final = 330_000.0
 """A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
 HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.2
-SUNDERED_SHARE: Final = 0.2
-"""Seeds in which the active controller is cut off from the other voters, but from nobody else, again and again."""
+SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE = 0.2, 0.1, 0.2
+"""Seeds in which one fault comes again and again: the active controller is cut off from the other voters, but from
+nobody else; the fsyncs of logs fail; a controller of voters in the log moves."""
+OFTEN: Final = 8
 
 
 class ClusterFaults(DiskFaults):
@@ -47,7 +51,14 @@ class ClusterFaults(DiskFaults):
         for machine in cluster.machines:
             machine.host.rate = self.world.rng.choice((1.0, 1 - DRIFT, 1 + DRIFT, 1.0))
         # Drawn apart: the other seeds live as they did before there was this.
-        self._is_sundered = random.Random(f"sundered {self.world.seed}").random() < SUNDERED_SHARE
+        share = random.Random(f"sundered {self.world.seed}").random()
+        self._often: list[Callable[[SimMachine], None]] = []
+        if share < SUNDERED_SHARE:
+            self._often = [self._sunder] * OFTEN
+        elif share < SUNDERED_SHARE + FSYNC_SHARE:
+            self._often = [self._fail_log_fsync] * OFTEN
+        elif share < SUNDERED_SHARE + FSYNC_SHARE + MOVED_SHARE and cluster.dynamic:
+            self._often = [self._move_controller] * OFTEN
 
     def play(self) -> None:
         """One fault after the other."""
@@ -65,7 +76,7 @@ class ClusterFaults(DiskFaults):
                  self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
                  self._fail_fsync, self._stall_disk, self._leave, self._leave, self._rot, self._rot,
                  *[self._lose_directory] * (2 * several),
-                 *[self._move_controller] * self.cluster.dynamic, *[self._sunder] * (8 * self._is_sundered))
+                 *[self._move_controller] * self.cluster.dynamic, *self._often)
             )  # fmt: skip
             ends = (self._kill, self._kill_several, self._leave, self._stop, self._fill_disk)
             if fault in ends and not self._noticed():

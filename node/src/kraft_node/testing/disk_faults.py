@@ -155,14 +155,18 @@ class DiskFaults(Misfortune):
             machine.kill()
         self._again(machine)
 
-    def _fail_fsync(self, machine: SimMachine) -> None:
-        """The process has to give up; what was not synced may be gone."""
+    def _fail_log_fsync(self, machine: SimMachine) -> None:
+        """Of segments alone: who did not give up for them would for nothing else."""
+        self._fail_fsync(machine, ".log")
+
+    def _fail_fsync(self, machine: SimMachine, suffix: str = "") -> None:
+        """The process has to give up; what was not synced may be gone. `suffix`: of the files that it is about."""
         if machine in self.cluster.brokers and not self._may_lose(machine):
             return
         struck: list[float] = []
 
         def fail(operation: str, path: str) -> OSError | None:
-            if operation not in SYNCS:
+            if operation not in SYNCS or not path.endswith(suffix):
                 return None
             struck.append(self.world.now_ms)
             return OSError(errno.EIO, "input/output error", path)
