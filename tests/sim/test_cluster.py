@@ -24,7 +24,7 @@ FAILED_ONCE = (
     # A follower that was to begin anew while an answer came never heard of the high watermark: the session had told it.
     378,
     # A voter that listened elsewhere after a restart was elected before the log said so: nobody could follow it.
-    1018,
+    572,
     # A broker that was stopping heard that a replica had moved away: its directory was renamed while it was closed.
     1040,
     # What a leader had proposed was held against its next process, which had just started: a fault of the law.
