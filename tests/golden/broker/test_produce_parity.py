@@ -160,7 +160,7 @@ def test_transactional_requests(pair: Pair) -> None:
         "transactions",
         produce("p.txn", (0, txn), transactional_id="t"),
         (3, 10, 11, 12, 13),
-        kafka=refused(19),
+        kafka=refused(19, 49),  # its coordinator's topic may be there by now: what is asked of the metadata makes it
         ours=refused(48),
     )
     for transactional_id in (None, "t"):
@@ -207,8 +207,8 @@ def taken(answer: Any) -> bool:
     return answered(answer) == 0
 
 
-def refused(code: int) -> Callable[[Any], bool]:
-    return lambda answer: answered(answer) == code
+def refused(*codes: int) -> Callable[[Any], bool]:
+    return lambda answer: answered(answer) in codes
 
 
 def test_what_is_wrong_deep_inside_a_batch(pair: Pair) -> None:

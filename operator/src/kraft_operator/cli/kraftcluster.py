@@ -187,8 +187,12 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
     clean = True
     if holder is not None:
         clean = _ended(folder, holder, timeout)
-    if not folder.lock.take():
-        raise failure(NOT_THERE, f"somebody else drives {folder.root.name} now")
+    until = time.monotonic() + timeout
+    while not folder.lock.take():
+        # Who lets go of it says so before it does.
+        if folder.lock.holder() is not None or time.monotonic() > until:
+            raise failure(NOT_THERE, f"somebody else drives {folder.root.name} now")
+        time.sleep(LOOK_S)
     try:
         clean = asyncio.run(_stopped(folder, timeout)) and clean
         if wipe:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,17 @@ def test_down_of_what_does_not_run_is_done_and_wipes_when_told(stage: Stage) -> 
     assert stage.folder.exists()
     assert stage.run("down", "--wipe").exit_code == 0
     assert not stage.folder.root.exists()
+
+
+def test_down_waits_for_who_is_about_to_let_go(stage: Stage) -> None:
+    """Between the supervisor's last word and its end: `down` said that somebody else drove the cluster."""
+    stage.exists()
+    with stage.folder.lock.path.open("w") as left:
+        fcntl.flock(left, fcntl.LOCK_EX)
+        end = threading.Timer(0.3, lambda: fcntl.flock(left, fcntl.LOCK_UN))
+        end.start()
+        assert stage.run("down").exit_code == 0
+        end.join()
 
 
 def test_a_status_without_a_supervisor_is_looked_up(stage: Stage) -> None:
