@@ -29,6 +29,8 @@ FAILED_ONCE = (
     1040,
     # What a leader had proposed was held against its next process, which had just started: a fault of the law.
     31051,
+    # What a follower had cut off came back with the power, below the high watermark of what it had had instead.
+    2660,
 )
 """Seeds beyond the everyday ones that found a bug."""
 

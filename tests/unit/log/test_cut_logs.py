@@ -6,10 +6,11 @@ import pytest
 
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
+from kraft_node.records.batch import build_batch
 from tests.unit.log.node import ID, Node
 from tests.unit.log.test_cleaner import CONFIG as COMPACTED
 from tests.unit.log.test_cleaner import compact, put
-from tests.unit.log.world import DIR, NOW, LogWorld, batch, values
+from tests.unit.log.world import DIR, NOW, LogWorld, all_records, batch, values
 
 
 def produced(log: Log, *sequences: int) -> None:
@@ -239,3 +240,22 @@ def test_what_was_cut_off_before_a_kill_stays_away_after_a_clean_stop(seed: int,
     again = node.start(lambda _: config).get("t", 0)
     assert again is not None
     assert again.end_offset == end
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_high_watermark_does_not_outlive_what_it_was_about(seed: int) -> None:
+    """What was cut off came back with the power, the checkpointed high watermark was that of what had come after it."""
+    node = Node(seed=seed)
+    log = node.start().create("t", 0, ID)
+    log.append_as_follower(build_batch([(b"k", b"old")], leader_epoch=0))
+    log.flush()
+    log.truncate_to(0)
+    log.append_as_follower(build_batch([(b"k", b"new")], leader_epoch=1))
+    log.high_watermark = 1
+    node.manager.checkpoint_all()
+    node.rest()
+    node.kill()
+    node.disk.lose_power()
+    again = node.start().get("t", 0)
+    if again is not None and again.high_watermark:
+        assert [record.value for record in all_records(again)] == [b"new"]

@@ -208,7 +208,7 @@ class Directory(LogDir):
         for offsets, value in (
             (self.recovery_points, log.recovery_point),
             (self.start_offsets, log.start_offset),
-            (self.high_watermarks, log.high_watermark),
+            (self.high_watermarks, log.promised_high_watermark),
         ):
             of_topic = offsets.get(log.topic)
             if of_topic is None:

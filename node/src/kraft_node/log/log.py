@@ -490,6 +490,13 @@ class Log:
         """Whether a loss of power takes nothing away, and brings nothing back that has been cut off."""
         return not self.unflushed and not self.leader_epochs.dirty and self.cuts_synced == self.truncations
 
+    @property
+    def promised_high_watermark(self) -> int:
+        """What the checkpoint may say: a loss of power may bring back what was cut off above the recovery point."""
+        if self.truncations > max(self.cuts_synced, 0):
+            return min(self.high_watermark, self.recovery_point)
+        return self.high_watermark
+
     def flush_by_policy(self) -> None:
         """Fsync if `flush.messages` asks for it. Raises KafkaError KAFKA_STORAGE_ERROR."""
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
