@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import copy
 import dataclasses
+import itertools
 import random
+import time
 from collections import Counter
 from typing import Any
 
@@ -47,7 +49,9 @@ def _api() -> FakeApi:
 
 
 def _operator(api: Any) -> Reconciler:
-    return Reconciler(api, Events(api, "test"), Metrics())
+    """Its time passes with each look: what is as old as the last write, to the millisecond, is not trusted."""
+    looks = itertools.count()
+    return Reconciler(api, Events(api, "test"), Metrics(), clock=lambda: time.monotonic() + next(looks) / 500)
 
 
 def _condition(api: FakeApi, kind: str) -> dict[str, Any]:
