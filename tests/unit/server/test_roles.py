@@ -13,6 +13,7 @@ import pytest
     [
         ("kraft_node.server.node", ("kraft_node.broker.broker", "kraft_node.controller.controller")),
         ("kraft_node.broker.broker", ("kraft_node.controller", "kraft_node.base.config.describe")),
+        ("kraft_node.broker.authorization", ("kraft_node.controller", "kraft_node.base.config.describe")),
         ("kraft_node.controller.controller", ("kraft_node.broker",)),
     ],
 )

@@ -9,14 +9,12 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.config.definitions import TYPE_IDS
 from kraft_node.base.config.resources import DELETE, SET, check_altered
 from kraft_node.base.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.config.describe import ConfigEntry
-
-STRING_TYPE: Final = 2
-DYNAMIC_LOGGER_SOURCE: Final = 6
 
 ROOT: Final = "root"
 _LEVELS: Final = {
@@ -53,17 +51,21 @@ def _name(logger: logging.Logger) -> str:
 
 def described() -> list[ConfigEntry]:
     """Every logger as DescribeConfigs shows it."""
-    from kraft_node.base.config.describe import ConfigEntry, Synonym  # noqa: PLC0415  (administrators' requests only)
+    from kraft_node.base.config.describe import (  # noqa: PLC0415  (administrators' requests only)
+        DYNAMIC_BROKER_LOGGER_CONFIG,
+        ConfigEntry,
+        Synonym,
+    )
 
     return [
         ConfigEntry(
             name,
             level,
-            source=DYNAMIC_LOGGER_SOURCE,
+            source=DYNAMIC_BROKER_LOGGER_CONFIG,
             read_only=False,
             sensitive=False,
-            type_id=STRING_TYPE,
-            synonyms=[Synonym(name, level, DYNAMIC_LOGGER_SOURCE)],
+            type_id=TYPE_IDS["string"],
+            synonyms=[Synonym(name, level, DYNAMIC_BROKER_LOGGER_CONFIG)],
         )
         for name, level in levels()
     ]

@@ -44,10 +44,7 @@ from kraft_node.broker.handlers.telemetry import get_telemetry_subscriptions, pu
 from kraft_node.broker.handlers.transactions import describe_transactions, list_transactions
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
-from kraft_node.broker.metadata_cache import (
-    CONSUMER_OFFSETS,
-    MetadataCache,
-)
+from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, MetadataCache
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
 from kraft_node.broker.replication.racks import RACK_AWARE, RackAware

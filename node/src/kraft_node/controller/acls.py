@@ -6,90 +6,32 @@ there is nothing to keep: SECURITY_DISABLED, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import random_uuid
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.plan import Plan
-from kraft_node.metadata.image import MetadataView
+from kraft_node.security.acl_filter import (
+    ANY,
+    OPERATION_MAX,
+    PERMISSION_MAX,
+    RESOURCE_TYPE_MAX,
+    AclFilter,
+    describe_acls,
+    matching,
+)
+from kraft_node.security.names import CLUSTER_NAME, PatternType, ResourceType
 from kraft_node.wire.messages import (
     CreateAclsRequest,
     CreateAclsResponse,
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
-    DescribeAclsResponse,
 )
 from kraft_node.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
-UNKNOWN: Final = 0
-ANY: Final = 1
-MATCH: Final = 2
-LITERAL: Final = 3
-PREFIXED: Final = 4
-RESOURCE_TYPE_MAX: Final = 7
-OPERATION_MAX: Final = 15
-PERMISSION_MAX: Final = 3
-WILDCARD: Final = "*"
-CLUSTER: Final = 4
-CLUSTER_NAME: Final = "kafka-cluster"
-
 DELETIONS_MAX: Final = 10_000
-
-
-class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY fit everything."""
-
-    resource_type: int
-    resource_name: str | None
-    pattern_type: int
-    principal: str | None
-    host: str | None
-    operation: int
-    permission_type: int
-
-    @classmethod
-    def of(cls, asked: Any) -> AclFilter:
-        """Of a DescribeAcls request or one of DeleteAcls' filters."""
-        return cls(
-            asked.resource_type_filter,
-            asked.resource_name_filter,
-            asked.pattern_type_filter,
-            asked.principal_filter,
-            asked.host_filter,
-            asked.operation,
-            asked.permission_type,
-        )
-
-    def check(self) -> None:
-        """Raise INVALID_REQUEST for kinds that nobody knows."""
-        if not (ANY <= self.resource_type <= RESOURCE_TYPE_MAX and ANY <= self.pattern_type <= PREFIXED):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
-        if not (ANY <= self.operation <= OPERATION_MAX and ANY <= self.permission_type <= PERMISSION_MAX):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
-
-    def fits(self, entry: Any) -> bool:
-        return (
-            self.resource_type in (ANY, entry.resource_type)
-            and self._pattern_fits(entry)
-            and self.principal in (None, entry.principal)
-            and self.host in (None, entry.host)
-            and self.operation in (ANY, entry.operation)
-            and self.permission_type in (ANY, entry.permission_type)
-        )
-
-    def _pattern_fits(self, entry: Any) -> bool:
-        if self.pattern_type not in (ANY, MATCH, entry.pattern_type):
-            return False
-        if self.resource_name is None:
-            return True
-        if self.pattern_type != MATCH:
-            return bool(self.resource_name == entry.resource_name)
-        if entry.pattern_type == PREFIXED:
-            return self.resource_name.startswith(entry.resource_name)
-        return entry.resource_name in (self.resource_name, WILDCARD)
 
 
 class Acls:
@@ -173,40 +115,6 @@ class Acls:
         return Plan(describe_acls(request, self._cluster.view))
 
 
-def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]:
-    """The entries that fit, with their ids."""
-    return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
-
-
-def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeAclsResponse:
-    """The entries that fit, by resource. Brokers answer from their image with it.
-
-    Kinds that only a later release may know find nothing; raises INVALID_REQUEST for those that stand for none.
-    """
-    wanted = AclFilter.of(request)
-    if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
-        wanted.check()
-    resources: dict[tuple[int, str, int], list[Any]] = {}
-    for _, entry in matching(view, wanted):
-        resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
-        resources.setdefault(resource, []).append(
-            DescribeAclsResponse.AclDescription(
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission_type,
-            )
-        )
-    return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResponse.DescribeAclsResource(
-                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
-            )
-            for (kind, name, pattern), acls in resources.items()
-        ],
-    )
-
-
 def _key(entry: Any) -> tuple[Any, ...]:
     return (
         entry.resource_type,
@@ -223,13 +131,13 @@ def _check_new(creation: CreateAclsRequest.AclCreation) -> None:
     why: str | None = None
     if not ANY < creation.resource_type <= RESOURCE_TYPE_MAX:
         why = f"Invalid resourceType {creation.resource_type}"
-    elif creation.resource_pattern_type not in (LITERAL, PREFIXED):
+    elif creation.resource_pattern_type not in tuple(PatternType):
         why = f"Invalid patternType {creation.resource_pattern_type}"
     elif not ANY < creation.operation <= OPERATION_MAX:
         why = f"Invalid operation {creation.operation}"
     elif not ANY < creation.permission_type <= PERMISSION_MAX:
         why = f"Invalid permissionType {creation.permission_type}"
-    elif creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:
+    elif creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         why = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     elif not creation.resource_name:
         why = "Resource name should not be empty"

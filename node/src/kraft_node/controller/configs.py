@@ -18,11 +18,11 @@ from kraft_node.base.config.dynamic import changed_list, check_broker_overrides,
 from kraft_node.base.config.group import check_group_overrides
 from kraft_node.base.config.resources import (
     APPEND,
-    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     DELETE,
     GROUP_RESOURCE,
+    RESOURCES,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -41,17 +41,6 @@ from kraft_node.wire.messages import (
     IncrementalAlterConfigsResponse,
 )
 from kraft_node.wire.stored import ClearElrRecord, ConfigRecord
-
-KNOWN_RESOURCES: Final = frozenset(
-    {TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE}
-)
-_RESOURCE_NAMES: Final = {
-    TOPIC_RESOURCE: "TOPIC",
-    BROKER_RESOURCE: "BROKER",
-    BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
-    CLIENT_METRICS_RESOURCE: "CLIENT_METRICS",
-    GROUP_RESOURCE: "GROUP",
-}
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Kafka's limit; brokers of older releases read such values into int16 lengths."""
@@ -229,7 +218,7 @@ class Configs:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
             self._check_client_metrics(name, after)
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {_RESOURCE_NAMES.get(kind, kind)}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {RESOURCES.get(kind, kind)}")
 
     @staticmethod
     def _check_client_metrics(name: str, after: dict[str, str]) -> None:
@@ -278,7 +267,7 @@ def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _
     twice: set[Resource] = set()
     for entry in resources:
         resource = (entry.resource_type, entry.resource_name)
-        if entry.resource_type not in KNOWN_RESOURCES:
+        if entry.resource_type not in RESOURCES:
             message = f"Unknown resource type {entry.resource_type}."
             answers.add(resource, KafkaError(ErrorCode.UNSUPPORTED_VERSION, message))
         elif resource in asked or resource in twice:

@@ -4,6 +4,7 @@
 |-|-|
 | `names` | the numbers of operations, resource types, pattern types and permissions, and their names |
 | `acls` | which entries concern a resource: an index that costs what matches |
+| `acl_filter` | which entries somebody asks for |
 | `authorizer` | whether somebody may do something: Kafka's StandardAuthorizer |
 | `audit` | the line in the log `kafka.authorizer.logger` for what was allowed or denied |
 | `rewriting` | how a guard takes out of a request what is denied, and puts it into the answer |

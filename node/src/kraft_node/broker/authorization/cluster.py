@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.authorization.gate import Gate, Guard
-from kraft_node.controller.acls import describe_acls as described_acls
-from kraft_node.security import configs
+from kraft_node.security import acl_filter, configs
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
@@ -49,7 +48,7 @@ def describe_log_dirs(gate: Gate, handler: Handler, ctx: RequestContext, request
 def describe_acls(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """DESCRIBE of the cluster; with an authorizer there are entries to tell of, which the bare handler has not."""
     gate.authorizer.require(ctx, Operation.DESCRIBE)
-    return described_acls(request, gate.broker.image)
+    return acl_filter.describe_acls(request, gate.broker.image)
 
 
 def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kraft_node.base import loggers
 from kraft_node.base.config.definitions import BROKER
@@ -22,6 +22,7 @@ from kraft_node.base.config.resources import (
     CLIENT_METRICS_RESOURCE,
     DELETE,
     GROUP_RESOURCE,
+    OPERATIONS,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.controller_link import Answer
     from kraft_node.broker.forward import Forwarder
-
-OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 
 
 class AlterConfigsHandler:

@@ -7,7 +7,7 @@ client-metrics (KIP-714), group (KIP-848). Documentation of a key is not sent: c
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kraft_node.base import loggers
 from kraft_node.base.config.resources import (
@@ -15,6 +15,7 @@ from kraft_node.base.config.resources import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
+    RESOURCES,
     TOPIC_RESOURCE,
     check_described,
 )
@@ -31,14 +32,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KINDS: Final = frozenset(
-    (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
-)
-
 
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """One answer a resource; a resource of a type that has no configurations spoils the whole request."""
-    if not KINDS.issuperset(resource.resource_type for resource in request.resources):
+    if any(resource.resource_type not in RESOURCES for resource in request.resources):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "

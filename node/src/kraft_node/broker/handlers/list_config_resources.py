@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kraft_node.base.config.resources import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
-    GROUP_RESOURCE,
+    RESOURCES,
     TOPIC_RESOURCE,
 )
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
 
-SUPPORTED: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
-
 
 def list_config_resources(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """All resources of the asked types; of every type when none is asked for."""
     kinds = [CLIENT_METRICS_RESOURCE] if ctx.api_version == 0 else list(dict.fromkeys(request.resource_types))
     for kind in kinds:
-        if kind not in SUPPORTED:
+        if kind not in RESOURCES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resources of type {kind} cannot be listed")
     return ListConfigResourcesResponse(
         config_resources=[
             ListConfigResourcesResponse.ConfigResource(name, kind)
-            for kind in kinds or SUPPORTED
+            for kind in kinds or RESOURCES
             for name in _names(broker, kind)
         ]
     )

@@ -1,0 +1,106 @@
+"""Which access control entries a request means; DescribeAcls (29), v1-3, which every node answers from its image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.metadata.image import MetadataView
+from kraft_node.security.names import WILDCARD, Operation, PatternType, Permission, ResourceType
+from kraft_node.wire.messages import DescribeAclsRequest, DescribeAclsResponse
+
+UNKNOWN: Final = 0
+ANY: Final = 1
+MATCH: Final = 2
+"""A pattern type of filters: whatever concerns a resource of that name."""
+RESOURCE_TYPE_MAX: Final = max(ResourceType)
+OPERATION_MAX: Final = max(Operation)
+PERMISSION_MAX: Final = max(Permission)
+
+
+class AclFilter(NamedTuple):
+    """Which entries are meant; None and ANY fit everything."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    @classmethod
+    def of(cls, asked: Any) -> AclFilter:
+        """Of a DescribeAcls request or one of DeleteAcls' filters."""
+        return cls(
+            asked.resource_type_filter,
+            asked.resource_name_filter,
+            asked.pattern_type_filter,
+            asked.principal_filter,
+            asked.host_filter,
+            asked.operation,
+            asked.permission_type,
+        )
+
+    def check(self) -> None:
+        """Raise INVALID_REQUEST for kinds that nobody knows."""
+        if not (ANY <= self.resource_type <= RESOURCE_TYPE_MAX and ANY <= self.pattern_type <= PatternType.PREFIXED):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
+        if not (ANY <= self.operation <= OPERATION_MAX and ANY <= self.permission_type <= PERMISSION_MAX):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
+
+    def fits(self, entry: Any) -> bool:
+        return (
+            self.resource_type in (ANY, entry.resource_type)
+            and self._pattern_fits(entry)
+            and self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (ANY, entry.operation)
+            and self.permission_type in (ANY, entry.permission_type)
+        )
+
+    def _pattern_fits(self, entry: Any) -> bool:
+        if self.pattern_type not in (ANY, MATCH, entry.pattern_type):
+            return False
+        if self.resource_name is None:
+            return True
+        if self.pattern_type != MATCH:
+            return bool(self.resource_name == entry.resource_name)
+        if entry.pattern_type == PatternType.PREFIXED:
+            return self.resource_name.startswith(entry.resource_name)
+        return entry.resource_name in (self.resource_name, WILDCARD)
+
+
+def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]:
+    """The entries that fit, with their ids."""
+    return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
+
+
+def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeAclsResponse:
+    """The entries that fit, by resource.
+
+    Kinds that only a later release may know find nothing; raises INVALID_REQUEST for those that stand for none.
+    """
+    wanted = AclFilter.of(request)
+    if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+        wanted.check()
+    resources: dict[tuple[int, str, int], list[Any]] = {}
+    for _, entry in matching(view, wanted):
+        resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
+        resources.setdefault(resource, []).append(
+            DescribeAclsResponse.AclDescription(
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission_type,
+            )
+        )
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResponse.DescribeAclsResource(
+                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
+            )
+            for (kind, name, pattern), acls in resources.items()
+        ],
+    )
