@@ -9,7 +9,7 @@ from kraft_node.records.batch import build_batch, check_batch
 from kraft_node.records.control import build_marker
 from kraft_node.wire import codec
 from kraft_node.wire.stored import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey, ShareGroupMetadataKey
-from tests.unit.coordinators.harness import OFFSETS, Node, Topics
+from tests.unit.coordinators.harness import OFFSETS, Logs, Node, Topics
 
 
 def test_members_and_offsets_are_there_again():
@@ -260,3 +260,57 @@ def test_groups_live_in_the_partition_of_their_hash():
     node.commit({("t", 0): 1}, group="console-consumer-1")
     (partition,) = node.logs.batches
     assert partition == 24, "as Java computes it"
+
+
+def reloaded_behind(node: Node) -> Logs:
+    """Offset 7 is committed, 8 is only written when all nodes die: the checkpointed high watermark is behind both."""
+    logs = node.logs
+    node.commit({("t", 0): 6})
+    checkpointed = dict(logs.marks)
+    node.commit({("t", 0): 7})
+    logs.hold = True
+    node.commit({("t", 0): 8})
+    logs.marks = checkpointed
+    node.start()
+    return logs
+
+
+def test_stable_read_after_reload_waits_until_loaded_offsets_are_committed():
+    node = Node()
+    logs = reloaded_behind(node)
+    stable = node.fetch(stable=True)
+    assert not stable.answered, "the high watermark is behind an offset that was acknowledged"
+    logs.commit()
+    assert {p.committed_offset for t in stable.response.groups[0].topics for p in t.partitions} == {8}
+    assert node.offsets(stable=True) == {("t", 0): 8}
+
+
+def test_stable_read_after_reload_times_out_as_not_coordinator():
+    node = Node()
+    reloaded_behind(node)
+    stable = node.fetch(stable=True)
+    node.wait(node.config.commit_timeout_ms)
+    (group,) = stable.response.groups
+    assert group.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_stable_read_after_a_timed_out_commit_still_waits():
+    node = Node()
+    node.commit({("t", 0): 1})
+    node.logs.hold = True
+    commit = node.commit({("t", 0): 2})
+    node.wait(node.config.commit_timeout_ms)
+    assert commit.answered
+    stable = node.fetch(stable=True)
+    assert not stable.answered, "the commit that timed out may still be committed"
+    node.logs.commit()
+    assert {p.committed_offset for t in stable.response.groups[0].topics for p in t.partitions} == {2}
+
+
+def test_plain_read_after_reload_shows_what_the_high_watermark_has_passed():
+    """As Kafka: a plain read ends at the coordinator's last committed offset and never waits."""
+    node = Node()
+    logs = reloaded_behind(node)
+    assert node.offsets() == {("t", 0): 6}
+    logs.commit()
+    assert node.offsets() == {("t", 0): 8}

@@ -171,8 +171,12 @@ class Shard:
         self.write(changes[last:], done)
 
     def after_writes(self, done: Done) -> None:
-        """Call `done` when all that has been written so far is committed; now, when it is."""
-        if self._writes:
+        """Call `done` when all records of the log so far are committed; now, if they are.
+
+        That includes records that were loaded: after a restart the checkpointed high watermark may lie behind records
+        that a former leader acknowledged. It also includes writes that have timed out.
+        """
+        if self._high_watermark < self._written_to:
             self._enqueue(done)
         else:
             done(None)
