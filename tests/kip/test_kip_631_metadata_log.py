@@ -16,6 +16,7 @@ from kraft_node.wire.stored import FeatureLevelRecord
 from tests.kip.cluster import Cluster
 from tests.unit.controller.harness import Quorum, uuid
 from tests.unit.server.raft_world import Node as RaftWorld
+from tests.unit.server.raft_world import append
 
 
 def test_the_metadata_is_one_partition_of_an_internal_topic_on_every_node() -> None:
@@ -126,7 +127,7 @@ def test_records_have_no_key_and_begin_with_frame_type_and_version_as_varints() 
     assert value[:3] == b"\x01\x02\x00"
     assert decode_record(value).name == "foo"  # type: ignore[attr-defined]
     node = RaftWorld().start()
-    node.driver.append([stored.TopicRecord(name="foo", topic_id=uuid(7))])
+    append(node.driver, [stored.TopicRecord(name="foo", topic_id=uuid(7))])
     node.world.run(100)
     data = [batch for batch in node.storage.batches if not next(iter_headers(batch)).is_control]
     records = [record for batch in data for header in iter_headers(batch) for record in iter_records(batch, header)]
@@ -155,7 +156,7 @@ def test_the_metadata_version_decides_which_record_versions_are_written(level: i
 def test_deltas_are_consolidated_into_a_snapshot_that_has_one_record_an_entity() -> None:
     node = RaftWorld(policy=SnapshotPolicy(max_new_record_bytes=1)).start()
     for number in range(20):
-        node.driver.append([stored.ConfigRecord(resource_type=2, resource_name="t", name="a", value=str(number))])
+        append(node.driver, [stored.ConfigRecord(resource_type=2, resource_name="t", name="a", value=str(number))])
         node.world.run(2_000)
     latest = max(node.storage.files)
     values = [

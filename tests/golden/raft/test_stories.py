@@ -161,7 +161,7 @@ EVENTS: dict[str, Callable[..., events.Event]] = {
     "tick": lambda s, p, o: events.Tick(),
     "state-written": lambda s, p, o: events.QuorumStateWritten(s.state),
     "flushed": lambda s, p, o: events.Flushed(int(p[0])),
-    "propose": lambda s, p, o: events.Propose(int(o["epoch"]), [word.encode() for word in p]),
+    "propose": lambda s, p, o: events.Propose(int(o["epoch"]), [[word.encode() for word in p]]),
     "resign": lambda s, p, o: events.Resign(int(o["epoch"])),
     "shutdown": lambda s, p, o: events.Shutdown(),
     "snapshot-stored": lambda s, p, o: events.SnapshotStored(SnapshotId(*pairs(p[0])[0])),

@@ -17,6 +17,7 @@ from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
 from kraft_node.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
+from tests.unit.server.raft_world import append
 
 DIRECTORY = Uuid(b"D" * 16)
 LEVEL = stored.FeatureLevelRecord(name="metadata.version", feature_level=30)
@@ -80,11 +81,11 @@ def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
         stories.model = _model_at(models, life.found_offset)
         assert dump(driver.image) == stories.model.dump()
         if not models:
-            driver.append([LEVEL])
+            append(driver, [LEVEL])
             stories.model.replay(LEVEL)
             models[driver.next_offset - 1] = stories.model.copy()
         for _ in range(rng.randint(1, 40)):
-            last = driver.append(stories.records(rng.randint(1, 8)))
+            last = append(driver, stories.records(rng.randint(1, 8)))
             models[last] = stories.model.copy()
             world.rest(rng.random() * 40)
         assert not life.fatal

@@ -218,7 +218,7 @@ class Quorum:
             if replica.node is not None and self.rng.random() < 0.5:
                 self.proposed += 1
                 try:
-                    replica.step(events.Propose(replica.node.epoch, [f"value {self.proposed}".encode()]))
+                    replica.step(events.Propose(replica.node.epoch, [[f"value {self.proposed}".encode()]]))
                 except NotLeader:
                     continue
         self.at(self.rng.randint(5, 300), self.propose)

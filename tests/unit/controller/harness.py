@@ -16,11 +16,12 @@ from kraft_node.base.errors import KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import Controller
-from kraft_node.metadata.features import SUPPORTED_RANGES, record_version
+from kraft_node.metadata.features import SUPPORTED_RANGES
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.metadata.records import decode_record, encode_record
+from kraft_node.metadata.prepared import Prepared, encoded_batches
+from kraft_node.metadata.records import decode_record
 from kraft_node.raft.node import NotLeader
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.messages import (
@@ -97,17 +98,25 @@ class FakeLog:
         self.next_offset = 0
         self.batches: list[tuple[int, list[Any]]] = []
         self.lost = False
+        self.epoch = 0
         self.level: Callable[[], int] = lambda: 30
 
-    def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
-        if self.lost:
+    def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
+        if self.lost or epoch != self.epoch:
             raise NotLeader
-        values = [encode_record(r, record_version(type(r).__name__, self.level())) for r in records]
-        decoded: list[Any] = [decode_record(value) for value in values]
-        assert decoded == list(records), "what is written must say what was planned"
-        self.batches.append((self.next_offset, decoded))
-        self.next_offset += len(decoded)
-        return self.next_offset - 1
+        return Prepared(epoch, self.next_offset, *encoded_batches(records, self.level(), atomic=atomic))
+
+    def schedule(self, prepared: Prepared) -> None:
+        assert prepared.first_offset == self.next_offset, "only what was prepared last is scheduled"
+        for records, values in zip(prepared.batches, prepared.values, strict=True):
+            decoded: list[Any] = [decode_record(value) for value in values]
+            assert decoded == list(records), "what is written must say what was planned"
+            self.batches.append((self.next_offset, decoded))
+            self.next_offset += len(decoded)
+
+    def append(self, *records: Any) -> None:
+        """What a former controller has left."""
+        self.schedule(self.prepare(self.epoch, records))
 
     @property
     def records(self) -> list[Any]:
@@ -177,6 +186,7 @@ class Quorum:
 
     def lead(self) -> None:
         self.epoch += 1
+        self.log.epoch = self.epoch
         self.log.lost = False
         self.controller.on_leader(self.epoch)
         self.commit()

@@ -60,8 +60,8 @@ def test_a_log_that_holds_something_is_left_as_it_is() -> None:
 
 def test_a_transaction_that_a_predecessor_left_open_is_aborted() -> None:
     quorum = Quorum()
-    quorum.log.append([BeginTransactionRecord(name="migration")])
-    quorum.log.append([ConfigRecord(resource_type=4, resource_name="", name="a", value="b")])
+    quorum.log.append(BeginTransactionRecord(name="migration"))
+    quorum.log.append(ConfigRecord(resource_type=4, resource_name="", name="a", value="b"))
     quorum.commit()
     quorum.lose()
     quorum.lead()

@@ -239,6 +239,13 @@ class Node:
         return self
 
 
+def append(driver: RaftDriver, records: Sequence[Any], *, atomic: bool = True) -> int:
+    """What the leader's controller does; the offset of the last record."""
+    prepared = driver.prepare(driver.epoch, records, atomic=atomic)
+    driver.schedule(prepared)
+    return prepared.last_offset
+
+
 class Context:
     """Stands for a RequestContext."""
 

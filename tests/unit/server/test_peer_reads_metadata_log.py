@@ -15,6 +15,7 @@ from kraft_node.runtime.env import RealEnv
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.wire import stored
 from tests.peer import run_java, run_metadata_shell
+from tests.unit.server.raft_world import append
 
 
 def run_until(real: RealEnv, condition: Callable[[], bool]) -> None:
@@ -50,9 +51,9 @@ def written(tmp_path: Path) -> Path:
         driver.on_leader.append(led.append)
         driver.start()
         run_until(real, lambda: bool(led))
-        driver.append([stored.FeatureLevelRecord(name="metadata.version", feature_level=30)])
+        append(driver, [stored.FeatureLevelRecord(name="metadata.version", feature_level=30)])
         for number in range(3):
-            last = driver.append([stored.TopicRecord(name=f"t{number}", topic_id=Uuid(bytes([number + 5]) * 16))])
+            last = append(driver, [stored.TopicRecord(name=f"t{number}", topic_id=Uuid(bytes([number + 5]) * 16))])
         run_until(real, lambda: driver.image.offset == last)
         driver.snapshots.take()
         run_until(real, lambda: bool(driver.node.log.snapshots))

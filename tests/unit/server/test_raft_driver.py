@@ -15,7 +15,7 @@ from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.wire import codec, messages, stored
 from tests.property.metadata.naive import Stories, dump
-from tests.unit.server.raft_world import DIRECTORY, Context, MemoryStorage, Node
+from tests.unit.server.raft_world import DIRECTORY, Context, MemoryStorage, Node, append
 
 
 def topic(number: int) -> stored.TopicRecord:
@@ -68,9 +68,9 @@ def test_a_lone_voter_leads_as_soon_as_its_vote_and_its_first_record_are_on_disk
 def test_records_count_when_their_flush_is_done_and_later_ones_share_the_next() -> None:
     node = Node().start()
     node.told.clear()
-    assert node.driver.append([topic(1), topic(2)]) == 2
-    assert node.driver.append([topic(3)]) == 3
-    assert node.driver.append([topic(4)]) == 4
+    assert append(node.driver, [topic(1), topic(2)]) == 2
+    assert append(node.driver, [topic(3)]) == 3
+    assert append(node.driver, [topic(4)]) == 4
     assert len(node.world.jobs) == 1
     assert len(node.driver.image.topics) == 0
     node.world.run_job()
@@ -84,8 +84,8 @@ def test_records_count_when_their_flush_is_done_and_later_ones_share_the_next() 
 
 def test_records_wait_no_longer_than_the_linger_for_a_slow_disk() -> None:
     node = Node().start()
-    node.driver.append([topic(1)])
-    node.driver.append([topic(2)])
+    append(node.driver, [topic(1)])
+    append(node.driver, [topic(2)])
     jobs, node.world.jobs = node.world.jobs, []
     written = len(node.storage.batches)
     node.world.run(24)
@@ -100,7 +100,7 @@ def test_records_wait_no_longer_than_the_linger_for_a_slow_disk() -> None:
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_restart_goes_on_from_what_was_flushed(flushed: bool) -> None:
     node = Node().start()
-    node.driver.append([topic(1)])
+    append(node.driver, [topic(1)])
     if flushed:
         node.world.run()
     node.storage.crash()
@@ -108,7 +108,7 @@ def test_a_restart_goes_on_from_what_was_flushed(flushed: bool) -> None:
     assert again.driver.epoch == 2
     assert again.told[-1] == ("leader", 2)
     assert (again.driver.image.topics.by_name("t1") is not None) == flushed
-    assert again.driver.append([topic(2)]) == (3 if flushed else 2)
+    assert append(again.driver, [topic(2)]) == (3 if flushed else 2)
     again.world.run()
     assert again.driver.image.topics.by_name("t2") is not None
 
@@ -116,11 +116,12 @@ def test_a_restart_goes_on_from_what_was_flushed(flushed: bool) -> None:
 def test_a_failed_fsync_ends_the_voter() -> None:
     node = Node().start()
     node.told.clear()
-    node.driver.append([topic(1)])
+    append(node.driver, [topic(1)])
     node.storage.error = OSError(5, "disk gone")
     node.world.run()
     assert node.told == [("fatal", "[Errno 5] disk gone")]
-    node.driver.append([topic(2)])
+    with pytest.raises(NotLeader):
+        append(node.driver, [topic(2)])
     node.world.run(10_000)
     assert len(node.told) == 1
     assert len(node.driver.image.topics) == 0
@@ -130,13 +131,13 @@ def test_only_the_leader_appends_and_only_what_fits() -> None:
     node = Node()
     node.driver.start()
     with pytest.raises(NotLeader):
-        node.driver.append([topic(1)])
+        append(node.driver, [topic(1)])
     node.world.run()
     big = stored.ConfigRecord(resource_type=4, resource_name="1", name="x", value="y" * 30_000)
     with pytest.raises(BatchTooLarge):
-        node.driver.append([big] * 300)
+        append(node.driver, [big] * 300)
     before = node.driver.next_offset
-    assert node.driver.append([big] * 300, atomic=False) == before + 299
+    assert append(node.driver, [big] * 300, atomic=False) == before + 299
     node.world.run()
     assert node.told[-1] == ("commit", before + 299)
 
@@ -144,10 +145,10 @@ def test_only_the_leader_appends_and_only_what_fits() -> None:
 def test_snapshot_then_restart_gives_the_same_image() -> None:
     node = Node(policy=SnapshotPolicy(max_new_record_bytes=2000)).start()
     stories = Stories(1)
-    node.driver.append([stored.FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    append(node.driver, [stored.FeatureLevelRecord(name="metadata.version", feature_level=30)])
     for _ in range(60):
         overlay = Overlay(node.driver.image)
-        node.driver.append(stories.records(10))
+        append(node.driver, stories.records(10))
         assert overlay.is_empty
         node.world.run(10)
     node.world.run(5000)
@@ -165,9 +166,9 @@ def test_a_snapshot_is_due_after_an_hour_and_old_ones_go() -> None:
     policy = SnapshotPolicy(retention_bytes=1)
     node = Node(policy=policy).start()
     for hour in range(3):
-        node.driver.append([topic(hour)])
+        append(node.driver, [topic(hour)])
         node.world.run(3_601_000)
-        node.driver.append([stored.NoOpRecord()])
+        append(node.driver, [stored.NoOpRecord()])
         node.world.run(120_000)
     assert len(node.storage.files) == 1
     (latest,) = node.storage.files
@@ -177,14 +178,14 @@ def test_a_snapshot_is_due_after_an_hour_and_old_ones_go() -> None:
 
 def test_an_observer_is_answered_as_a_leader_does() -> None:
     node = Node().start()
-    node.driver.append([topic(1)])
+    append(node.driver, [topic(1)])
     node.world.run()
     first = partition_of(fetch(node, 0, 0))
     assert [header.next_offset for header in iter_headers(bytes(first.records))] == [1, 2]
     assert (first.high_watermark, first.current_leader.leader_id, first.error_code) == (2, 1, 0)
     waiting = fetch(node, 2, 1)
     assert not waiting.answers
-    node.driver.append([topic(2)])
+    append(node.driver, [topic(2)])
     assert [header.base_offset for header in iter_headers(bytes(partition_of(waiting).records))] == [2]
     news = fetch(node, 3, 1, version=18, hw=2)
     assert not news.answers
@@ -205,7 +206,7 @@ def test_an_observer_is_answered_as_a_leader_does() -> None:
 
 def test_a_snapshot_is_served_in_chunks() -> None:
     node = Node().start()
-    node.driver.append([topic(n) for n in range(20)])
+    append(node.driver, [topic(n) for n in range(20)])
     node.world.run()
     node.driver.snapshots.take()
     node.world.run(1000)
@@ -253,7 +254,7 @@ def test_the_quorum_is_described_by_its_leader() -> None:
 
 def test_shutdown_waits_for_the_disk_and_says_so() -> None:
     node = Node().start()
-    node.driver.append([topic(1)])
+    append(node.driver, [topic(1)])
     waiting = fetch(node, 2, 1)
     done: list[bool] = []
     node.driver.shutdown(lambda: done.append(True))
@@ -285,7 +286,7 @@ def test_voters_in_the_log_are_kept_there_and_in_snapshots() -> None:
     first = [(record.type, record.value) for record in iter_control_records(storage.batches[0])]
     assert [kind for kind, _ in first] == [ControlType.LEADER_CHANGE, *(kind for kind, _ in said)]
     assert first[1:] == said
-    node.driver.append([topic(1)])
+    append(node.driver, [topic(1)])
     node.world.run()
     node.driver.snapshots.take()
     node.world.run(1000)
@@ -317,7 +318,7 @@ def test_many_partitions_start_from_the_log_in_slices() -> None:
     storage = MemoryStorage()
     node = Node(storage).start()
     for start in range(0, 12_000, 2000):
-        node.driver.append([topic(n) for n in range(start, start + 2000)])
+        append(node.driver, [topic(n) for n in range(start, start + 2000)])
         node.world.run()
     again = Node(storage)
     again.driver.start()

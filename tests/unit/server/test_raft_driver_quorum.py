@@ -17,7 +17,7 @@ from kraft_node.records.control import ControlType
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.wire import codec, messages, stored
 from kraft_node.wire.api import API
-from tests.unit.server.raft_world import MemoryStorage, World
+from tests.unit.server.raft_world import MemoryStorage, World, append
 
 IDS = (1, 2, 3)
 OBSERVER = 101
@@ -43,6 +43,12 @@ class Member:
         """Of a dynamic quorum: those that formatting wrote down."""
 
     def start(self, *, guards_empty_disk: bool = True) -> None:
+        self.make(guards_empty_disk=guards_empty_disk)
+        assert self.driver is not None
+        self.driver.start()
+
+    def make(self, *, guards_empty_disk: bool = True) -> None:
+        """The driver, not started yet."""
         self.is_silent = False
         voters = VoterSet(Voter(ReplicaKey(i), {"CONTROLLER": ("localhost", PORTS[i])}) for i in self.voters)
         self.driver = RaftDriver(
@@ -64,7 +70,6 @@ class Member:
             controls = [(ControlType.KRAFT_VERSION, version), (ControlType.KRAFT_VOTERS, stated)]
             self.storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, controls)
         self.driver.on_leader_changed.append(lambda leader, epoch: self.leaders.append((leader, epoch)))
-        self.driver.start()
 
     def find(self, node_id: int) -> Any:
         assert self.driver is not None
@@ -164,7 +169,7 @@ class Quorum:
     def append(self, *numbers: int) -> None:
         driver = self.leader().driver
         assert driver is not None
-        driver.append([topic(number) for number in numbers])
+        append(driver, [topic(number) for number in numbers])
         self.world.run(100)
 
     def images(self) -> dict[int, int]:

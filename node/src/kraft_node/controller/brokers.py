@@ -67,9 +67,10 @@ class Brokers:
     def register(
         self, request: BrokerRegistrationRequest, api_version: int, next_offset: int, kraft_version: int
     ) -> Plan:
-        """Take a broker in. Its epoch is the offset that the first of the records will have at least.
+        """Take a broker in. Its epoch is the offset of its registration, whatever is written before it: a broker that
+        has come that far has seen it.
 
-        `kraft_version` is the level in force, which the raft layer knows.
+        `next_offset` is that of the first record, `kraft_version` the level in force, which the raft layer knows.
         """
         cluster = self._cluster
         if request.cluster_id != cluster.cluster_id:
@@ -86,7 +87,6 @@ class Brokers:
         record = RegisterBrokerRecord(
             broker_id=request.broker_id,
             incarnation_id=request.incarnation_id,
-            broker_epoch=next_offset,
             rack=request.rack,
             end_points=[
                 RegisterBrokerRecord.BrokerEndpoint(
@@ -108,6 +108,7 @@ class Brokers:
         else:
             clean = api_version >= 3 and existing is not None and request.previous_broker_epoch == existing.epoch
             self._leaders.broker_restarted(request.broker_id, clean, records)
+            record.broker_epoch = next_offset + len(records)
         records.append(record)
         return Plan(BrokerRegistrationResponse(broker_epoch=record.broker_epoch), records, atomic=False)
 

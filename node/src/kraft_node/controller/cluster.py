@@ -106,16 +106,38 @@ class Cluster:
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
-        """The records were appended at `first_offset` and after."""
+        """Plan against these records as well, which are about to be appended at `first_offset` and after.
+
+        Raises what a record raises that does not fit; then none of them has been applied.
+        """
         view = self.view
         topics = view.topics
         follow = self.derived.follow
-        for offset, record in enumerate(records, start=first_offset):
-            follow(record, topics)
-            view.apply(offset, (record,))
-            rule = _FOLLOWERS.get(type(record).__name__)
-            if rule is not None:
+        followed = []
+        offset = first_offset
+        try:
+            for offset, record in enumerate(records, start=first_offset):
+                follow(record, topics)
+                view.apply(offset, (record,))
+                rule = _FOLLOWERS.get(type(record).__name__)
+                if rule is not None:
+                    followed.append((rule, record))
+            for rule, record in followed:
                 rule(self, record)
+        except Exception:
+            self._take_back(first_offset, records[: offset - first_offset + 1])
+            raise
+
+    def _take_back(self, first_offset: int, records: Sequence[Any]) -> None:
+        """Undo these records, the last of which has been replayed in part at most."""
+        kept = self.view.take_back(first_offset)
+        base = self.view.base.topics
+        self.derived.take_back([*(record for _, record in kept), *records], base)
+        self.derived.finish(base)
+        for offset, record in kept:
+            self.derived.follow(record, self.view.topics)
+            self.view.apply(offset, (record,))
+        self.refresh_config()
 
     def refresh_config(self) -> None:
         """The dynamic values for this node have changed."""

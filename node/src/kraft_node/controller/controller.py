@@ -1,7 +1,9 @@
 """The controller of one node: takes requests, lets the managers plan, appends, and answers after commit.
 
 Active while this node leads the metadata quorum, standby otherwise (KIP-631). The order of one request is always
-check, plan, append, apply to the overlay, wait, answer; nothing in it can be interrupted before the waiting.
+check, plan, prepare, replay on the overlay, schedule, wait, answer; nothing in it can be interrupted before the
+waiting. A plan that cannot be replayed is a defect of the planner: it is refused and undone, and never gets into the
+log, where every node would die of it at each start.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.prepared import Prepared
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
 from kraft_node.wire.api import ApiKey
@@ -64,12 +67,14 @@ class MetadataLog(Protocol):
     def next_offset(self) -> int:
         """The offset that the next appended record will get."""
 
-    def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
-        """Append; the offset of the last record. Written at the record versions of `Controller.metadata_level()`.
+    def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
+        """The offsets of the records if they are scheduled next, at the versions of `Controller.metadata_level()`.
 
-        `atomic`: in one batch, committed or lost together. What is appended is committed later or, when leadership is
-        lost, perhaps never; `on_commit` tells. Raises NotLeader and BatchTooLarge.
+        `atomic`: in one batch, committed or lost together. Raises NotLeader (of that epoch) and BatchTooLarge.
         """
+
+    def schedule(self, prepared: Prepared) -> None:
+        """Append what was prepared last. It is committed later or, when leadership is lost, perhaps never."""
 
 
 class Controller:
@@ -98,6 +103,8 @@ class Controller:
         self._bootstrap = tuple(bootstrap) or tuple(default_bootstrap_records())
         self._deferred = Deferred()
         self._last_append_ms = 0
+        self._last_offset = -1
+        """Of the last record appended in this epoch: what is planned against ends there."""
         self.leaders = Leaders(self.cluster)
         self.features = Features(self.cluster)
         self.brokers = Brokers(self.cluster, self.leaders)
@@ -153,6 +160,7 @@ class Controller:
         assert self.epoch is None, f"law: epoch {epoch} begins after epoch {self.epoch} has ended"
         self.epoch = epoch
         self.leader_id = self._config.node_id
+        self._last_offset = -1
         self.cluster.view.clear()
         records = activation_records(
             is_empty=METADATA_VERSION not in self._image.features,
@@ -165,7 +173,12 @@ class Controller:
         log.info("controller %d is active in epoch %d", self._config.node_id, epoch)
         if records:
             log.info("writing %d record(s) to begin with", len(records))
-            self._append(Plan(None, records, atomic=False))
+            try:
+                self._append(Plan(None, records, atomic=False))
+            except KafkaError as e:
+                if e.code != ErrorCode.NOT_CONTROLLER:
+                    raise
+                return  # the epoch is over already: `on_lost_leadership` follows
         self._periodic.start()
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
@@ -255,20 +268,26 @@ class Controller:
             if self.epoch is None:
                 raise self._not_controller()
             self._deferred.check_room()
-            plan = planner(ctx, request)
+            plan = self._plan(planner, ctx, request)
             if plan.records:
-                offset = self._append(plan)
-            else:
-                # A mere question, but the answer may say what is not yet committed: it waits for that.
-                offset = self._deferred.highest_offset
-                if plan.appended is not None:
-                    plan.appended(self._log.next_offset - 1)
-            if offset <= self._image.offset:
+                self._append(plan)
+            elif plan.appended is not None:
+                plan.appended(self._log.next_offset - 1)
+            # Without records it is a mere question, but the answer may say what is not yet committed.
+            if self._last_offset <= self._image.offset:
                 return plan.response
-            self._deferred.add(offset, ctx, request, plan.response)
+            self._deferred.add(self._last_offset, ctx, request, plan.response)
             return None
 
         return handle
+
+    def _plan(self, planner: Callable[[RequestContext, Any], Plan], ctx: RequestContext, request: Any) -> Plan:
+        try:
+            return planner(ctx, request)
+        except KafkaError:
+            raise
+        except Exception as e:
+            raise self._refuse_defect(f"planning {ApiKey(ctx.api_key).name}", e) from e
 
     def _register_broker(self, ctx: RequestContext, request: Any) -> Plan:
         level = self.features.kraft_version()
@@ -284,21 +303,33 @@ class Controller:
 
     # Appending
 
-    def _append(self, plan: Plan) -> int:
-        """Append what was planned and apply it to the overlay; the offset of its last record."""
+    def _append(self, plan: Plan) -> None:
+        """Replay what was planned on the overlay and have it written; `_last_offset` is that of its last record.
+
+        Raises KafkaError: then all is as before, and nothing gets into the log.
+        """
+        assert self.epoch is not None, "law: only the active controller appends"
         try:
-            last = self._log.append(plan.records, atomic=plan.atomic)
+            prepared = self._log.prepare(self.epoch, plan.records, atomic=plan.atomic)
+            self.cluster.apply(prepared.first_offset, plan.records)
         except NotLeader:
             raise self._not_controller() from None
         except BatchTooLarge:
             message = "Unable to perform excessively large batch operation."
             raise KafkaError(ErrorCode.POLICY_VIOLATION, message) from None
-        self.cluster.apply(last - len(plan.records) + 1, plan.records)
+        except Exception as e:
+            raise self._refuse_defect("preparing records", e) from e
+        self._last_offset = prepared.last_offset
         self._last_append_ms = self._env.clock.monotonic_ms()
         if plan.appended is not None:
-            plan.appended(last)
+            plan.appended(prepared.last_offset)
+        self._log.schedule(prepared)
         self.cluster.view.committed()
-        return last
+
+    def _refuse_defect(self, what: str, error: Exception) -> KafkaError:
+        """A defect of ours that has changed nothing: it is counted, and whoever asked is refused."""
+        log.error("refused a plan that does not fit the metadata what=%s error=%r", what, error, exc_info=error)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # Periodic work
 
@@ -323,14 +354,16 @@ class Controller:
         return [task._replace(run=self._guarded(task.run)) for task in tasks]
 
     def _guarded(self, run: Callable[[int], bool]) -> Callable[[int], bool]:
-        """`run`, but leadership that is lost while it appends only ends the turn: `on_lost_leadership` will follow."""
+        """`run`, but what it raises only ends the turn: lost leadership (`on_lost_leadership` follows) or a defect."""
 
         def guarded(late_ms: int) -> bool:
             try:
                 return run(late_ms)
             except KafkaError as e:
                 log.warning("periodic work of the controller was refused: %s", e)
-                return False
+            except Exception as e:
+                self._refuse_defect("periodic work", e)
+            return False
 
         return guarded
 

@@ -1,6 +1,6 @@
 """The metadata as it will be once the active controller's appended records are committed (design decision 2).
 
-The controller plans against it, appends, calls `apply` with what it appended, and answers after commit. On commit the
+The controller plans against it, calls `apply` with what it is about to append, and answers after commit. On commit the
 loader has changed the image below; `committed` then takes out of the overlay what the image says by itself.
 Losing leadership: `clear`. All of it costs what was appended, not what exists.
 """
@@ -85,14 +85,15 @@ class Overlay(_Derived):
     def _abort(self) -> None:
         """Undo what the open transaction said, by saying all but that again."""
         begun_at = self._begun_at
-        self._begun_at = None
-        if begun_at is None:
-            return
-        kept = [(offset, record) for offset, record in self._records if offset < begun_at]
-        self._touched.clear()
-        self._records.clear()
-        for offset, record in kept:
-            self.apply(offset, (record,))
+        if begun_at is not None:
+            for offset, record in self.take_back(begun_at):
+                self.apply(offset, (record,))
+
+    def take_back(self, offset: int) -> list[tuple[int, Any]]:
+        """Forget everything; what was applied below `offset` is for the caller to apply again, in that order."""
+        kept = [entry for entry in self._records if entry[0] < offset]
+        self.clear()
+        return kept
 
     def committed(self) -> None:
         """The image below has moved on to its `offset`: forget what it holds by now."""

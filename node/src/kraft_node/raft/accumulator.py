@@ -16,11 +16,16 @@ RECORD_OVERHEAD_BYTES: Final = 32
 """At most this much is added to each value inside a batch."""
 
 PENDING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""With this much waiting the disk does not keep up; further appends are refused until it has."""
+"""With this much waiting the disk does not keep up; further plans, whatever their size, are refused until it has."""
 
 
 class BatchTooLarge(ValueError):  # noqa: N818 - named after what it says
     """Records to be appended together do not fit into one batch."""
+
+
+def size_of(records: Sequence[bytes]) -> int:
+    """The bytes of a batch of these record values, at most."""
+    return sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
 
 
 class Accumulator:
@@ -41,18 +46,19 @@ class Accumulator:
     def is_empty(self) -> bool:
         return not self._batches
 
-    @property
-    def is_full(self) -> bool:
-        return self._bytes >= PENDING_BYTES_MAX
+    def check(self, batches: Sequence[Sequence[bytes]]) -> None:
+        """Raise BatchTooLarge when a batch can never be written as one, or too much waits for the disk already."""
+        if self._bytes >= PENDING_BYTES_MAX:
+            raise BatchTooLarge(f"{self._bytes} bytes wait for the disk already")
+        for records in batches:
+            size = size_of(records)
+            if size > BATCH_BYTES_MAX:
+                text = f"{len(records)} records of {size} bytes do not fit into a batch of {BATCH_BYTES_MAX}"
+                raise BatchTooLarge(text)
 
     def add(self, records: Sequence[bytes], now_ms: int) -> int:
-        """Take records that belong together; the first one's offset.
-
-        Raises BatchTooLarge when they can never be written as one batch.
-        """
-        size = sum(len(record) + RECORD_OVERHEAD_BYTES for record in records)
-        if size > BATCH_BYTES_MAX:
-            raise BatchTooLarge(f"{len(records)} records of {size} bytes do not fit into a batch of {BATCH_BYTES_MAX}")
+        """Take a batch that `check` has let through; its first record's offset."""
+        size = size_of(records)
         if not self._batches:
             self.first_ms = now_ms
         if self._batches and self._last_bytes + size <= BATCH_BYTES_MAX:

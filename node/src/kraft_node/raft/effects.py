@@ -110,7 +110,7 @@ class FinishSnapshot(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """The answer to `Propose`: the offsets given to its records."""
+    """The answer to `Propose`: the offsets given to the records of all its batches."""
 
     first_offset: int
     last_offset: int

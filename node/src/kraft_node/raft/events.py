@@ -63,10 +63,13 @@ class Disconnected(NamedTuple):
 
 
 class Propose(NamedTuple):
-    """The leader of `epoch` wants these record values appended, all in one batch."""
+    """The leader of `epoch` wants these batches of record values appended; `RaftNode.prepare` has said where.
+
+    Each batch is committed or lost together.
+    """
 
     epoch: int
-    records: Sequence[bytes]
+    batches: Sequence[Sequence[bytes]]
 
 
 class UpgradeVersion(NamedTuple):

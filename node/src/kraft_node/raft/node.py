@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.raft import effects as do
 from kraft_node.raft import election, events, replication, snapshots, voter_changes
-from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.amnesia import READER, Amnesia
 from kraft_node.raft.candidate import Candidate
 from kraft_node.raft.config import RaftConfig
@@ -181,6 +180,21 @@ class RaftNode:
     def next_offset(self) -> int:
         """The offset that the next record appended here would get."""
         return self.role.accumulator.next_offset if isinstance(self.role, Leader) else self.log.end_offset
+
+    def prepare(self, epoch: int, batches: Sequence[Sequence[bytes]]) -> int:
+        """The offset that the first of these records gets if `Propose` comes next. Nothing changes.
+
+        Raises NotLeader unless this node leads that epoch, BatchTooLarge when the batches are too large or too many.
+        """
+        accumulator = self._leading(epoch).accumulator
+        accumulator.check(batches)
+        return accumulator.next_offset
+
+    def _leading(self, epoch: int) -> Leader:
+        role = self.role
+        if not isinstance(role, Leader) or role.epoch != epoch or not role.announced:
+            raise NotLeader(f"this node is {role.role.name} in epoch {role.epoch}, not the leader of {epoch}")
+        return role
 
     def random_election_timeout_ms(self) -> int:
         """Once to twice the configured time, so that two voters seldom stand at the same moment."""
@@ -459,19 +473,15 @@ class RaftNode:
         self.log.flushed(event.offset)
 
     def _propose(self, event: events.Propose) -> None:
-        role = self.role
-        if not isinstance(role, Leader) or role.epoch != event.epoch or not role.announced:
-            raise NotLeader(f"this node is {role.role.name} in epoch {role.epoch}, not the leader of {event.epoch}")
-        if role.accumulator.is_full:
-            raise BatchTooLarge("too many records wait for the disk")
-        assert event.records, "law: somebody who proposes proposes something"
-        first = role.accumulator.add(event.records, self.now_ms)
-        self.emit(do.Proposed(first, first + len(event.records) - 1))
+        first = self.prepare(event.epoch, event.batches)
+        assert all(event.batches), "law: somebody who proposes proposes something"
+        accumulator = self.leader.accumulator
+        for records in event.batches:
+            accumulator.add(records, self.now_ms)
+        self.emit(do.Proposed(first, accumulator.next_offset - 1))
 
     def _upgrade_version(self, event: events.UpgradeVersion) -> None:
-        role = self.role
-        if not isinstance(role, Leader) or role.epoch != event.epoch or not role.announced:
-            raise NotLeader(f"this node is {role.role.name} in epoch {role.epoch}, not the leader of {event.epoch}")
+        self._leading(event.epoch)
         voter_changes.upgrade(self, event.kraft_version)
 
     def _resign(self, event: events.Resign) -> None:

@@ -233,7 +233,9 @@ class Node:
         controller.handlers.update(raft.handlers())
         controller.follow(raft.loader)
         controller.features.kraft_version = lambda: raft.kraft_version
-        controller.features.upgrade_kraft_version = raft.upgrade_kraft_version
+        controller.features.upgrade_kraft_version = lambda level, validate_only: raft.upgrade_kraft_version(
+            -1 if controller.epoch is None else controller.epoch, level, validate_only
+        )
         controller.features.quorum_nodes = lambda: raft.voters.ids
         controller.in_transaction = lambda: raft.loader.in_transaction
         controller.brokers.on_snapshot_told = raft.snapshot_lags.note

@@ -7,7 +7,7 @@ and the broker hook in:
 - `on_commit(last_offset)`: after the publishers, the controller's moment to answer what has become true;
 - `on_leader(epoch)`, `on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`: `on_leader` comes only when
   everything committed before is in the image;
-- `append(records)` for the active controller; `image` for everybody.
+- `prepare(epoch, records)`, then `schedule`, for the active controller; `image` for everybody.
 
 Hooks run between steps of the core, never inside one, in the order in which things happened. A failed write or fsync
 ends the node (contract 10 in `raft/__init__.py`): `on_fatal` is called once and nothing is done any more.
@@ -28,15 +28,14 @@ from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import (
     data_batch,
     decode_batches,
-    encode_values,
     leader_change_batch,
     voters_batch,
 )
+from kraft_node.metadata.prepared import Prepared, encoded_batches
 from kraft_node.metadata.records import decode_record
 from kraft_node.metadata.snapshot_state import told_snapshot
 from kraft_node.raft import effects as do
 from kraft_node.raft import events, wire_form
-from kraft_node.raft.accumulator import BATCH_BYTES_MAX, RECORD_OVERHEAD_BYTES
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
@@ -47,7 +46,7 @@ from kraft_node.raft.messages import (
     FetchRequest,
     VoterChangeReply,
 )
-from kraft_node.raft.node import RaftNode
+from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.raft.storage import MetadataStorage, SnapshotWriter
@@ -122,7 +121,7 @@ class RaftDriver:
         self._timer: Timer | None = None
         self.stepping = False
         """Whether effects of a step are being carried out."""
-        self._proposing: Sequence[Any] = ()
+        self._scheduling: Prepared | None = None
         self._commits = Commits(self)
         self.commit_times = CommitTimes()
         self._download: SnapshotWriter | None = None
@@ -231,35 +230,43 @@ class RaftDriver:
         is_one_of_several = len(voters) > 1 and voters.has(self.local)
         return self._guards_empty_disk and is_one_of_several and not self.storage.has_quorum_state
 
-    def append(self, records: Sequence[Any], *, atomic: bool = True) -> int:
-        """Append as the leader; the last record's offset. Committed when `on_commit` has passed it.
+    def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
+        """The offsets that the records get if they are scheduled next. Nothing changes.
 
         `atomic`: all in one batch, committed or lost together; otherwise as many batches as needed.
-        Raises NotLeader, and BatchTooLarge when an atomic append can never fit or the disk does not keep up.
+        Raises NotLeader unless this node leads `epoch`, EncodeError for a record that is none, and BatchTooLarge when
+        an atomic append can never fit or the disk does not keep up.
         """
-        values = encode_values(records, self.metadata_level())
-        last = -1
-        for first, end in _chunks(values, atomic=atomic):
-            self._proposing = records[first:end]
-            # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
-            self.step(events.Propose(self.node.epoch, values[first:end]), deliver=False)
-            last = self.node.next_offset - 1
-        self._commits.deliver_soon()
-        return last
+        if self.failed:
+            raise NotLeader("this node has failed")
+        batches, values = encoded_batches(records, self.metadata_level(), atomic=atomic)
+        return Prepared(epoch, self.node.prepare(epoch, values), batches, values)
 
-    def upgrade_kraft_version(self, level: int, validate_only: bool) -> None:
-        """Make the static voters those of the log (KIP-853), or only see whether that could be done.
+    def schedule(self, prepared: Prepared) -> None:
+        """Hand to the log what was prepared last. Committed when `on_commit` has passed its last offset.
+
+        Leadership may end in this very step: then the records are gone, and `on_lost_leadership` follows.
+        """
+        self._scheduling = prepared
+        # Nothing is delivered from inside: the caller would be told of commits in the middle of its own work.
+        self.step(events.Propose(prepared.epoch, prepared.values), deliver=False)
+        self._scheduling = None
+        self._commits.deliver_soon()
+
+    def upgrade_kraft_version(self, epoch: int, level: int, validate_only: bool) -> None:
+        """As the leader of `epoch`, make the static voters those of the log (KIP-853), or only see whether that could
+        be done.
 
         Raises KafkaError: INVALID_UPDATE_VERSION while not all voters are known to support it, NOT_CONTROLLER.
         """
-        if not self.node.is_leader or not self.node.leader.announced:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {self.node.epoch}.")
+        if self.node.epoch != epoch or not self.node.is_leader or not self.node.leader.announced:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"This node does not lead epoch {epoch}.")
         reason = why_not_upgrade(self.node, level)
         if reason is not None:
             message = f"Invalid upgrade of kraft.version to {level} because not all of the voters support it: {reason}"
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
         if not validate_only:
-            self.step(events.UpgradeVersion(self.node.epoch, level), deliver=False)
+            self.step(events.UpgradeVersion(epoch, level), deliver=False)
             self._commits.deliver_soon()
 
     def resign(self, epoch: int) -> None:
@@ -461,11 +468,15 @@ class RaftDriver:
         self.env.background.submit(SNAPSHOT_LANE, work, done)
 
     def _answer_proposal(self, effect: do.Proposed) -> None:
+        prepared = self._scheduling
+        assert prepared is not None, "law: only what was prepared is proposed"
+        assert effect == do.Proposed(prepared.first_offset, prepared.last_offset), "law: offsets are as prepared"
         now = self.env.clock.wall_ms()
-        self._commits.appended(effect.first_offset, self.node.epoch, now, self._proposing)
-        last = effect.first_offset + len(self._proposing) - 1
-        self.commit_times.appended(last, self.env.clock.monotonic_ms())
-        self._proposing = ()
+        offset = prepared.first_offset
+        for records in prepared.batches:
+            self._commits.appended(offset, prepared.epoch, now, records)
+            offset += len(records)
+        self.commit_times.appended(effect.last_offset, self.env.clock.monotonic_ms())
 
     def _note_commit(self, effect: do.Committed) -> None:
         self._commits.note_commit(effect.high_watermark)
@@ -505,20 +516,6 @@ class RaftDriver:
         self.storage.close()
         if done is not None:
             done()
-
-
-def _chunks(values: Sequence[bytes], *, atomic: bool) -> list[tuple[int, int]]:
-    if atomic:
-        return [(0, len(values))]
-    chunks = []
-    first = size = 0
-    for index, value in enumerate(values):
-        length = len(value) + RECORD_OVERHEAD_BYTES
-        if size and size + length > BATCH_BYTES_MAX:
-            chunks.append((first, index))
-            first, size = index, 0
-        size += length
-    return [*chunks, (first, len(values))]
 
 
 def _raise(error: BaseException) -> None:

@@ -214,7 +214,7 @@ class Simulation:
                 for _ in range(count):
                     self.proposals += 1
                     values.append(str(self.proposals).encode())
-                replica.step(events.Propose(replica.announced_epoch, values))
+                replica.step(events.Propose(replica.announced_epoch, [values]))
 
     # Calm.
 

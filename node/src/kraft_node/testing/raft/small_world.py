@@ -159,7 +159,7 @@ class Machine:
         self.boot()
 
     def propose(self) -> None:
-        self.step(events.Propose(self.announced, [b"1"]))
+        self.step(events.Propose(self.announced, [[b"1"]]))
 
     # Effects.
 
