@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,6 +76,11 @@ test-lake: peers ## what KafkaTable writes, as Spark with Delta's and Iceberg's 
 table-kills: $(VENV)/.dev ## the writer of a KafkaTable killed fifty times for each format, in folders and in an object store; brokers, too
 	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/test_pipeline_table.py \
 		tests/compat/test_pipeline_table_life.py tests/pipeline
+
+FUZZ_VALUES ?= 100000
+FUZZ_SEED ?= 0
+fuzz-pipeline: $(VENV)/.dev ## FUZZ_VALUES=n random values of each format from FUZZ_SEED=n into each kind of table: none stops it
+	$(BIN)/python -m tests.fuzz.pipeline.tables --values $(FUZZ_VALUES) --seed $(FUZZ_SEED)
 
 matrix: $(VENV)/.dev peers ## docs/compatibility.md from a run of every client against us and Apache Kafka
 	$(BIN)/python tools/peers.py suite

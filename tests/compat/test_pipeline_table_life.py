@@ -413,10 +413,10 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         )
         engine, told = SparkEngine(spark), list[runner.Progress]()
         registry.away = True
-        with pytest.raises(TaskError, match=r"ClientError: schema registry: schema \d of .*: 503") as away:
+        with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 503") as away:
             runner.Runner(spec.parse(given), engine).run(once=True)
         registry.away, registry.refuse = False, True
-        with pytest.raises(TaskError, match=r"RefusedError: schema registry: schema \d of .*: 401") as refused:
+        with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 401") as refused:
             runner.Runner(spec.parse(given), engine).run(once=True)
         assert (away.value.may_pass, refused.value.may_pass) == (True, False)
         registry.refuse = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import iceberg, partitions
+from kraft_pipeline.tables import iceberg, partitions, schemas
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.spec import SpecError
@@ -252,3 +253,21 @@ def test_a_catalog_that_is_none(tmp_path: Path) -> None:
         opened(tmp_path, name="orders")
     with pytest.raises(SpecError, match=r"spec.table.catalog: "):
         opened(tmp_path, name="a.b", type="kiosk")
+
+
+def test_types_widen_as_iceberg_can(tmp_path: Path) -> None:
+    """Values of a new schema's wider type were dead letters for ever."""
+    narrow = pa.schema([("n", pa.int32()), ("f", pa.float32()), ("d", pa.decimal128(5, 2)), ("s", pa.string())])
+    wide = pa.schema([("n", pa.int64()), ("f", pa.float64()), ("d", pa.decimal128(9, 2)), ("s", pa.int64())])
+    promoted = schemas.promoted(narrow, wide)
+    assert promoted == pa.schema([*list(wide)[:3], narrow.field("s")])
+    assert schemas.promoted(wide, narrow) == wide
+    one = opened(tmp_path)
+    one.create(narrow, [])
+    old = {"n": [1], "f": [0.5], "d": [Decimal("1.25")], "s": ["x"]}
+    new = {"n": [1 << 40], "f": [0.1], "d": [Decimal("1234567.25")], "s": ["y"]}
+    one.commit(0, position(1), put(tmp_path, pa.table(old, schema=narrow)), after=-1)
+    one.create(promoted, [])
+    one.commit(1, position(2), put(tmp_path, pa.table(new, schema=promoted)), after=0)
+    rows = sorted(read(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+    assert rows == [{name: values[0] for name, values in part.items()} for part in (old, new)]

@@ -17,6 +17,7 @@ from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import registry, spec
 from kraft_pipeline.tables.avrotypes import NoColumnError, written
 from kraft_pipeline.tables.avrovalues import AvroParser
+from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 from kraft_pipeline.tables.values import RESERVED
@@ -98,9 +99,9 @@ def test_every_type_as_a_column_and_values_that_are_none() -> None:
     found = parse(binaries(good, b"", good + b"x", None, good[:-1], bare, b"\xff" * 40), pa.schema([]), additive=True)
     assert found.good.tolist() == [0, 5]
     assert found.bad == {
-        1: "Avro: the value ends before the record does",
-        2: "Avro: 1 bytes follow the record",
-        4: "Avro: the value ends before the record does",
+        1: Bad("avro.length", "Avro: the value ends before the record does"),
+        2: Bad("avro.length", "Avro: 1 bytes follow the record"),
+        4: Bad("avro.length", "Avro: the value ends before the record does"),
         6: found.bad[6],
     }
     first, second = found.table.to_pylist()
@@ -167,20 +168,32 @@ def test_versions_of_a_schema_in_a_registry(server: RegistryServer) -> None:
         {"a": 1, "b": "x", "c": None},
     ]
     assert found.good.tolist() == [0, 1, 6]
-    assert found.bad == {
+    assert {bad.code for bad in found.bad.values()} == {"avro.schema"}
+    assert {place: bad.reason for place, bad in found.bad.items()} == {
         3: "schema 3: the field a is string, its column int64",
         4: "no id of a schema is in front of the value",
         5: "no id of a schema is in front of the value",
     }
     strict = parse(binaries(y, x), fields, additive=False)
-    assert strict.bad == {0: "schema 2 has fields that the table lacks: c"}
+    assert strict.bad[0].reason == "schema 2 has fields that the table lacks: c"
     narrow = parse(binaries(y), pa.schema([("a", pa.int32())]), additive=True)
-    assert narrow.bad == {0: "schema 2: the field a is int64, its column int32"}
+    assert narrow.bad[0].reason == "schema 2: the field a is int64, its column int32"
     taken = server.add("t", record(("_offset", "long")))
     assert (
         "has the name of another column"
-        in parse(binaries(b"\0" + taken.to_bytes(4) + b"\2"), fields, additive=True, reserved=RESERVED).bad[0]
+        in parse(binaries(b"\0" + taken.to_bytes(4) + b"\2"), fields, additive=True, reserved=RESERVED).bad[0].reason
     )
+
+
+def test_a_schema_that_widens_a_field_widens_the_column_where_the_table_can(server: RegistryServer) -> None:
+    wide = record(("a", "long"))
+    (value,) = encoded(wide, {"a": 1 << 40}, number=server.add("t", wide))
+    fields = pa.schema([("a", pa.int32())])
+    assert AvroParser(ValueSpec("avro", registry=server.url), retry_s=1)(binaries(value), fields, additive=True).bad
+    parse = AvroParser(ValueSpec("avro", registry=server.url), retry_s=1, promotes=True)
+    found = parse(binaries(value), fields, additive=True)
+    assert found.table == pa.table({"a": [1 << 40]})
+    assert parse(binaries(value), fields, additive=False).bad[0].code == "avro.schema"
 
 
 def test_writers_schemas_are_resolved_to_the_specs(server: RegistryServer) -> None:
@@ -223,6 +236,31 @@ def test_a_registry_that_is_away_or_refuses(server: RegistryServer) -> None:
     server.refuse = True
     with pytest.raises(registry.RefusedError, match=r"schema 2 of .*: 401 Unauthorized"):
         Registry(server.url, retry_s=60).schema(2)
+
+
+def test_a_proxy_in_front_of_a_registry_makes_no_dead_letters(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its 404 was taken for a schema that does not exist."""
+    number = server.add("t", record(("a", "int")))
+    monkeypatch.setattr(server, "answer", lambda *_: (404, {"message": "no route"}))
+    parse = AvroParser(ValueSpec("avro", registry=server.url), retry_s=0.2)
+    (value,) = encoded(record(("a", "int")), {"a": 1}, number=number)
+    with pytest.raises(ClientError, match="404 and no registry's answer"):
+        parse(binaries(value), pa.schema([]), additive=True)
+
+
+def test_an_id_that_is_negative_is_asked_of_nobody(server: RegistryServer) -> None:
+    parse = AvroParser(ValueSpec("avro", registry=server.url), retry_s=0.2)
+    found = parse(binaries(b"\0\xff\xff\xff\xffx"), pa.schema([]), additive=True)
+    assert found.bad[0].code == "avro.schema"
+    assert not server.asked
+
+
+def test_references_that_are_none_are_the_schemas_fault(server: RegistryServer) -> None:
+    number = server.add("t", record(("a", "int")), references=[{"name": "x"}])
+    with pytest.raises(UnknownSchemaError, match="has references that are none"):
+        Registry(server.url).schema(number)
 
 
 def test_the_spec_of_avro(tmp_path: Any) -> None:

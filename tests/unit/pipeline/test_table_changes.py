@@ -17,22 +17,27 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import changes, jsonvalues, maintenance, partitions, schemas, spec, values
 from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.engine import InlineEngine, TaskError
+from kraft_pipeline.tables.engine import InlineEngine
+from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
 from kraft_pipeline.tables.jsonvalues import parse
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.plans import _begun
-from kraft_pipeline.tables.registry import RefusedError
 from kraft_pipeline.tables.runner import may_pass
 from kraft_pipeline.tables.storage import Folder
 from kraft_pipeline.tables.tasks import encoded
 
 
-def parsed(**table: Any) -> spec.TableSpec:
+def parsed(value: Any = None, **table: Any) -> spec.TableSpec:
     document = {
         "apiVersion": "kraftcluster.io/v1alpha1",
         "kind": "KafkaTable",
         "metadata": {"name": "t"},
-        "spec": {"bootstrapServers": "a:1", "topics": {"names": ["t"]}, "table": {"path": "/t", **table}},
+        "spec": {
+            "bootstrapServers": "a:1",
+            "topics": {"names": ["t"]},
+            "table": {"path": "/t", **table},
+            "value": value,
+        },
     }
     return spec.parse(document)
 
@@ -345,10 +350,10 @@ def test_where_reading_began_is_kept() -> None:
         (BrokerError(29, "topic t"), False),
         (DataLossError("gone"), False),
         (RefusedError("401"), False),
-        (TaskError("OSError: [Errno 28] No space left on device"), True),
-        (TaskError("kraft_pipeline.client.errors.ClientError: away"), True),
-        (TaskError("kraft_pipeline.client.errors.DataLossError: gone"), False),
-        (TaskError("ValueError: what?"), False),
+        (TaskError(failure_of(OSError(errno.ENOSPC, "No space left on device"))), True),
+        (TaskError(failure_of(ClientError("away"))), True),
+        (TaskError(failure_of(DataLossError("gone"))), False),
+        (TaskError(failure_of(ValueError("OSError: what?"))), False),
         (ConflictError("another"), False),
     ],
 )

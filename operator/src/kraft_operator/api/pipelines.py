@@ -139,6 +139,10 @@ class Value(Model):
         Free,
         Field(alias="schema", description="json: types by field, else what the first batch has. avro: its schema"),
     ] = {}
+    numbers: Annotated[
+        Literal["exact", "double"],
+        Field(description="json: a number that its inferred column would round is a dead letter, or is rounded"),
+    ] = "exact"
     schema_file: Annotated[Text, Field(description="avro: the schema, on one of the driver's volumes")] | None = None
     registry: Registry | None = None
 

@@ -78,7 +78,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
     from kraft_pipeline.archive.errors import ArchiveError
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.tables.committer import ConflictError
-    from kraft_pipeline.tables.engine import TaskError
+    from kraft_pipeline.tables.errors import TaskError
 
     try:
         return run(options)

@@ -50,7 +50,7 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.codec import CodecError
     from kraft_pipeline.tables import spec
     from kraft_pipeline.tables.committer import ConflictError, FencedError
-    from kraft_pipeline.tables.engine import TaskError
+    from kraft_pipeline.tables.errors import TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
 
     try:

@@ -2,7 +2,7 @@
 
 Schema (only the wanted columns, in this order): key binary, value binary, topic string, partition int32, offset int64,
 timestamp timestamp[us, UTC], timestampType int32 (0 create time, 1 log append time), headers list<struct<key: string,
-value: binary>> (null for a record without headers).
+value: binary>> (null for a record without headers). A time beyond what the column holds is null.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kraft_pipeline.codec.arrays import fixed, lists, repeated
 from kraft_pipeline.codec.batches import Aborted, Batch, scan, visible
@@ -33,6 +34,8 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "headers": HEADER_TYPE,
 }
 COLUMNS: Final = tuple(TYPES)
+MILLIS_MAX: Final = (1 << 63) // 1000
+"""Of a time, for a column of microseconds."""
 GROUP_BYTES: Final = 8 * 1024 * 1024
 """Records' bytes that become one RecordBatch: enough that NumPy's fixed cost is nothing, little enough for memory."""
 
@@ -40,13 +43,15 @@ GROUP_BYTES: Final = 8 * 1024 * 1024
 class Decoder:
     """Decodes what Fetch brings of one partition."""
 
-    __slots__ = ("_columns", "_partition", "_topic", "schema")
+    __slots__ = ("_columns", "_partition", "_topic", "damaged", "schema")
 
     def __init__(self, topic: str, partition: int, columns: Sequence[str] = COLUMNS[:-1]) -> None:
         unknown = [name for name in columns if name not in TYPES]
         if unknown:
             raise ValueError(f"no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
         self._topic, self._partition = topic, partition
+        self.damaged: set[int] = set()
+        """Offsets of the records with a header whose key is not UTF-8: its bytes are replaced, as Java does."""
         self._columns = [name for name in COLUMNS if name in columns]
         self.schema = pa.schema([pa.field(name, TYPES[name]) for name in self._columns])
 
@@ -115,10 +120,29 @@ class Decoder:
         if name == "offset":
             return fixed(TYPES[name], fields.offsets)
         if name == "timestamp":
-            return fixed(TYPES[name], fields.timestamps * 1000)
+            beyond = (fields.timestamps > MILLIS_MAX) | (fields.timestamps < -MILLIS_MAX)
+            return fixed(TYPES[name], fields.timestamps * 1000, beyond if beyond.any() else None)
         if name == "timestampType":
             return fixed(TYPES[name], fields.timestamp_types)
-        return _headers(data, fields)
+        return self._headers(data, fields)
+
+    def _headers(self, data: Bytes, fields: Fields) -> pa.Array:
+        """The column of headers: those of all records after one another, and how many each record has."""
+        count = len(fields.offsets)
+        if not len(fields.header_keys[0]):
+            return pa.nulls(count, HEADER_TYPE)
+        raw, values = copied(data, *fields.header_keys), copied(data, *fields.header_values)
+        try:
+            keys = raw.cast(pa.string())
+        except pa.ArrowInvalid:
+            texts = [key.decode(errors="replace") for key in raw.to_pylist()]
+            keys = pa.array(texts, pa.string())
+            owners = np.repeat(fields.offsets, fields.header_counts)
+            self.damaged |= set(owners[np.asarray(pc.not_equal(keys.cast(pa.binary()), raw))].tolist())
+        bounds = np.zeros(count + 1, np.int32)
+        np.cumsum(fields.header_counts, out=bounds[1:])
+        pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
+        return lists(HEADER_TYPE, bounds, pairs, fields.header_counts == 0)
 
 
 def _unpacked(data: Buffer, batches: list[Batch]) -> Iterator[tuple[Buffer, list[Batch]]]:
@@ -166,20 +190,3 @@ def copied(data: Bytes, begins: Ints, ends: Ints, kind: Any = None) -> pa.Array:
     )
     places = fixed(pa.int64(), np.arange(0, 2 * count, 2), nulls if any_null else None)
     return whole.take(places)
-
-
-def _headers(data: Bytes, fields: Fields) -> pa.Array:
-    """The column of headers: those of all records after one another, and how many each record has."""
-    count = len(fields.offsets)
-    if not len(fields.header_keys[0]):
-        return pa.nulls(count, HEADER_TYPE)
-    keys = copied(data, *fields.header_keys)
-    values = copied(data, *fields.header_values)
-    try:
-        keys = keys.cast(pa.string())
-    except pa.ArrowInvalid as e:
-        raise CorruptBatch(f"a header's key is not UTF-8: {e}") from None
-    bounds = np.zeros(count + 1, np.int32)
-    np.cumsum(fields.header_counts, out=bounds[1:])
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
-    return lists(HEADER_TYPE, bounds, pairs, fields.header_counts == 0)

@@ -17,15 +17,18 @@ from numpy.typing import NDArray
 from kraft_pipeline.codec.varints import Bytes, Ints
 from kraft_pipeline.tables import avrocolumns
 from kraft_pipeline.tables.avrotypes import NoColumnError, Written, written
-from kraft_pipeline.tables.jsonvalues import REASON_CHARACTERS, Parsed
+from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad, RecordError
+from kraft_pipeline.tables.jsonvalues import Parsed
 from kraft_pipeline.tables.registry import Registered, Registry, UnknownSchemaError
-from kraft_pipeline.tables.schemas import aligned, check_names, misfit, widened
+from kraft_pipeline.tables.schemas import aligned, check_names, misfit, promoted, widened
 from kraft_pipeline.tables.spec import SpecError, ValueSpec
 
 MAGIC: Final = 0
 PREFIX_BYTES: Final = 5
 """A zero byte and the schema's id: Confluent's wire format."""
 NO_ID: Final = -1
+SIGN: Final = 128
+"""The first byte of an id that is negative, which no registry gives."""
 
 
 class _Way(NamedTuple):
@@ -42,8 +45,9 @@ class _Way(NamedTuple):
 class AvroParser:
     """Values of one table. One thread only."""
 
-    def __init__(self, spec: ValueSpec, *, retry_s: float) -> None:
-        """Raises SpecError for a schema of the spec that cannot be a table's."""
+    def __init__(self, spec: ValueSpec, *, retry_s: float, promotes: bool = False) -> None:
+        """`promotes`: whether columns of the table widen. Raises SpecError for a schema that cannot be a table's."""
+        self._grown = promoted if promotes else widened
         self._registry = Registry(spec.registry, spec.registry_auth, retry_s=retry_s) if spec.registry else None
         self._given = given(spec)
         self._ways: dict[int, _Way | str] = {}
@@ -57,12 +61,12 @@ class AvroParser:
         ids = self._ids(data, begins, ends, valid)
         tables: list[pa.Table] = []
         places: list[NDArray[np.int64]] = []
-        bad: dict[int, str] = {}
+        bad: dict[int, Bad] = {}
         for number in np.unique(ids[valid]).tolist():
             chosen = np.flatnonzero(valid & (ids == number))
             reason, fields = self._fields(number, fields, additive=additive, reserved=reserved)
             if reason:
-                bad |= dict.fromkeys(chosen.tolist(), reason)
+                bad |= dict.fromkeys(chosen.tolist(), Bad("avro.schema", reason[:REASON_CHARACTERS]))
                 continue
             skip = PREFIX_BYTES if self._registry else 0
             way = self._way(number)
@@ -84,7 +88,7 @@ class AvroParser:
         if self._registry is None:
             return ids
         framed = np.flatnonzero(valid & (ends - begins >= PREFIX_BYTES))
-        framed = framed[data[begins[framed]] == MAGIC]
+        framed = framed[(data[begins[framed]] == MAGIC) & (data[begins[framed] + 1] < SIGN)]
         at = begins[framed]
         ids[framed] = sum(data[at + 1 + i].astype(np.int64) << (24 - 8 * i) for i in range(4))
         return ids
@@ -115,17 +119,17 @@ class AvroParser:
         if isinstance(way, str):
             return way, fields
         columns = way.target.columns
-        wider = widened(fields, columns)
+        wider = self._grown(fields, columns)
         what = f"schema {number}" if self._registry else "the schema"
         if not additive and not wider.equals(fields):
             new = sorted(set(wider.names) - set(fields.names))
-            return f"{what} has fields that the table lacks: {', '.join(new) or 'within others'}", fields
+            return f"{what} has fields that the table lacks: {', '.join(new) or 'within others, or wider ones'}", fields
         wrong = misfit(columns, wider)
         if wrong:
             return f"{what}: {wrong}", fields
         try:
             check_names(wider, reserved, fields)
-        except pa.ArrowInvalid as e:
+        except RecordError as e:
             return f"{what}: {e}", fields
         return "", wider
 
@@ -149,7 +153,7 @@ def _places(values: pa.Array) -> tuple[Bytes, Ints, Ints]:
 
 def _decoded(
     data: Bytes, begins: Ints, ends: Ints, way: _Way, fields: pa.Schema
-) -> tuple[pa.Table, NDArray[np.int64], dict[int, str]]:
+) -> tuple[pa.Table, NDArray[np.int64], dict[int, Bad]]:
     """Columns of the values that are as their schema says, which these are, and why the others are not."""
     everything = np.arange(len(begins))
     if way.reader is not None or way.writer.flat is None:
@@ -172,7 +176,7 @@ def _decoded(
 
 def _one_by_one(
     data: Bytes, begins: Ints, ends: Ints, way: _Way, fields: pa.Schema, places: NDArray[np.int64]
-) -> tuple[pa.Table, NDArray[np.int64], dict[int, str]]:
+) -> tuple[pa.Table, NDArray[np.int64], dict[int, Bad]]:
     reader = None if way.reader is None else way.reader.parsed
     rows, good, bad = [], [], {}
     view = data.data
@@ -180,44 +184,68 @@ def _one_by_one(
         try:
             rows.append(_value(view[begins[place] : ends[place]], way.writer.parsed, reader))
             good.append(place)
-        except Exception as e:
-            bad[place] = _reason(e)
+        except RecordError as e:
+            bad[place] = e.bad
     try:
         return _columns(rows, way.target, fields), np.array(good, np.int64), bad
-    except (pa.ArrowException, OverflowError, TypeError):
+    except MemoryError:
+        raise
+    except Exception:
         return _alone(rows, good, bad, way, fields)
 
 
 def _alone(
-    rows: list[Any], good: list[int], bad: dict[int, str], way: _Way, fields: pa.Schema
-) -> tuple[pa.Table, NDArray[np.int64], dict[int, str]]:
+    rows: list[Any], good: list[int], bad: dict[int, Bad], way: _Way, fields: pa.Schema
+) -> tuple[pa.Table, NDArray[np.int64], dict[int, Bad]]:
     """Some of the values are beyond what a column can hold: each by itself."""
     kept, tables = [], [fields.empty_table()]
     for place, row in zip(good, rows, strict=True):
         try:
             tables.append(_columns([row], way.target, fields))
             kept.append(place)
-        except (pa.ArrowException, OverflowError, TypeError) as e:
-            bad[place] = _reason(e)
+        except MemoryError:
+            raise
+        except Exception as e:
+            bad[place] = RecordError("avro.type", f"Avro: {str(e) or type(e).__name__}").bad
     return pa.concat_tables(tables), np.array(kept, np.int64), bad
 
 
 def _value(payload: memoryview, writer: Any, reader: Any) -> Any:
+    """A record as its schema says. Raises RecordError: fastavro raises whatever comes up."""
     stream = io.BytesIO(payload)
-    found = schemaless_reader(stream, writer, reader)
+    try:
+        found = schemaless_reader(stream, writer, reader)
+    except Exception as e:
+        if _ends_early(payload, writer, reader):
+            raise RecordError("avro.length", "Avro: the value ends before the record does") from None
+        raise RecordError("avro.value", f"Avro: {str(e) or type(e).__name__}") from None
     left = len(payload) - stream.tell()
     if left:
-        raise ValueError(f"{left} bytes follow the record")
+        raise RecordError("avro.length", f"Avro: {left} bytes follow the record")
     return found
+
+
+class _Watched(io.BytesIO):
+    """Knows whether more was asked for than there is."""
+
+    short = False
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.short = self.short or len(found) < (size or 0)
+        return found
+
+
+def _ends_early(payload: memoryview, writer: Any, reader: Any) -> bool:
+    stream = _Watched(payload)
+    try:
+        schemaless_reader(stream, writer, reader)
+    except Exception:
+        return stream.short
+    return False
 
 
 def _columns(rows: list[Any], target: Written, fields: pa.Schema) -> pa.Table:
     found = pa.array(rows, target.plain)
     table = pa.Table.from_arrays(found.flatten(), schema=pa.schema(list(target.plain)))
     return aligned(aligned(table, target.columns), fields)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, EOFError) or "bytes, read" in str(error) or "string index" in str(error):  # fastavro's ways
-        return "Avro: the value ends before the record does"
-    return f"Avro: {str(error) or type(error).__name__}"[:REASON_CHARACTERS]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
 from kraft_pipeline.tables.spec import EngineSpec, SpecError
 from kraft_pipeline.tables.tasks import Job, Result, run_task
 
@@ -51,13 +51,12 @@ def settings(spec: EngineSpec) -> dict[str, str]:
     }
 
 
-class TaskError(Exception):
-    """A task failed on an executor; the message is that of its exception."""
-
-    @property
-    def may_pass(self) -> bool:
-        """Whether it is about what was away or full, and not about what the task was to do."""
-        return bool(re.match(r"(\S+\.)?(ClientError|ConnectionError|TimeoutError|OSError):", str(self)))
+def _outcome(call: Callable[[T], R], work: T) -> R | Failure:
+    """What a task returns, or why it does not."""
+    try:
+        return call(work)
+    except Exception as e:
+        return failure_of(e)
 
 
 class Engine(Protocol):
@@ -124,18 +123,20 @@ class SparkEngine:
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    packed = base64.b85encode(pickle.dumps(call(work[number]))).decode()
+                    packed = base64.b85encode(pickle.dumps(_outcome(call, work[number]))).decode()
                     yield pa.RecordBatch.from_pydict({"number": [number], "result": [packed]})
 
         tasks = self._spark.range(0, len(work), 1, len(work))
         try:
             rows = tasks.mapInArrow(on_executor, "number long, result string").collect()
-        except Exception as e:  # Spark's are many, and say what happened in a Python traceback in their texts
-            raised = re.findall(r"^(\S*\.\w*(?:Error|Corrupt\w*|Unsupported\w*): .*)$", str(e), re.MULTILINE)
-            raise TaskError(raised[-1].strip() if raised else str(e).partition("\n")[0]) from e
-        found = {row["number"]: row["result"] for row in rows}
+        except Exception as e:  # of Spark itself: what our tasks raise is among the results
+            raise TaskError(Failure("spark", "defect", False, str(e).partition("\n")[0], str(e))) from e
         # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
-        return [pickle.loads(base64.b85decode(found[number])) for number in range(len(work))]  # noqa: S301
+        found = {row["number"]: pickle.loads(base64.b85decode(row["result"])) for row in rows}  # noqa: S301
+        failures = [outcome for outcome in found.values() if isinstance(outcome, Failure)]
+        if failures:  # one that waiting does not help is told before the others
+            raise TaskError(min(failures, key=lambda failure: failure.retriable))
+        return [found[number] for number in range(len(work))]
 
     def close(self) -> None:
         self._spark.stop()

@@ -1,15 +1,17 @@
-"""JSON objects to columns, thousands at a time; what is none of the schema is told apart without a loop over the rest.
+"""JSON objects to columns: thousands at a time by Arrow's reader, the few that it cannot take one by one.
 
 Arrow's reader takes lines and gives up on the first bad one. So each value is put into an object of its own that also
 has its number, `{"i":7,"v":…}`, which also makes certain that a value is one whole object: two in one value, or one in
-two, would break the frame around them. Where the reader gives up, values that are no objects are looked for one by one,
-and what is left is halved until the bad ones are alone.
+two, would break the frame around them. Where the reader gives up, the values are halved, and a few of them are left to
+`jsonsingle`, which says of each what is wrong with it.
+
+The reader makes a double of a number that it has no better type for. A number with so many digits that a double may
+not hold it is read a second time as a decimal: if the two differ, the value is left to `jsonsingle` as well.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import re
 from typing import Any, Final, NamedTuple
 
@@ -19,86 +21,206 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
+from kraft_pipeline.tables.errors import Bad, RecordError
+from kraft_pipeline.tables.jsonsingle import Single, grown, loaded
 from kraft_pipeline.tables.schemas import DEPTH_MAX, aligned, check_names
+from kraft_pipeline.tables.spec import ValueSpec
 
-_JSON: Final = {
-    int: "a number",
-    float: "a number",
-    str: "a text",
-    bool: "true or false",
-    list: "an array",
-    type(None): "null",
-}
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PAIRS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 BLOCK_BYTES: Final = 16 * 1024 * 1024
-REASON_CHARACTERS: Final = 200
-TYPES: Final = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "double": pa.float64(),
-    "float": pa.float32(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "date": pa.date32(),
-}
+FEW: Final = 1024
+"""Values that are read one by one rather than halved once more."""
+BOM: Final = b"\xef\xbb\xbf"
+DOUBTFUL: Final = r"[0-9][0-9.]{15}|[eE][+-]?[0-9]{3}"
+"""Numbers that a double may not hold; of 15 digits it holds all."""
+HUGE: Final = r"[0-9]{19}"
+"""Integers that a long may not hold: Arrow's reader would make their column a double."""
+_DECIMAL: Final = pa.decimal256(76, 38)
+
+Places = NDArray[np.int64]
 
 
 class Parsed(NamedTuple):
     """Columns of the rows that are `good`, and why the others are not."""
 
     table: pa.Table
-    good: NDArray[np.int64]
-    bad: dict[int, str]
+    good: Places
+    bad: dict[int, Bad]
 
 
-def type_of(ddl: str) -> pa.DataType:
-    """The type of a field as Spark's DDL names it; also array<…>. Raises ValueError."""
-    text = ddl.strip().lower()
-    if text in TYPES:
-        return TYPES[text]
-    if text.startswith("array<") and text.endswith(">"):
-        return pa.list_(type_of(text[6:-1]))
-    raise ValueError(f"{ddl!r} is none of {', '.join(TYPES)} or array<…> of these")
+class WiderError(Exception):
+    """A field that earlier values taught is wider than they showed: all are to be read again."""
+
+    def __init__(self, fields: pa.Schema) -> None:
+        super().__init__()
+        self.fields = fields
 
 
-def parse(values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()) -> Parsed:
-    """The values that are no null, by `schema`; with `additive` also fields that it lacks, unless their names (in any
-    case) are `reserved` or taken."""
-    bad = dict.fromkeys(_too_deep(values), f"the value is nested more than {DEPTH_MAX} deep")
-    places = np.setdiff1d(np.flatnonzero(np.asarray(values.is_valid())), list(bad))
-    tables: list[pa.Table] = []
-    good: list[NDArray[np.int64]] = []
-    pending = [(places, False)] if len(places) else []
-    while pending:
-        some, looked_at = pending.pop()
+class JsonParser:
+    """Values of one table."""
+
+    def __init__(self, spec: ValueSpec = ValueSpec("json"), settled: pa.Schema | None = None) -> None:  # noqa: B008
+        """`settled`: the columns of the table, whose types stay; what a batch has taught since may widen."""
+        self._exact, self._declared, self._settled = spec.numbers == "exact", frozenset(spec.schema), settled
+
+    def __call__(
+        self, values: pa.Array, schema: pa.Schema, *, additive: bool, reserved: frozenset[str] = frozenset()
+    ) -> Parsed:
+        """The values that are no null, by `schema`; with `additive` also fields that it lacks, unless their names (in
+        any case) are `reserved` or taken."""
+        settled = schema if self._settled is None else self._settled
+        values, additive = _without_marks(values), additive or not len(schema)
+        while True:
+            reading = _Reading(self._exact, self._declared, settled, reserved, additive=additive)
+            try:
+                return reading.of(values, schema)
+            except WiderError as e:
+                schema = e.fields
+
+
+parse: Final = JsonParser()
+"""Values of a table with nothing declared."""
+
+
+class _Reading:
+    """One pass over values."""
+
+    def __init__(
+        self, exact: bool, declared: frozenset[str], settled: pa.Schema, reserved: frozenset[str], *, additive: bool
+    ) -> None:
+        self._exact, self._declared, self._settled = exact, declared, settled
+        self._reserved, self._additive = reserved, additive
+        self._single = Single(additive=additive, exact=exact, declared=declared)
+        self._tables: list[pa.Table] = []
+        self._good: list[Places] = []
+        self._bad: dict[int, Bad] = {}
+
+    def of(self, values: pa.Array, schema: pa.Schema) -> Parsed:
+        deep = _too_deep(values)
+        self._bad = dict.fromkeys(deep, Bad("json.depth", f"the value is nested more than {DEPTH_MAX} deep"))
+        places = np.setdiff1d(np.flatnonzero(np.asarray(values.is_valid())), deep).astype(np.int64)
+        schema, rest = self._many(values, places, schema)
+        schema = self._each(values, rest, schema)
+        if not self._tables:
+            return Parsed(schema.empty_table(), np.empty(0, np.int64), self._bad)
+        whole = pa.concat_tables([aligned(table, schema) for table in self._tables])
+        good = np.concatenate(self._good)
+        order = np.argsort(good)
+        return Parsed(whole.take(pa.array(order)) if len(self._tables) > 1 else whole, good[order], self._bad)
+
+    def _many(self, values: pa.Array, places: Places, schema: pa.Schema) -> tuple[pa.Schema, Places]:
+        """Read what Arrow's reader can; the fields that it has taught, and the values that are left."""
+        rest: list[Places] = []
+        pending = [places] if len(places) else []
+        if _has_map(schema):  # of which the reader knows nothing
+            pending, rest = [], [places]
+        while pending:
+            some = pending.pop()
+            try:
+                found, left = self._read(values.take(pa.array(some)), schema)
+            except MemoryError:
+                raise
+            except Exception:  # of the reader's there are many kinds, and any value may raise them
+                if len(some) <= FEW:
+                    rest.append(some)
+                else:
+                    half = len(some) // 2
+                    pending += [some[half:], some[:half]]
+                continue
+            if left.any():
+                rest.append(some[left])
+            if found is not None:
+                self._tables.append(found)
+                self._good.append(some[~left])
+                schema = found.schema  # what one part has taught holds for the others
+        return schema, np.concatenate(rest) if rest else np.empty(0, np.int64)
+
+    def _read(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table | None, NDArray[np.bool_]]:
+        """Columns, and which values are not among them because a number would be damaged."""
+        left = np.zeros(len(values), bool)
+        found = _read(values, schema, additive=self._additive)
+        check_names(found.schema, self._reserved, schema)
+        if not self._exact or not self._doubles(found.schema):
+            return found, left
+        if self._doubles(found.schema) - self._doubles(schema):
+            left = _matching(values, HUGE)
+            if left.all():
+                return None, left
+            if left.any():
+                found = _read(values.filter(pa.array(~left)), schema, additive=self._additive)
+        kept = np.flatnonzero(~left)
+        doubtful = np.flatnonzero(_matching(values.take(pa.array(kept)), DOUBTFUL))
+        wrong = doubtful[self._damaged(values.take(pa.array(kept[doubtful])), found.take(pa.array(doubtful)))]
+        left[kept[wrong]] = True
+        if not len(wrong):
+            return found, left
+        return (None if left.all() else found.take(pa.array(np.setdiff1d(np.arange(len(kept)), wrong)))), left
+
+    def _doubles(self, schema: pa.Schema) -> set[str]:
+        """The columns that have doubles somewhere whose numbers must not be rounded."""
+        return {f.name for f in schema if f.name not in self._declared and _with_decimals(f.type) != f.type}
+
+    def _damaged(self, values: pa.Array, rows: pa.Table) -> NDArray[np.bool_]:
+        """Which of the values have a number that `rows` has otherwise, or may have."""
+        if not len(values):
+            return np.zeros(0, bool)
+        names = self._doubles(rows.schema)
+        exact = pa.schema([f.with_type(_with_decimals(f.type)) if f.name in names else f for f in rows.schema])
         try:
-            found = _read(values.take(pa.array(some)), schema, additive=additive)
-            check_names(found.schema, reserved, schema)
-        except pa.ArrowInvalid as e:
-            if len(some) == 1:
-                bad[int(some[0])] = _reason(e)
-            elif not looked_at:
-                reasons = [_no_object(value) for value in values.take(pa.array(some)).to_pylist()]
-                bad |= {place: reason for place, reason in zip(some.tolist(), reasons, strict=True) if reason}
-                objects = some[[not reason for reason in reasons]]
-                pending += [(objects, True)] if len(objects) else []
-            else:
-                half = len(some) // 2
-                # The first half comes first: rows stay in their order.
-                pending += [(some[half:], True), (some[:half], True)]
-        else:
-            tables.append(found)
-            good.append(some)
-            schema = found.schema  # what one part has taught holds for the others
-    if not tables:
-        return Parsed(schema.empty_table(), np.empty(0, np.int64), bad)
-    return Parsed(pa.concat_tables([aligned(t, schema) for t in tables]), np.concatenate(good), bad)
+            again = _read(values, exact, additive=True)
+            wrong = np.zeros(len(values), bool)
+            for name in names:
+                wrong |= _differs(*(table.column(name).combine_chunks() for table in (rows, again)))
+        except MemoryError:
+            raise
+        except Exception:  # a number that no decimal holds either
+            half = len(values) // 2
+            if len(values) <= FEW:
+                return np.ones(len(values), bool)
+            parts = ((values[:half], rows.slice(0, half)), (values[half:], rows.slice(half)))
+            return np.concatenate([self._damaged(*part) for part in parts])
+        return wrong
+
+    def _each(self, values: pa.Array, places: Places, schema: pa.Schema) -> pa.Schema:
+        """Read the values one by one."""
+        objects: dict[int, dict[str, Any]] = {}
+        begun = schema
+        for place, value in zip(places.tolist(), values.take(pa.array(places)).to_pylist(), strict=True):
+            try:
+                found = loaded(value)
+                more = grown(schema, self._single.taught(found, schema), self._settled) if self._additive else schema
+                if not more.equals(schema):
+                    check_names(more, self._reserved, schema)
+                self._single.row(found, more)
+                objects[place], schema = found, more
+            except RecordError as e:
+                self._bad[place] = e.bad
+        if self._tables and any(_widens(field.type, schema.field(field.name).type) for field in begun):
+            raise WiderError(schema)
+        self._keep(objects, schema)
+        return schema
+
+    def _keep(self, objects: dict[int, dict[str, Any]], schema: pa.Schema) -> None:
+        rows, good = [], []
+        for place, value in objects.items():
+            try:
+                rows.append(self._single.row(value, schema))  # of the types that all have taught together
+                good.append(place)
+            except RecordError as e:
+                self._bad[place] = e.bad
+        if rows:
+            columns = [pa.array([row.get(f.name) for row in rows], f.type) for f in schema]
+            found = pa.Table.from_arrays(columns, schema=schema) if columns else _empty_rows(len(rows))
+            self._tables.append(found)
+            self._good.append(np.array(good, np.int64))
+
+
+def _without_marks(values: pa.Array) -> pa.Array:
+    """The values without the byte order marks of UTF-8 that some begin with."""
+    marked = pc.starts_with(values, BOM)
+    return pc.if_else(marked, pc.binary_slice(values, len(BOM)), values) if pc.any(marked).as_py() else values
 
 
 def _too_deep(values: pa.Array) -> list[int]:
@@ -120,15 +242,49 @@ def _depth(value: bytes) -> int:
     return rounds + left.count(b"[")
 
 
-def _no_object(value: bytes) -> str:
-    """Why a value is no JSON object, "" where it may be one: what all of a topic may be, is told in a moment."""
-    try:
-        found = json.loads(value, strict=False)
-    except ValueError as e:
-        return f"JSON parse error: {e}"[:REASON_CHARACTERS]
-    except RecursionError:
-        return ""
-    return "" if isinstance(found, dict) else f"the value is {_JSON[type(found)]} and no object"
+def _matching(values: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.asarray(pc.match_substring_regex(values, pattern), bool)
+    return found
+
+
+def _has_map(fields: Any) -> bool:
+    return any(pa.types.is_map(f.type) or (pa.types.is_nested(f.type) and _has_map(_inner(f.type))) for f in fields)
+
+
+def _inner(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(place) for place in range(kind.num_fields)]
+
+
+def _with_decimals(kind: pa.DataType) -> pa.DataType:
+    """A type whose doubles are decimals."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_decimals(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_with_decimals(kind.value_type))
+    return _DECIMAL if pa.types.is_float64(kind) else kind
+
+
+def _differs(rows: Any, exact: Any) -> NDArray[np.bool_]:
+    """Which rows have a double whose shortest text is another number than the decimal."""
+    wrong = np.zeros(len(rows), bool)
+    if pa.types.is_struct(rows.type):
+        for part, other in zip(rows.flatten(), exact.flatten(), strict=True):
+            wrong |= _differs(part, other)
+    elif pa.types.is_list(rows.type):
+        inner = _differs(rows.flatten(), exact.flatten())
+        wrong[np.asarray(pc.list_parent_indices(rows))[inner]] = True
+    elif pa.types.is_float64(rows.type):
+        wrong |= np.asarray(pc.not_equal(rows.cast(pa.string()).cast(_DECIMAL), exact).fill_null(False))
+    return wrong
+
+
+def _widens(there: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a number within a type has become another type of number."""
+    if pa.types.is_struct(there) and pa.types.is_struct(wanted):
+        return any(_widens(field.type, wanted.field(field.name).type) for field in there)
+    if pa.types.is_list(there) and pa.types.is_list(wanted):
+        return _widens(there.value_type, wanted.value_type)
+    return not there.equals(wanted)
 
 
 def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:
@@ -136,7 +292,7 @@ def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:
     count = len(values)
     numbers = pa.array(np.arange(count)).cast(pa.string()).cast(pa.binary())
     lines = pc.binary_join_element_wise(b'{"i":', numbers, b',"v":', values.cast(pa.binary()), b"}\n", b"")
-    whole = _objects(lines, schema, additive=additive or not len(schema))
+    whole = _objects(lines, schema, additive=additive)
     settled = pa.schema(
         f if schema.get_field_index(f.name) >= 0 else pa.field(f.name, _plain(f.type))
         for f in whole.type
@@ -146,7 +302,6 @@ def _read(values: pa.Array, wanted: pa.Schema, *, additive: bool) -> pa.Table:
         whole = _objects(lines, settled, additive=True)  # texts that look like times, as they are written
     columns = [whole.field(whole.type.get_field_index(f.name)) for f in settled]
     found = pa.Table.from_arrays(columns, schema=settled) if columns else _empty_rows(count)
-    found.validate(full=True)  # texts that are no UTF-8, which the reader takes as they are
     if schema.equals(wanted):
         return found
     return found.cast(pa.schema(wanted.field(f.name) if f.name in wanted.names else f for f in settled))
@@ -168,6 +323,7 @@ def _objects(lines: pa.Array, schema: pa.Schema, *, additive: bool) -> Any:
             unexpected_field_behavior="infer" if additive else "error",
         ),
     )
+    table.validate(full=True)  # lists of nothing but null have bounds of others; texts may be no UTF-8
     if table.column_names != ["i", "v"]:
         raise pa.ArrowInvalid(f"what follows the object is no part of it: {table.column_names[2:]}")
     if table.num_rows != count or not np.array_equal(table.column("i").to_numpy(), np.arange(count)):
@@ -204,9 +360,6 @@ def _written(kind: pa.DataType) -> pa.DataType:
     """Dates are texts in JSON, and days since 1970 to Arrow's reader."""
     if pa.types.is_list(kind):
         return pa.list_(_written(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_written(field.type)) for field in kind])
     return pa.string() if pa.types.is_date(kind) else kind
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).replace("Column(/v/", "Column(/").replace("Column(/v)", "value").split(" in row ")[0]
-    return text[:REASON_CHARACTERS]

@@ -11,12 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kraft_pipeline.tables.errors import Bad
 from kraft_pipeline.tables.spec import SpecError
 
 FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 """Of times in UTC, as texts, so that they sort as they should in every engine."""
 OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+YEAR_1: Final = -719_162
+YEAR_10000: Final = 2_932_897
+"""First days of years, since 1970."""
 NAME_BYTES_MAX: Final = 255
 """Of a folder's name, on all file systems that matter."""
 
@@ -106,18 +111,39 @@ def _folder(name: str, text: str | None) -> str:
     return f"{name}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}"
 
 
-def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, str]:
+def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
     """The rows whose own values are to name folders and cannot, and why."""
-    found: dict[int, str] = {}
+    found: dict[int, Bad] = {}
     for entry in entries:
+        found |= _untimely(rows, entry)
         kind = rows.schema.field(entry).type if entry in rows.column_names else pa.null()
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
             encoded = rows.column(entry).combine_chunks().dictionary_encode()
             reasons = [_no_folder(entry, value) for value in encoded.dictionary.cast(pa.binary()).to_pylist()]
             wrong = [code for code, reason in enumerate(reasons) if reason]
             codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            found |= {int(place): reasons[codes[place]] for place in np.flatnonzero(np.isin(codes, wrong))}
+            found |= {
+                int(place): Bad("partition.name", reasons[codes[place]])
+                for place in np.flatnonzero(np.isin(codes, wrong))
+            }
     return found
+
+
+def _untimely(rows: pa.Table, entry: str) -> dict[int, Bad]:
+    """The rows whose year has not four digits: no text of it sorts as it should, and Iceberg's library has none."""
+    parts, names = OF_COLUMN.fullmatch(entry), rows.column_names
+    name = parts[2] if parts else entry
+    if entry in FORMATS and entry not in names:
+        name = "_timestamp" if "_timestamp" in names else "timestamp"
+    kind = rows.schema.field(name).type if name in names else pa.null()
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+        return {}
+    whole = rows.column(name).combine_chunks()
+    numbers = whole.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    a_day = 1 if pa.types.is_date32(kind) else 86_400 * _PER_SECOND[kind.unit]
+    late = pc.or_(pc.less(numbers, YEAR_1 * a_day), pc.greater_equal(numbers, YEAR_10000 * a_day))
+    bad = Bad("partition.time", f"{name} is before year 1 or after year 9999; {entry} cannot name a partition")
+    return dict.fromkeys(np.flatnonzero(np.asarray(late.fill_null(False))).tolist(), bad)
 
 
 def _no_folder(name: str, value: bytes) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from kraft_pipeline.client.cluster import Patience
-from kraft_pipeline.client.errors import ClientError
+from kraft_pipeline.tables.errors import RefusedError
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -21,11 +21,9 @@ SCHEMAS_MAX: Final = 1000
 REFERENCES_MAX: Final = 100
 """Of one schema, with all that these refer to."""
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+UNKNOWN: Final = frozenset({40401, 40402, 40403, 42202})
+"""The registry's codes for a subject, a version or a schema that it does not have."""
 _KNOWN: Final[dict[tuple[str, int], Registered]] = {}
-
-
-class RefusedError(ClientError):
-    """The registry answers, but not us: a wrong address or wrong credentials, which waiting does not mend."""
 
 
 class UnknownSchemaError(Exception):
@@ -73,7 +71,10 @@ class Registry:
         if answer.get("schemaType", "AVRO") != "AVRO":
             raise UnknownSchemaError(f"{what} is of type {answer['schemaType']}, not AVRO")
         references: dict[tuple[str, int], str] = {}
-        self._refer(answer, references, what)
+        try:
+            self._refer(answer, references, what)
+        except (KeyError, TypeError, ValueError) as e:
+            raise UnknownSchemaError(f"{what} has references that are none: {e!r}") from None
         return Registered(answer["schema"], tuple(references.values()))
 
     def _refer(self, answer: Mapping[str, Any], found: dict[tuple[str, int], str], what: str) -> None:
@@ -104,11 +105,23 @@ class Registry:
                 found = json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as e:
             with e:
-                if e.code == 404:
+                if e.code in {404, 422} and _error_code(e) in UNKNOWN:
                     raise UnknownSchemaError(f"{what} is not there") from None
+                if e.code == 404:  # of a proxy, say: it knows nothing of schemas
+                    raise ConnectionError("404 and no registry's answer: is the URL right?") from None
                 if 400 <= e.code < 500 and e.code not in {408, 429}:
                     raise RefusedError(f"schema registry: {what}: {e.code} {e.reason}") from None
                 raise ConnectionError(f"{e.code} {e.reason}") from None
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise ValueError(f"{url} answers something else than a schema")
         return found
+
+
+def _error_code(answer: HTTPError) -> int:
+    """What the registry itself says is wrong; 0 where another server answers."""
+    try:
+        found = json.loads(answer.read(ANSWER_BYTES_MAX))
+    except (OSError, HTTPException, ValueError):
+        return 0
+    code = found.get("error_code") if isinstance(found, dict) else None
+    return code if isinstance(code, int) else 0

@@ -12,19 +12,18 @@ from typing import Final
 
 import pyarrow as pa
 
-from kraft_pipeline.client import BrokerError, ClientError, Cluster, DataLossError
-from kraft_pipeline.client.errors import RETRIABLE
+from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import changes, maintenance, partitions, values
 from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, Keyed, is_left
-from kraft_pipeline.tables.engine import Engine, TaskError
+from kraft_pipeline.tables.engine import Engine
+from kraft_pipeline.tables.errors import TaskError, failure_of
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
-from kraft_pipeline.tables.registry import RefusedError
-from kraft_pipeline.tables.schemas import merged
+from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import Job, Result, run_task
@@ -34,8 +33,8 @@ __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 POLL_S: Final = 0.5
 """How often an idle table asks for new records."""
 TASK_RECORDS: Final = 1_000_000
-SCHEMA_TRIES: Final = 4
-"""Times that a batch is written anew because its values taught new fields: each task may know others first."""
+SCHEMA_TRIES: Final = 10
+"""Times that a batch is written because its values taught new fields: each task may know others first."""
 COMMIT_TRIES: Final = 20
 """Of one commit, as long as all that is in its way are commits of others to the same table."""
 WAIT_S_MAX: Final = 30.0
@@ -62,13 +61,7 @@ class Progress:
 
 def may_pass(error: Exception) -> bool:
     """Whether a run goes on once somebody has mended what is around it: a broker, a disk, a registry, a topic."""
-    if isinstance(error, TaskError):
-        return error.may_pass
-    if isinstance(error, BrokerError):
-        return error.code in RETRIABLE
-    if isinstance(error, DataLossError | RefusedError | PermissionError | NotADirectoryError):
-        return False
-    return isinstance(error, ClientError | OSError)
+    return failure_of(error).retriable
 
 
 class Runner:
@@ -228,10 +221,13 @@ class Runner:
         """The results of all tasks, the table having the columns that they need."""
         there = self._table.schema()
         fields = self._first_fields if there is None else values.fields_of(self.spec, there)
+        if there is not None and self.spec.format == "iceberg":  # a type that the spec has widened since
+            fields = pa.schema(promoted(fields, self._first_fields).field(name) for name in fields.names)
         infer = not len(fields)  # nothing has been given, and no record has come yet
         known = there is not None or not infer
-        for _ in range(SCHEMA_TRIES):
-            additive = infer or self.spec.value.evolve == "additive"
+        for tries_left in reversed(range(SCHEMA_TRIES)):
+            # Tasks that have learnt enough from one another write what else is new as dead letters.
+            additive = tries_left > 0 and (infer or self.spec.value.evolve == "additive")
             if known:  # also the table is: what is written before anybody can claim it would be swept
                 self._create(fields)
             job = Job(

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kraft_pipeline.tables.errors import RecordError
+
 Clash: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType]
 WIDER: Final = {
     pa.int16(): (pa.int32(), pa.int64(), pa.float64()),
@@ -16,6 +18,8 @@ WIDER: Final = {
     pa.float32(): (pa.float64(),),
 }
 """The columns that values of a type may go into; numbers that they cannot hold are told when it comes to it."""
+FLAT: Final = "[]"
+"""After a reserved name: only nested fields must not have it."""
 DEPTH_MAX: Final = 32
 """Of values: Delta's libraries read no schema that is much deeper, and Arrow's reader dies of some thousands."""
 
@@ -23,6 +27,19 @@ DEPTH_MAX: Final = 32
 def widened(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     """A table's schema with the columns, and the fields within its columns, that it lacks; no type changes."""
     return pa.schema(_fields(list(there), list(wanted), lambda old, _: old))
+
+
+def promoted(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The same, with the types that Iceberg widens in place: int to long, float to double, decimals of more digits."""
+    return pa.schema(_fields(list(there), list(wanted), _promoted))
+
+
+def _promoted(there: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    if (there, wanted) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}:
+        return wanted
+    if pa.types.is_decimal(there) and pa.types.is_decimal(wanted) and there.scale == wanted.scale:
+        return max(there, wanted, key=lambda kind: kind.precision)
+    return there
 
 
 def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
@@ -34,7 +51,7 @@ def merged(fields: pa.Schema, learnt: Sequence[pa.Schema]) -> pa.Schema:
         found = pa.schema(_fields(list(fields), list(more), _wider))
         try:
             check_names(found, known=fields)
-        except pa.ArrowInvalid:
+        except RecordError:
             continue
         fields = found
     return fields
@@ -45,9 +62,10 @@ def check_names(
     reserved: Collection[str] = (),
     known: pa.Schema = pa.schema([]),  # noqa: B008 - cannot change
 ) -> None:
-    """Raises ArrowInvalid for a field that is not `known` and has, in any case, another's name or a `reserved` one.
+    """Raises RecordError for a field that is not `known` and has, in any case, another's name or a `reserved` one.
 
-    Also within fields, where a path is a name, as it is for Iceberg; and for fields that are nested too deep.
+    Also within fields, where a path is a name, as it is for Iceberg; and for fields that are nested too deep. A name
+    that is reserved with `[]` after it (`FLAT`) is one of a column that must not be nested.
     """
     old = set(_paths(known))
     seen = {*reserved, *(".".join(path).lower() for path in old)}
@@ -55,9 +73,13 @@ def check_names(
         name = ".".join(path)
         if path not in old:
             if len(path) > DEPTH_MAX:
-                raise pa.ArrowInvalid(f"the field {name!r} is nested more than {DEPTH_MAX} deep")
+                raise RecordError("field.depth", f"the field {name!r} is nested more than {DEPTH_MAX} deep")
             if name.lower() in seen or not path[-1]:
-                raise pa.ArrowInvalid(f"the field {name!r} has the name of another column")
+                raise RecordError("field.name", f"the field {name!r} has the name of another column")
+            if "\0" in path[-1]:  # where names end for libraries in C
+                raise RecordError("field.name", f"the field {name!r} has a name with a zero byte")
+            if len(path) == 1 and name.lower() + FLAT in seen and pa.types.is_nested(schema.field(name).type):
+                raise RecordError("field.type", f"the field {name!r} is nested, but rows are filed or found by it")
             seen.add(name.lower())
 
 

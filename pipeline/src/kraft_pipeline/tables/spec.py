@@ -18,6 +18,7 @@ API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
 VALUE_FORMATS: Final = ("raw", "json", "avro")
+NUMBERS: Final = ("exact", "double")
 MODES: Final = ("append", "upsert")
 ENGINES: Final = ("local", "inline", "kubernetes")
 DEAD_LETTERS: Final = "_dead_letters"
@@ -45,6 +46,8 @@ class ValueSpec:
     """Types by field, as Spark's DDL names them; empty: inferred from the first batch. Of JSON values."""
     avro: str = ""
     """Avro's schema as JSON: what values are read as; empty: each as it was written."""
+    numbers: str = "exact"
+    """Of JSON: `exact`, a number that its inferred column would round is a dead letter; `double`, it is rounded."""
     registry: str = ""
     """URLs of one schema registry, separated by commas; empty: values are of `avro`, without an id in front."""
     registry_auth: str = ""
@@ -269,8 +272,9 @@ def _pattern(topics: _Section) -> str | None:
 def _value(given: _Section, folder: Path) -> ValueSpec:
     kind = given.one_of("format", VALUE_FORMATS, "raw")
     evolve = given.one_of("evolve", ("none", "additive"), "none")
+    numbers = given.one_of("numbers", NUMBERS, "exact")
     if kind != "avro":
-        return ValueSpec(kind, evolve, given.mapping("schema"))
+        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers)
     registry = given.section("registry")
     url, user = registry.get("url", ""), registry.get("user", "")
     password = _password(registry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -63,26 +63,42 @@ class Result:
 
 def run_task(job: Job, wanted: Range) -> Result:
     """Write the rows of a range. Raises ClientError, CodecError and OSError."""
+    decoder, spec = Decoder(wanted.topic, wanted.partition, (*values.RAW,)), job.spec
+
+    def fetched(cluster: Cluster) -> Iterator[pa.RecordBatch]:
+        for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
+            yield from decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted)
+
+    with Cluster(job.settings) as cluster:
+        return write(job, wanted, fetched(cluster), decoder.damaged)
+
+
+def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: Collection[int]) -> Result:
+    """Write the rows of record batches; `damaged` is the decoder's and grows with them."""
     spec = job.spec
     rows = _Writer(open_storage(spec.path, spec.storage), job, wanted, spec.partition_by, spec.keys)
     dead = _Writer(open_storage(spec.dead_letter_path, spec.storage), job, wanted, ())
     fields, reason, size = job.fields, "", 0
-    parse = values.parser(spec, retry_s=job.settings.retry_s)
-    decoder = Decoder(wanted.topic, wanted.partition, (*values.RAW,))
-    with Cluster(job.settings) as cluster:
-        for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
-            for records in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
-                size += records.nbytes
-                found = values.decode(
-                    _ordered(records), spec, fields, job.batch, additive=job.additive, taken=job.taken, parse=parse
-                )
-                fields = found.fields
-                if not fields.equals(job.fields):
-                    continue  # all will be written anew, with the columns that they teach
-                rows.add(found.rows)
-                if found.dead.num_rows:
-                    reason = reason or _where(found.dead)
-                    dead.add(found.dead)
+    parse = values.parser(spec, fields, retry_s=job.settings.retry_s)
+    for records in batches:
+        size += records.nbytes
+        found = values.decode(
+            _ordered(records),
+            spec,
+            fields,
+            job.batch,
+            additive=job.additive,
+            taken=job.taken,
+            parse=parse,
+            damaged=damaged,
+        )
+        fields = found.fields
+        if not fields.equals(job.fields):
+            continue  # all will be written anew, with the columns that they teach
+        rows.add(found.rows)
+        if found.dead.num_rows:
+            reason = reason or _where(found.dead)
+            dead.add(found.dead)
     learnt = None if fields.equals(job.fields) else fields
     rows.close(discard=learnt is not None)
     dead.close(discard=learnt is not None or not job.write_dead)
@@ -94,7 +110,7 @@ def _ordered(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _where(dead: pa.Table) -> str:
-    first = dead.slice(0, 1).to_pylist()[0]
+    first = dead.slice(0, 1).select(["topic", "partition", "offset", "reason"]).to_pylist()[0]
     return f"{first['topic']}-{first['partition']}, offset {first['offset']}: {first['reason']}"
 
 

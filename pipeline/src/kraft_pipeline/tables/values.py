@@ -7,16 +7,21 @@ table: the fields of the object, then the same with an underscore in front and w
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from kraft_pipeline.client import ClientError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.tables import jsonvalues, partitions
 from kraft_pipeline.tables.committer import DELETED
+from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
+from kraft_pipeline.tables.fieldtypes import type_of
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
-from kraft_pipeline.tables.schemas import aligned, check_names
+from kraft_pipeline.tables.schemas import FLAT, aligned, check_names
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 
 RAW: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -40,9 +45,12 @@ DEAD_SCHEMA: Final = pa.schema(
         ("stage", pa.string()),
         ("reason", pa.string()),
         ("batch", pa.int64()),
+        ("code", pa.string()),
     ]
 )
-"""A dead letter: the record as it came, where it failed (`decode`, `partition`, `key`), why, and in which batch."""
+"""A dead letter: the record as it came, where it failed (`decode`, `partition`, `key`), why, in which batch, and the
+code of the reason, which does not change between releases."""
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Parse(Protocol):
@@ -68,8 +76,8 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
     Once it does, neither what its rows are filed under, nor what `partitionBy` would then be taken to mean.
     """
     found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
-    if there is None:
-        return found
+    if there is None:  # fields of such names become the columns that are meant
+        return found | {name.lower() + FLAT for name in (*spec.partition_by, *spec.keys)}
     by = {entry for entry in spec.partition_by if entry in FORMATS}
     for name in _made(spec):
         by |= {name.lower(), name.lower().removeprefix("_")}
@@ -91,7 +99,7 @@ def first_fields(spec: TableSpec) -> pa.Schema:
             known = given(spec.value)
             found = pa.schema([]) if known is None else known.columns
         else:
-            found = pa.schema([(name, jsonvalues.type_of(ddl)) for name, ddl in spec.value.schema.items()])
+            found = pa.schema([(name, type_of(ddl)) for name, ddl in spec.value.schema.items()])
         check_names(found, reserved(spec))
     except SpecError:
         raise
@@ -114,13 +122,13 @@ def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec))
 
 
-def parser(spec: TableSpec, *, retry_s: float) -> Parse:
-    """What makes columns of values. `retry_s`: how long a registry that is away is asked again."""
+def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
+    """What makes columns of values. `settled`: the table's; `retry_s`: how long to retry an unreachable registry."""
     if spec.value.format != "avro":
-        return jsonvalues.parse
+        return jsonvalues.JsonParser(spec.value, settled)
     from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
 
-    return AvroParser(spec.value, retry_s=retry_s)
+    return AvroParser(spec.value, retry_s=retry_s, promotes=spec.format == "iceberg")
 
 
 def decode(
@@ -132,8 +140,66 @@ def decode(
     additive: bool,
     taken: frozenset[str] = RESERVED,
     parse: Parse,
+    damaged: Collection[int] = (),
 ) -> Rows:
-    """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too."""
+    """The rows that records become; those that become none as dead letters. Rows by key have `DELETED`, too.
+
+    `damaged`: offsets of records with a header that is no text. Raises ClientError and OSError: the batch waits.
+    """
+    spoiled = _spoiled(records, damaged)
+    if spoiled:
+        sound = np.ones(records.num_rows, bool)
+        sound[list(spoiled)] = False
+        letters, records = _letters(pa.table(records), spoiled, batch), records.filter(pa.array(sound))
+    try:
+        found = _decoded(records, spec, fields, batch, additive=additive, taken=taken, parse=parse)
+    except (ClientError, OSError, MemoryError):
+        raise
+    except Exception as e:
+        if records.num_rows > 1:
+            found = _halved(records, spec, fields, batch, additive=additive, taken=taken, parse=parse)
+        else:  # a defect of ours, and no reason to stop the table
+            _LOG.warning("offset %s: the record cannot be decoded", records.column("offset")[0], exc_info=True)
+            bad = {0: Bad("defect", f"{type(e).__name__}: {e}"[:REASON_CHARACTERS])}
+            dead = _letters(pa.table(records), bad, batch)
+            found = _decoded(records.slice(0, 0), spec, fields, batch, additive=additive, taken=taken, parse=parse)
+            found = found._replace(dead=dead)
+    return found._replace(dead=pa.concat_tables([letters, found.dead])) if spoiled else found
+
+
+def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, **options: Any) -> Rows:
+    """The same, of either half: the records that cannot be decoded end alone."""
+    half = records.num_rows // 2
+    first = decode(records.slice(0, half), spec, fields, batch, **options)
+    second = decode(records.slice(half), spec, first.fields, batch, **options)
+    rows = pa.concat_tables([first.rows, second.rows], promote_options="permissive")
+    return Rows(rows, pa.concat_tables([first.dead, second.dead]), second.fields)
+
+
+def _spoiled(records: pa.RecordBatch, damaged: Collection[int]) -> dict[int, Bad]:
+    """The records that no table of this format can hold, whatever their value is."""
+    found: dict[int, Bad] = {}
+    if damaged:
+        places = np.flatnonzero(np.isin(records.column("offset").to_numpy(), list(damaged)))
+        found = dict.fromkeys(places.tolist(), Bad("headers.key", "a header's key is not UTF-8"))
+    if records.column("timestamp").null_count:
+        places = np.flatnonzero(np.asarray(records.column("timestamp").is_null()))
+        found |= dict.fromkeys(
+            places.tolist(), Bad("timestamp", "the record's time is beyond a timestamp in microseconds")
+        )
+    return found
+
+
+def _decoded(
+    records: pa.RecordBatch,
+    spec: TableSpec,
+    fields: pa.Schema,
+    batch: int,
+    *,
+    additive: bool,
+    taken: frozenset[str],
+    parse: Parse,
+) -> Rows:
     whole = pa.table(records)
     if spec.value.format == "raw":
         return _checked(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
@@ -173,7 +239,7 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
     return Rows(found.rows.filter(pa.array(good)), pa.concat_tables(dead), found.fields)
 
 
-def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, str]:
+def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
     """The rows by key that have none, and why."""
     nulls = np.zeros(rows.num_rows, bool)
     for key in spec.keys:
@@ -181,12 +247,12 @@ def _keyless(rows: pa.Table, spec: TableSpec) -> dict[int, str]:
             nulls |= np.asarray(rows.column(key).is_null())
     gone = rows.column(DELETED)
     return {
-        place: f"{'a tombstone' if gone[place].as_py() else 'the record'} has no {' and '.join(spec.keys)}"
+        place: Bad("key", f"{'a tombstone' if gone[place].as_py() else 'the record'} has no {' and '.join(spec.keys)}")
         for place in np.flatnonzero(nulls).tolist()
     }
 
 
-def _letters(whole: pa.Table, bad: dict[int, str], batch: int, stage: str = "decode") -> pa.Table:
+def _letters(whole: pa.Table, bad: dict[int, Bad], batch: int, stage: str = "decode") -> pa.Table:
     if not bad:
         return DEAD_SCHEMA.empty_table()
     places = sorted(bad)
@@ -194,7 +260,8 @@ def _letters(whole: pa.Table, bad: dict[int, str], batch: int, stage: str = "dec
     columns: list[Any] = [there.column(name) for name in RAW]
     columns += [
         pa.array([stage] * len(places)),
-        pa.array([bad[place] for place in places]),
+        pa.array([bad[place].reason for place in places]),
         pa.array([batch] * len(places), pa.int64()),
+        pa.array([bad[place].code for place in places]),
     ]
     return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)

@@ -1,0 +1,75 @@
+"""What a failure is: of a record, which becomes a dead letter, or of a run, which waits, stops, or is refused.
+
+A task on an executor returns its failure as a `Failure`. Nothing is decided by the text of an exception.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final, NamedTuple
+
+from kraft_pipeline.client import BrokerError, ClientError, DataLossError
+from kraft_pipeline.client.errors import RETRIABLE
+from kraft_pipeline.codec import CodecError
+from kraft_pipeline.tables.spec import SpecError
+
+REASON_CHARACTERS: Final = 200
+"""Of what a dead letter says at most."""
+
+
+class Bad(NamedTuple):
+    """Why a record is no row: a stable code such as `json.type`, and words that name the field and the value."""
+
+    code: str
+    reason: str
+
+
+class RecordError(ValueError):
+    """One record cannot be a row of the table. The record becomes a dead letter."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.bad = Bad(code, reason[:REASON_CHARACTERS])
+
+
+class RefusedError(ClientError):
+    """A service answers but refuses this client: the address or the credentials are wrong. Waiting does not help."""
+
+
+class Failure(NamedTuple):
+    """The envelope of an exception, which processes send to one another."""
+
+    code: str
+    """Stable: the name of the exception's class, or the protocol's code of a broker's answer."""
+    kind: str
+    """`environment` (a broker, a disk, a registry), `data` (records are lost or damaged), `specification`, `defect`."""
+    retriable: bool
+    """Whether the same task may succeed later without a change of the specification."""
+    message: str
+    trace: str = ""
+
+
+class TaskError(Exception):
+    """A task failed on an executor."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The envelope of an exception."""
+    if isinstance(error, TaskError):
+        return error.failure
+    code, kind, retriable = type(error).__name__, "defect", False
+    if isinstance(error, BrokerError):
+        code, kind, retriable = f"broker.{error.code}", "environment", error.code in RETRIABLE
+    elif isinstance(error, DataLossError | CodecError):
+        kind = "data"
+    elif isinstance(error, SpecError):
+        kind = "specification"
+    elif isinstance(error, ClientError | OSError):
+        kind = "environment"
+        retriable = not isinstance(error, RefusedError | PermissionError | NotADirectoryError)
+    trace = "".join(traceback.format_exception(error))
+    return Failure(code, kind, retriable, f"{error}" or type(error).__name__, trace)
