@@ -122,13 +122,16 @@ def test_damage_is_an_error_or_reads_as_one_record_after_the_other(
         if damaged == build_batch(records, compression=codec):
             raise CodecError("CRC of nothing changed")
         decoded(damaged)
+    decoder = Decoder("t", 3, ("key", "value", "headers"))
     try:
-        found = list(Decoder("t", 3, ("key", "value", "headers")).decode(damaged, check_crc=False))
+        found = list(decoder.decode(damaged, check_crc=False))
     except CodecError:
         return
     try:
         expected = list(iter_all_records(damaged, limit=1 << 24))
     except BatchError as e:
+        if decoder.damaged:  # keys of headers that are not UTF-8, which are told apart here
+            return
         raise AssertionError("the pipeline reads what the node refuses") from e
     rows = [row for part in found for row in part.to_pylist()]
     assert [(r["key"], r["value"]) for r in rows] == [(r.key, r.value) for r in expected]

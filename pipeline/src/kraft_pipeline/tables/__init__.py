@@ -11,8 +11,9 @@ Records that do not become rows go to a table of dead letters beside it, with th
 is committed first and says where its batch ended; a runner that finds it a batch ahead repeats exactly that batch.
 
 - `spec`: the YAML; `settings` of each part with its default and what is wrong with it.
-- `values`: bytes to columns (raw, `jsonvalues` with `jsonsingle`, `avrovalues` with `avrotypes` and `registry`); `schemas`: how columns
-  grow; `partitions`: columns that rows are filed under; `changes`: rows by key.
+- `values`: bytes to columns (raw, `jsonvalues` with `jsonsingle`, `avrovalues` with `avrotypes` and `registry`);
+  `errors`: what a failure is; `schemas`: how columns grow; `partitions`: columns that rows are filed under; `changes`:
+  rows by key.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process).
 - `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (`icebergpath`: without a
   catalog), `parquet`: those who can.
