@@ -19,7 +19,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.targets import Ours, Target, free_ports
@@ -356,6 +356,38 @@ def test_a_node_whose_disk_fails_ends_with_the_reason(make_node: MakeNode) -> No
     assert process.returncode == 1
     assert str(node.data) in out.splitlines()[-1]
     assert "File too large" in out.splitlines()[-1]
+
+
+BREAKS_A_LAW = """
+import sys
+from kraft_node.cli import server_start
+from kraft_node.metadata.loader import MetadataLoader
+apply = MetadataLoader.apply
+def breaks(self, records, epoch, timestamp_ms):
+    apply(self, records, epoch, timestamp_ms)
+    assert self.image.topics.by_name("last") is None, "law: planted"
+MetadataLoader.apply = breaks
+sys.exit(server_start.main(sys.argv[1:]))
+"""
+
+
+def test_a_node_that_breaks_a_law_ends_with_the_reason(make_node: MakeNode) -> None:
+    node = make_node()
+    node.format()
+    command = [sys.executable, "-c", BREAKS_A_LAW, str(node.properties())]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    node.process = process  # type: ignore[assignment]
+    node.wait_ready()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    (created,) = admin.create_topics([NewTopic("last", 1, 1)], request_timeout=3).values()
+    with pytest.raises(KafkaException):
+        created.result()
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 1
+    last = out.splitlines()[-1]
+    assert f"__cluster_metadata-0 in {node.data}" in last
+    assert last.endswith("delivering commits: AssertionError: law: planted")
+    node.process = None
 
 
 def test_the_version_is_told() -> None:

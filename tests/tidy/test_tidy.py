@@ -82,6 +82,52 @@ def test_the_world_check_sees_what_it_forbids(tmp_path: Path) -> None:
     ]
 
 
+# Who may catch every exception, how often, and what becomes of it. Everything else lets it through to one of these.
+CATCH_ALL = {
+    "server/raft_driver.py": (2, "the fatal boundary: steps and effects; commits, snapshots, background jobs"),
+    "controller/controller.py": (1, "periodic work: counted as a fault, done again when it is due"),
+    "metadata/snapshot_writer.py": (1, "handed to the snapshot's owner, for whom it is fatal"),
+    "server/connection.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
+    "server/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
+    "server/listener.py": (1, "the connection is closed"),
+    "server/http.py": (1, "the request gets 503"),
+    "runtime/net.py": (3, "the connection is closed"),
+    "runtime/loop.py": (2, "the loop is nobody's: a callback that raises is logged, and the others go on"),
+    "runtime/background.py": (1, "handed to the job's owner as its result"),
+}
+
+
+def _catches_all(source: str) -> int:
+    """How many handlers take any exception and let it go no further."""
+    broad = {"Exception", "BaseException"}
+    found = 0
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler):
+            named = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else broad
+            found += bool(named & broad) and not isinstance(node.body[-1], ast.Raise)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            found += any(isinstance(arg, ast.Name) and arg.id in broad for arg in node.args)
+    return found
+
+
+def test_no_exception_is_swallowed_outside_the_reviewed_places() -> None:
+    found = {
+        str(path.relative_to(NODE)): count
+        for path in sorted(NODE.rglob("*.py"))
+        if path.relative_to(NODE).parts[0] != "testing" and (count := _catches_all(path.read_text()))
+    }
+    assert found == {path: count for path, (count, _) in CATCH_ALL.items()}
+
+
+def test_the_check_of_swallowing_sees_what_it_forbids() -> None:
+    assert _catches_all("try: f()\nexcept Exception: pass") == 1
+    assert _catches_all("try: f()\nexcept (OSError, BaseException) as e: log(e)") == 1
+    assert _catches_all("try: f()\nexcept: pass") == 1
+    assert _catches_all("with contextlib.suppress(Exception): f()") == 1
+    assert _catches_all("try: f()\nexcept Exception as e:\n  undo()\n  raise X from e") == 0
+    assert _catches_all("try: f()\nexcept OSError: pass") == 0
+
+
 @pytest.mark.parametrize("package", sorted(p.parent.name for p in NODE.glob("*/__init__.py")))
 def test_every_package_opens_with_an_essay(package: str) -> None:
     doc = ast.get_docstring(ast.parse((NODE / package / "__init__.py").read_text()))

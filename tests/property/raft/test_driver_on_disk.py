@@ -12,6 +12,7 @@ from kraft_node.base.ids import Uuid
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.server.faults import Faults
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import SimHost, World
@@ -27,7 +28,7 @@ class Life:
     """One process: from opening the directory to the loss of power."""
 
     def __init__(self, host: SimHost) -> None:
-        self.fatal: list[BaseException] = []
+        self.fatal: list[str] = []
         self.epochs: list[int] = []
         self.committed = -1
         env = host.env(None)  # type: ignore[arg-type]
@@ -40,7 +41,7 @@ class Life:
             cluster_id="c",
             policy=SnapshotPolicy(max_new_record_bytes=3000, retention_bytes=6000),
         )
-        self.driver.on_fatal = self.fatal.append
+        self.driver.faults = Faults(self.fatal.append)
         self.driver.on_leader.append(self.epochs.append)
         self.driver.on_commit.append(self._commit)
         self.driver.metadata_level = lambda: 30

@@ -10,7 +10,8 @@ from kraft_node.base.ids import Uuid
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.storage import SnapshotFile
-from kraft_node.records.batch import iter_headers
+from kraft_node.records.batch import check_crc, iter_headers
+from kraft_node.server.faults import Faults
 from kraft_node.server.raft_driver import RaftDriver
 
 DIRECTORY = Uuid(b"D" * 16)
@@ -172,7 +173,10 @@ class MemoryStorage:
         return [SnapshotFile(key, len(data), 0) for key, data in sorted(self.files.items())]
 
     def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
-        yield memoryview(self.files[snapshot])
+        data = memoryview(self.files[snapshot])
+        for header in iter_headers(data):
+            check_crc(data, header)
+        yield data
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
         return self.files[snapshot][position : position + max_bytes]
@@ -231,7 +235,7 @@ class Node:
         driver.on_commit.append(lambda offset: self.told.append(("commit", offset)))
         driver.on_leader.append(lambda epoch: self.told.append(("leader", epoch)))
         driver.on_lost_leadership.append(lambda epoch: self.told.append(("lost", epoch)))
-        driver.on_fatal = lambda error: self.told.append(("fatal", str(error)))
+        driver.faults = Faults(lambda reason: self.told.append(("fatal", reason)))
 
     def start(self) -> Node:
         self.driver.start()

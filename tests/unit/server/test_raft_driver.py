@@ -119,7 +119,7 @@ def test_a_failed_fsync_ends_the_voter() -> None:
     append(node.driver, [topic(1)])
     node.storage.error = OSError(5, "disk gone")
     node.world.run()
-    assert node.told == [("fatal", "[Errno 5] disk gone")]
+    assert node.told == [("fatal", "__cluster_metadata-0: flushing the log: [Errno 5] disk gone")]
     with pytest.raises(NotLeader):
         append(node.driver, [topic(2)])
     node.world.run(10_000)

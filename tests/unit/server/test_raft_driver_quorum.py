@@ -80,7 +80,7 @@ class Member:
         """The process is gone; its peers are told that connections closed, or not."""
         driver, self.driver = self.driver, None
         assert driver is not None
-        driver.fail = lambda _error: None  # type: ignore[method-assign]
+        driver.fail = lambda _what, _error: None  # type: ignore[method-assign]
         driver.failed = True
         self.storage.crash()
         self.is_silent = not told

@@ -93,6 +93,8 @@ class Controller:
         """Who leads the quorum as far as this node knows; -1 for nobody."""
         self.in_transaction: Callable[[], bool] = lambda: False
         """Whether a committed metadata transaction is open (`MetadataLoader.in_transaction`)."""
+        self.on_defect: Callable[[str, BaseException], None] = _log_defect
+        """Told where and what: a plan that was refused and taken back, periodic work that ended early."""
         self.epoch: int | None = None
         """The epoch in which this controller is active; None while it is a standby."""
         self.cluster = Cluster(image, config, cluster_id, env.clock, env.rng)
@@ -327,8 +329,8 @@ class Controller:
         self.cluster.view.committed()
 
     def _refuse_defect(self, what: str, error: Exception) -> KafkaError:
-        """A defect of ours that has changed nothing: it is counted, and whoever asked is refused."""
-        log.error("refused a plan that does not fit the metadata what=%s error=%r", what, error, exc_info=error)
+        """A defect of ours that has changed nothing: the answer to whoever asked."""
+        self.on_defect(f"the controller, {what}", error)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # Periodic work
@@ -394,6 +396,10 @@ class Controller:
             log.info("electing leaders of %d partition(s)", len(records))
             self._append(Plan(None, records, atomic=False))
         return more and bool(records)
+
+
+def _log_defect(where: str, error: BaseException) -> None:
+    log.error("a defect was refused where=%s", where, exc_info=error)
 
 
 def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:

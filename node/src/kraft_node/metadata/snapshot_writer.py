@@ -102,8 +102,8 @@ class SnapshotWriting:
             self._write_batch()
             self._writer.append(snapshot_footer_batch(self._offset, self._epoch, self._env.clock.wall_ms()))
             work = self._writer.begin_finish()
-        except OSError as e:
-            self._end(e)
+        except Exception as e:
+            self._end(e)  # whoever wants the snapshot decides what that means
             return
         cursor.close()
         self._cursor = None

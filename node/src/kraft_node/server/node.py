@@ -22,11 +22,13 @@ from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
+from kraft_node.metadata.partitions import MetadataError
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.server.api_versions import with_connection_apis
 from kraft_node.server.buffers import BufferPool
 from kraft_node.server.channels import Channels
 from kraft_node.server.controller_registration import ControllerRegistration
+from kraft_node.server.faults import Faults, raising
 from kraft_node.server.http import HttpServer
 from kraft_node.server.listener import NO_QUOTAS, Gate, ServerListener
 from kraft_node.server.local_channel import LOOPBACK, LocalChannel
@@ -88,7 +90,8 @@ class Node:
         self.env = env
         self.config = config
         self.host_name = host_name
-        self.on_fatal = on_fatal or _raise
+        self.faults = Faults(on_fatal or raising)
+        """Where failures end that the node does not survive, or that are counted."""
         self.storage: NodeStorage | None = None
         self.authorizer: Authorizer | None = None
         """Who decides what clients may do; None: they may do anything."""
@@ -153,7 +156,7 @@ class Node:
             self.raft_started = True
             if config.is_broker:
                 self._register_broker()
-        except (OSError, ValueError, ArithmeticError, LookupError) as e:
+        except (OSError, ValueError, ArithmeticError, LookupError, MetadataError) as e:
             self._close_everything()
             reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
             raise StartRefused(reason) from e
@@ -191,8 +194,9 @@ class Node:
             listener=listener,
             bootstrap_servers=config.bootstrap_servers,
             guards_empty_disk=own_boolean(config, GUARD_KEY),
+            faults=self.faults,
+            place=f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}",
         )
-        driver.on_fatal = lambda error: self.on_fatal(f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}: {error}")
         self._raft_channels = Channels(
             self.env,
             f"raft-client-{config.node_id}",
@@ -238,6 +242,7 @@ class Node:
         )
         controller.features.quorum_nodes = lambda: raft.voters.ids
         controller.in_transaction = lambda: raft.loader.in_transaction
+        controller.on_defect = self.faults.count
         controller.brokers.on_snapshot_told = raft.snapshot_lags.note
         raft.metadata_level = controller.metadata_level
         raft.on_leader.append(controller.on_leader)
@@ -356,7 +361,7 @@ class Node:
             endpoints,
             previous_epoch=storage.previous_broker_epoch,
             on_state=self._broker_state,
-            on_failure=self.on_fatal,
+            on_failure=self.faults.end,
         )
 
     def _broker_state(self, state: BrokerState) -> None:
@@ -450,9 +455,9 @@ class Node:
         log.error("log directory failed dir=%s error=%s", directory, error)
         assert self.storage is not None
         if directory == self.config.metadata_log_dir:
-            self.on_fatal(f"metadata directory {directory}: {error}")
+            self.faults.end(f"metadata directory {directory}: {error}")
         elif not self.storage.online_directories():
-            self.on_fatal(f"all log directories have failed, the last one {directory}: {error}")
+            self.faults.end(f"all log directories have failed, the last one {directory}: {error}")
         elif self.broker is not None:
             self.broker.directory_failed(partitions)
 
@@ -537,10 +542,6 @@ class Node:
             self.http.close()
         if self.storage is not None:
             self.storage.release()
-
-
-def _raise(reason: str) -> None:
-    raise RuntimeError(reason)
 
 
 __all__ = ["HTTP_KEY", "Node", "StartRefused"]

@@ -120,6 +120,7 @@ class NodeMetrics:
         offline = sum(1 for t in image.topics for number in range(len(t)) if t.leader(number) < 0)
         yield _one(prefix + "offlinepartitionscount", offline)
         yield _one(prefix + "preferredreplicaimbalancecount", self._imbalanced(image))
+        yield _one(prefix + "metadataerrorcount", self._node.faults.counted)
         yield _one(prefix + "lastappliedrecordoffset", raft.applied_offset - 1)
         yield _one(prefix + "lastcommittedrecordoffset", raft.high_watermark - 1)
         yield _one("kafka_server_metadataloader_currentmetadataversion", image.features.get(METADATA_VERSION) or 0)

@@ -104,17 +104,19 @@ class Commits:
             return
         self._delivering = True
         try:
-            while self._news and not driver.failed:
-                tell, what = self._news.popleft()
-                tell(*what)
-                if tell == self._apply_committed and self.applied < what[0]:
-                    self._news.appendleft((tell, what))
-                    driver.env.scheduler.call_soon(self.deliver)
-                    break
-        except (MetadataError, ValueError, OSError) as e:
-            driver.fail(e)
+            driver.guarded("delivering commits", self._tell_news)
         finally:
             self._delivering = False
+
+    def _tell_news(self) -> None:
+        driver = self._driver
+        while self._news and not driver.failed:
+            tell, what = self._news.popleft()
+            tell(*what)
+            if tell == self._apply_committed and self.applied < what[0]:
+                self._news.appendleft((tell, what))
+                driver.env.scheduler.call_soon(self.deliver)
+                break
 
     # Applying.
 

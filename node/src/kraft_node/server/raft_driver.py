@@ -9,8 +9,9 @@ and the broker hook in:
   everything committed before is in the image;
 - `prepare(epoch, records)`, then `schedule`, for the active controller; `image` for everybody.
 
-Hooks run between steps of the core, never inside one, in the order in which things happened. A failed write or fsync
-ends the node (contract 10 in `raft/__init__.py`): `on_fatal` is called once and nothing is done any more.
+Hooks run between steps of the core, never inside one, in the order in which things happened. Whatever raises in a step,
+an effect, a hook or a snapshot ends the node (contract 10 in `raft/__init__.py`): `faults` is told, and nothing is done
+any more.
 
 It must not decide anything: elections, commits and answers are the core's.
 """
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from kraft_node.base.env import Env, Timer
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import METADATA_TOPIC_NAME
 from kraft_node.base.request import RequestContext
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
@@ -55,6 +57,7 @@ from kraft_node.raft.voter_history import VoterHistory, encode_kraft_version, en
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.commit_times import CommitTimes
+from kraft_node.server.faults import Faults, raising
 from kraft_node.server.raft_commits import Commits
 from kraft_node.server.raft_peers import Peer, RaftPeers
 from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
@@ -89,10 +92,13 @@ class RaftDriver:
         listener: str = "CONTROLLER",
         bootstrap_servers: Sequence[tuple[str, int]] = (),
         guards_empty_disk: bool = True,
+        faults: Faults | None = None,
+        place: str = f"{METADATA_TOPIC_NAME}-0",
     ) -> None:
         """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
         use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a voter
-        of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`)."""
+        of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told what
+        ends the node, and that it was at `place`."""
         self.env = env
         self.storage = storage
         self.local = local
@@ -107,8 +113,10 @@ class RaftDriver:
         self.on_leader: list[Hook] = []
         self.on_lost_leadership: list[Hook] = []
         self.on_leader_changed: list[Callable[[int, int], None]] = []
-        self.on_fatal: Callable[[BaseException], None] = _raise
+        self.faults = faults or Faults(raising)
         self.failed = False
+        """Nothing is done any more: the node ends."""
+        self._place = place
         self.config = config or RaftConfig()
         self.own: Voter | None = None
         """What this node would be as a voter; set before the start for whoever may become one (KIP-853)."""
@@ -328,40 +336,55 @@ class RaftDriver:
         """Let the core know; carry out what it wants."""
         if self.failed:
             return
-        assert not self.stepping, "law: all effects of a step are carried out before the next (contract 1)"
+        if self.stepping:
+            law = "law: all effects of a step are carried out before the next (contract 1)"
+            self.fail(type(event).__name__, AssertionError(law))
+            return
         self.stepping = True
+        doing: type = type(event)
         try:
             for effect in self.node.step(event, self.env.clock.monotonic_ms()):
-                _DO[type(effect)](self, effect)
-        except OSError as e:
-            self.fail(e)
+                doing = type(effect)
+                _DO[doing](self, effect)
+        except Exception as e:
+            self.fail(doing.__name__, e)
         finally:
             self.stepping = False
         if deliver:
             self._commits.deliver()
 
-    def fail(self, error: BaseException) -> None:
-        """Contract 10: what is on disk is unknown from now on."""
+    def fail(self, what: str, error: BaseException) -> None:
+        """Contract 10: what is on disk or in memory is unknown from now on."""
         if not self.failed:
             self.failed = True
             if self._timer is not None:
                 self._timer.cancel()
-            self.on_fatal(error)
+            self.faults.fatal(f"{self._place}: {what}", error)
 
-    def _later(self, event: events.Event) -> Callable[[Any], None]:
-        """What a background job calls when it is done: step, unless it failed."""
+    def guarded(self, what: str, work: Callable[[], None]) -> None:
+        """Do what is no step, within the same boundary."""
+        if self.failed:
+            return
+        try:
+            work()
+        except Exception as e:
+            self.fail(what, e)
+
+    def _in_background(self, lane: str, what: str, job: Callable[[], object], then: Callable[[], None]) -> None:
+        """Have `job` done in that lane, `then` the rest on the loop, unless the job failed."""
 
         def done(result: Any) -> None:
             if isinstance(result, BaseException):
-                self.fail(result)
+                self.fail(what, result)
             else:
-                self.step(event)
+                self.guarded(what, then)
 
-        return done
+        self.env.background.submit(lane, job, done)
 
     def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
         work = self.storage.begin_save_quorum_state(effect.state, self.kraft_version, self.voters.ids)
-        self.env.background.submit(STATE_LANE, work, self._later(events.QuorumStateWritten(effect.state)))
+        written = events.QuorumStateWritten(effect.state)
+        self._in_background(STATE_LANE, "saving the quorum-state", work, lambda: self.step(written))
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
         now = self.env.clock.wall_ms()
@@ -407,13 +430,16 @@ class RaftDriver:
         self.snapshots.new_bytes += sum(len(batch) for batch in batches)
 
     def _truncate(self, effect: do.Truncate) -> None:
-        assert effect.offset >= self._commits.committed, "law: nothing committed is truncated (contract 7)"
+        committed = self._commits.committed
+        law = f"law: nothing committed is truncated (contract 7): to offset {effect.offset}, below {committed}"
+        assert effect.offset >= committed, law
         self.storage.truncate(effect.offset)
         self.history.truncated(effect.offset)
         self._follow_history()
 
     def _flush(self, effect: do.Flush) -> None:
-        self.env.background.submit(LOG_LANE, self.storage.begin_flush(), self._later(events.Flushed(effect.offset)))
+        flushed = events.Flushed(effect.offset)
+        self._in_background(LOG_LANE, "flushing the log", self.storage.begin_flush(), lambda: self.step(flushed))
 
     def _send(self, effect: do.Send) -> None:
         assert self.node.is_quorum_state_durable, "law: vote and epoch are on disk before words leave (contract 2)"
@@ -454,18 +480,20 @@ class RaftDriver:
         work = self._download.begin_finish()
         self._download = None
         snapshot = effect.snapshot
+        what = f"loading snapshot {tuple(snapshot)} fetched from node {self.leader_id}"
+        self._in_background(SNAPSHOT_LANE, what, work, lambda: self._take_over(snapshot))
 
-        def done(result: Any) -> None:
-            if isinstance(result, BaseException):
-                self.fail(result)
-                return
-            self.storage.reset_to(snapshot.end_offset)
-            self.history.truncated(0)
+    def _take_over(self, snapshot: SnapshotId) -> None:
+        """A fetched snapshot takes the log's place, once it has proven to be whole."""
+        self.history.truncated(0)
+        try:
             self._commits.load_snapshot(snapshot)
-            self._follow_history()
-            self.step(events.SnapshotStored(snapshot, self.history.voters))
-
-        self.env.background.submit(SNAPSHOT_LANE, work, done)
+        except Exception:
+            self.storage.remove_snapshot(snapshot)  # the next start begins with what there was, and fetches it anew
+            raise
+        self.storage.reset_to(snapshot.end_offset)
+        self._follow_history()
+        self.step(events.SnapshotStored(snapshot, self.history.voters))
 
     def _answer_proposal(self, effect: do.Proposed) -> None:
         prepared = self._scheduling
@@ -505,10 +533,11 @@ class RaftDriver:
             self._timer.cancel()
             self._timer = None
         # After what the lanes still have to write.
-        self.env.background.submit(LOG_LANE, self.storage.begin_flush(), lambda _: self._after_state_lane())
+        what = "the last flush"
+        self._in_background(LOG_LANE, what, self.storage.begin_flush(), self._after_state_lane)
 
     def _after_state_lane(self) -> None:
-        self.env.background.submit(STATE_LANE, _nothing, lambda _: self._finish_shutdown())
+        self._in_background(STATE_LANE, "closing", _nothing, self._finish_shutdown)
 
     def _finish_shutdown(self) -> None:
         self.failed = True
@@ -516,10 +545,6 @@ class RaftDriver:
         self.storage.close()
         if done is not None:
             done()
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 def _nothing() -> None:

@@ -53,8 +53,8 @@ class SnapshotKeeper:
     def _look(self) -> None:
         if not self._driver.failed:
             self._watch()
-            self.take_if_due()
-            self._drop_old()
+            self._driver.guarded("taking a snapshot", self.take_if_due)
+            self._driver.guarded("retention", self._drop_old)
 
     def take_if_due(self) -> None:
         """Called after each commit, and every minute."""
@@ -65,7 +65,10 @@ class SnapshotKeeper:
             self.take()
 
     def take(self) -> None:
-        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time."""
+        """Begin a snapshot of the committed metadata, written in slices between other work; one at a time.
+
+        Raises OSError.
+        """
         driver = self._driver
         image = driver.image
         identity = SnapshotId(image.offset + 1, max(image.epoch, 0))
@@ -75,18 +78,15 @@ class SnapshotKeeper:
             return
         self.new_bytes = 0
         self._last_ms = driver.env.clock.monotonic_ms()
-        try:
-            self._writing = SnapshotWriting(
-                driver.env, driver.storage, image, identity, self._written, driver.history.records(identity.end_offset)
-            )
-            self._writing.start()
-        except OSError as e:
-            driver.fail(e)
+        self._writing = SnapshotWriting(
+            driver.env, driver.storage, image, identity, self._written, driver.history.records(identity.end_offset)
+        )
+        self._writing.start()
 
     def _written(self, snapshot: SnapshotId, error: BaseException | None) -> None:
         self._writing = None
         if error is not None:
-            self._driver.fail(error)
+            self._driver.fail(f"writing snapshot {tuple(snapshot)}", error)
         else:
             self._driver.step(events.SnapshotStored(snapshot))
 
@@ -101,14 +101,10 @@ class SnapshotKeeper:
         )
         if first is None:
             return
-        try:
-            for file in found:
-                if file.id < first:
-                    driver.storage.remove_snapshot(file.id)
-            start = driver.storage.delete_before(first.end_offset)
-        except OSError as e:
-            driver.fail(e)
-            return
+        for file in found:
+            if file.id < first:
+                driver.storage.remove_snapshot(file.id)
+        start = driver.storage.delete_before(first.end_offset)
         driver.step(events.SnapshotsDropped(first, start))
 
 
