@@ -224,6 +224,8 @@ class SimMachine:
     def blocked(self, duration_ms: float) -> None:
         """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""
         self.host.paused_until_ms = self.world.now_ms + duration_ms
+        # By the moment: another draw would change what becomes of every seed.
+        self.host.wakes_to_io = bool(int(self.host.paused_until_ms * 1000) & 1)
         self.world.note(self.name, f"is blocked for {duration_ms:.0f} ms")
 
 

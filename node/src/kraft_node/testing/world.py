@@ -1,8 +1,9 @@
 """Simulated time: an event queue whose order follows from the seed, and a clock that jumps from event to event.
 
 Every event has a host (a machine of the simulation) and that host's life: what a crashed process had asked for never
-happens. A host can be paused (a stopped process, a blocked loop): its events wait, and keep their order. A process can
-also die inside an event, at one of its disk operations: `ProcessDied` unwinds to the queue.
+happens. A host can be paused (a stopped process, a blocked loop): its events wait. When it wakes, timers and I/O come
+in the order of their times, or all I/O before the first timer, as on a real loop. A process can also die inside an
+event, at one of its disk operations: `ProcessDied` unwinds to the queue.
 
 The trace is a list of lines that reads like a story; its hash covers every line, when it was said and after how many
 events, and is the same for the same seed.
@@ -31,6 +32,9 @@ BACKGROUND_MS: Final = 20.0
 TELL_MS: Final = 1.0
 """How long a finished job takes at most to be heard of on the loop."""
 
+AFTER_IO: Final = 1 << 40
+"""Added to the place of a timer in the queue: behind all that waits for the same moment."""
+
 START_WALL_MS: Final = 1_700_000_000_000
 
 
@@ -45,9 +49,11 @@ class ProcessDied(BaseException):
 class SimTimer:
     """A call in the queue (`base.env.Timer`)."""
 
-    __slots__ = ("args", "function", "host", "life")
+    __slots__ = ("args", "by_scheduler", "function", "host", "life")
 
     def __init__(self, function: Callable[..., None], args: tuple[Any, ...], host: SimHost | None) -> None:
+        self.by_scheduler = False
+        """Whether the process asked for it itself; otherwise it comes from the network or a background job."""
         self.function: Callable[..., None] | None = function
         self.args = args
         self.host = host
@@ -101,7 +107,8 @@ class World:
             if timer.function is None or (host is not None and timer.life != host.life):
                 continue
             if host is not None and host.paused_until_ms > moment:
-                heapq.heappush(self._queue, (host.paused_until_ms, sequence, timer))
+                behind = AFTER_IO if timer.by_scheduler and host.wakes_to_io else 0
+                heapq.heappush(self._queue, (host.paused_until_ms, sequence + behind, timer))
                 continue
             self.now_ms = moment
             self.events += 1
@@ -145,6 +152,8 @@ class SimHost:
         """Grows with every crash and start: events of an earlier life are dropped."""
         self.paused_until_ms = 0.0
         """Until then nothing happens here: the process is stopped, or its loop is blocked."""
+        self.wakes_to_io = False
+        """Whether it then handles what has arrived before the timers that are due."""
         self.background_ms = BACKGROUND_MS
         """How long a job in the background takes at most."""
         self.stalled_until_ms = 0.0
@@ -208,7 +217,9 @@ class SimScheduler:
         return self._world.at(0.0, function, *args, host=self._host)
 
     def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimTimer:
-        return self._world.at(delay_ms / self._host.rate, function, *args, host=self._host)
+        timer = self._world.at(delay_ms / self._host.rate, function, *args, host=self._host)
+        timer.by_scheduler = True
+        return timer
 
 
 class SimBackground:
