@@ -28,6 +28,7 @@ from kraft_node.wire.messages import (
     DeleteAclsRequest,
     DeleteAclsResponse,
     DescribeAclsRequest,
+    DescribeAclsResponse,
 )
 from kraft_node.wire.stored import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
@@ -110,9 +111,10 @@ class Acls:
                 )
         return Plan(response, list(doomed.values()))
 
-    def describe(self, request: DescribeAclsRequest) -> Plan:
+    def describe(self, request: DescribeAclsRequest) -> DescribeAclsResponse:
+        """The committed entries that the request asks for."""
         self.check_enabled("No Authorizer is configured on the broker")
-        return Plan(describe_acls(request, self._cluster.view))
+        return describe_acls(request, self._cluster.view.base)
 
 
 def _key(entry: Any) -> tuple[Any, ...]:

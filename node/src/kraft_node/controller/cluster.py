@@ -6,7 +6,7 @@ changes it. It holds no answers, no timers and no log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kraft_node.base.config import NodeConfig, TopicConfig, TopicConfigs
@@ -24,7 +24,7 @@ from kraft_node.controller.placement import UsableBroker
 from kraft_node.controller.sessions import CLOSED_KEY, REPLACE_KEY, Sessions, closed_timeout_of
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
-from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.image import MetadataImage, MetadataView
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
 
@@ -141,11 +141,15 @@ class Cluster:
 
     def refresh_config(self) -> None:
         """The dynamic values for this node have changed."""
-        configs = self.view.configs
-        own = configs.get((BROKER_RESOURCE, str(self.node_id))) or {}
-        if self.config.update(own, configs.get((BROKER_RESOURCE, "")) or {}):
+        if self.config.update(*_dynamic_values(self.view, self.node_id)):
             self.topic_configs.broker_changed()
             self.config_generation += 1
+
+    def committed_config(self) -> BrokerConfig:
+        """The values in force for this node by what is committed: what others are told."""
+        config = BrokerConfig(self.static)
+        config.update(*_dynamic_values(self.view.base, self.node_id))
+        return config
 
     # Features
 
@@ -250,6 +254,12 @@ class Cluster:
             min_isr=self.min_isr(topic) if elr else 1,
             directory_for=self.default_directory,
         )
+
+
+def _dynamic_values(view: MetadataView, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The dynamic values of a node, and those of all nodes."""
+    configs = view.configs
+    return configs.get((BROKER_RESOURCE, str(node_id))) or {}, configs.get((BROKER_RESOURCE, "")) or {}
 
 
 def _follow_registration(cluster: Cluster, record: Any) -> None:

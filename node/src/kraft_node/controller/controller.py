@@ -252,7 +252,7 @@ class Controller:
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(
             loggers.answer, self._config.node_id, handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS]
         )
-        handlers[ApiKey.DESCRIBE_ACLS] = lambda _, request: self.acls.describe(request).response
+        handlers[ApiKey.DESCRIBE_ACLS] = lambda _, request: self.acls.describe(request)
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs
         for key in (
@@ -296,12 +296,11 @@ class Controller:
         return self.brokers.register(request, ctx.api_version, self._log.next_offset, level)
 
     def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
-        return describe_controllers(request, ctx.api_version, self.cluster, ctx.listener, self.leader_id)
+        cluster_id = self.cluster.cluster_id
+        return describe_controllers(request, ctx.api_version, cluster_id, self._image, ctx.listener, self.leader_id)
 
     def _describe_configs(self, _: RequestContext, request: Any) -> Any:
-        if not self.is_active:
-            self.cluster.refresh_config()
-        return describe_configs(request, self.cluster.view, self.cluster.config, self._config.node_id)
+        return describe_configs(request, self._image, self.cluster.committed_config(), self._config.node_id)
 
     # Appending
 

@@ -1,6 +1,7 @@
 """Questions that a controller answers by itself: DescribeCluster (60) v0-2 and DescribeConfigs (32) v1-4 (KIP-919).
 
-`describe_configs` serves brokers as well: they hand in their own image and configuration.
+They are answered from what is committed: nothing else is shown (KIP-631). `describe_configs` serves brokers as well:
+they hand in their own image and configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from kraft_node.base.config.resources import (
     check_described,
 )
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.controller.cluster import Cluster
 from kraft_node.controller.names import check_topic_name
 from kraft_node.metadata.image import MetadataView
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
@@ -43,7 +43,12 @@ _ENDPOINT_WORDS: Final = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CON
 
 
 def describe_controllers(
-    request: DescribeClusterRequest, api_version: int, cluster: Cluster, listener: str, leader_id: int
+    request: DescribeClusterRequest,
+    api_version: int,
+    cluster_id: str,
+    view: MetadataView,
+    listener: str,
+    leader_id: int,
 ) -> DescribeClusterResponse:
     """The controllers, as they registered for the listener that was asked."""
     asked = request.endpoint_type if api_version >= 1 else BROKER_ENDPOINTS
@@ -57,12 +62,12 @@ def describe_controllers(
     response = DescribeClusterResponse(
         error_message=None,
         endpoint_type=CONTROLLER_ENDPOINTS,
-        cluster_id=cluster.cluster_id,
+        cluster_id=cluster_id,
         controller_id=leader_id,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_OPERATIONS[ResourceType.CLUSTER]
-    for controller in sorted(cluster.view.controllers.values(), key=lambda c: c.id):
+    for controller in sorted(view.controllers.values(), key=lambda c: c.id):
         endpoint = controller.endpoints.get(listener)
         if endpoint is not None:
             response.brokers.append(
