@@ -118,7 +118,7 @@ class Model:
         if how == "power":
             self.world.disk.lose_power()
         log.closed = True
-        log.release()
+        log.close()
         self.log = self.world.open(
             CONFIG, clean=how == "clean", recovery_point=point, high_watermark=high_watermark, start_offset=0
         )

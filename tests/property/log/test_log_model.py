@@ -209,7 +209,7 @@ class LogAgainstList(RuleBasedStateMachine):
             self.world.rest()  # nothing of this life is left to be done in the next
             durable = self.log.recovery_point
             self.world.disk.lose_power()
-        self.log.release()
+        self.log.close()
         self.log = self.world.open(
             CONFIG,
             clean=clean,

@@ -253,7 +253,7 @@ def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_
         disk, path = world.disk, f"{DIR}/t-0/{0:020d}"
         log = with_aborted(world)
         second = log.segment_bases[1]
-        log.release()
+        log.close()
         for suffix in (".log", *indexes):
             file = disk.open(path + suffix)
             with contextlib.closing(disk.open(path + suffix + ".swap", create=True)) as swap:

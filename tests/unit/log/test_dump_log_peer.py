@@ -50,7 +50,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Lo
     flushing.flush_now(log)
     assert len(log.segment_bases) > 3
     yield path, log
-    log.release()
+    log.close()
     real.close()
 
 

@@ -21,11 +21,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import File
-from kraft_node.log import names, trimming
+from kraft_node.log import names
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.flushing import fsync_path
 from kraft_node.log.scan import BadBatch, batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.segments import remove_files
 from kraft_node.log.validate import codec_level
 from kraft_node.records.batch import BatchHeader, Record, iter_records, read_header, rebuild_batch
 from kraft_node.records.errors import BatchError
@@ -234,7 +235,7 @@ class Cleaning:
                         handled = 0
                         yield None
                         if not self._is_as_it_was(group):
-                            trimming.remove_files(disk, [path + names.CLEANED])
+                            remove_files(disk, [path + names.CLEANED])
                             return False
             self.bytes_before += before
             self.bytes_after += position
@@ -245,7 +246,7 @@ class Cleaning:
         finally:
             cleaned.close()
         if not self._is_as_it_was(group):
-            trimming.remove_files(disk, [path + names.CLEANED])
+            remove_files(disk, [path + names.CLEANED])
             return False
         self._swap(group, path, new)
         directory = log.path
@@ -308,17 +309,8 @@ class Cleaning:
     def _swap(self, group: list[int], path: str, new: _NewSegment) -> None:
         """Put the new segment in the place of the group's. Recovery finishes what a crash leaves half done."""
         log = self._log
-        disk = log.dir.env.disk
-        disk.rename(path + names.CLEANED, path + names.SWAP)
-        bases, sizes, active = log.segment_bases, log.segment_sizes(), log.active
-        for base in group:
-            log.segment(log.segment_number(base)).release()
-            trimming.remove_segment_files(log, base, keep=(names.TXN_INDEX,) if base == group[0] else ())
-        disk.rename(path + names.SWAP, path)
-        at = bases.index(group[0])
-        bases[at : at + len(group)] = [group[0]]
-        sizes[at : at + len(group)] = [new.size]
-        log.replace_closed(bases, sizes, active)
+        log.segments.replace(group, new.size, path + names.CLEANED)
+        log.max_timestamp_cache = None
         new.in_place = True
         new.finish()
 

@@ -79,14 +79,14 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
 
     is_new = keep_producers(log, later)
     if log.is_durable and not is_new:
-        log.release()
+        log.close()
         return None
     log.active.finish(later)
     if log.leader_epochs.dirty:
         writes.append(flushing.epochs_writer(log, originals))
     flush = flushing.Flush(log, log.end_offset, closing=True)
     log.recovery_point = log.end_offset
-    log.release()
+    log.close()
     return writes, flush.work
 
 

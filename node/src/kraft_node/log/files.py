@@ -72,12 +72,13 @@ class Originals:
 
 
 class Handle:
-    """A file that may be open. `used` saves it from the next round of closing."""
+    """A file that may be open. `used` saves it from the next round of closing; `retired` ones are not kept open."""
 
-    __slots__ = ("file", "used")
+    __slots__ = ("file", "retired", "used")
 
     def __init__(self) -> None:
         self.file: File | None = None
+        self.retired = False
         self.used = False
 
 
@@ -99,7 +100,10 @@ class FileCache:
         file = handle.file
         handle.used = True
         if file is None:
-            file = handle.file = self._disk.open(path, create=create)
+            file = self._disk.open(path, create=create)
+            if handle.retired:
+                return file
+            handle.file = file
             self._open[handle] = None
             if len(self._open) > self._limit:
                 self._evict()

@@ -153,8 +153,7 @@ class Futures:
             return
         directory = found.directory
         if found.log is not None:
-            found.log.closed = True
-            found.log.release()
+            found.log.close()
         try:
             path = directory.rename_aside(found.path, topic, partition, names.DELETE_DIR)
         except OSError as e:
@@ -211,8 +210,7 @@ class Futures:
         for key, found in list(self._found.items()):
             if found.directory is failed:
                 if found.log is not None:
-                    found.log.closed = True
-                    found.log.release()
+                    found.log.close()
                 del self._found[key]
 
     def open_unproven(self, directory: Directory) -> None:

@@ -133,7 +133,7 @@ class Housekeeping:
         directory = directory_of(log)
         if log.held or log.closed or self._manager.entry(log.topic, log.partition) is not log:
             return
-        log.release()
+        log.close()
         directory.note(log)
         self._manager.forget_open(log)
 

@@ -7,7 +7,6 @@ directory and come out as KAFKA_STORAGE_ERROR, as does a damaged file.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
@@ -27,6 +26,7 @@ from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.segments import SegmentList
 from kraft_node.log.validate import looks_sound
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
@@ -47,8 +47,6 @@ T = TypeVar("T")
 _HEAD: Final = Struct(">qii")
 _HEAD_SIZE: Final = _HEAD.size
 _SPECIAL_BITS: Final = LOG_APPEND_TIME_BIT | CONTROL_BIT
-_CLOSED_KEPT: Final = 8
-"""Closed segments kept as objects after a read; a reader uses one at a time."""
 
 
 class Log:
@@ -56,14 +54,10 @@ class Log:
 
     __slots__ = (
         "_after_max_ms",
-        "_bases",
-        "_closed",
         "_max_message_bytes",
         "_plain",
         "_segment_bytes",
         "_segment_ms",
-        "_sizes",
-        "active",
         "closed",
         "config",
         "created_ms",
@@ -85,6 +79,7 @@ class Log:
         "path",
         "producers",
         "recovery_point",
+        "segments",
         "snapshot_position",
         "start_offset",
         "topic",
@@ -101,10 +96,7 @@ class Log:
         self.partition = partition
         self.name = f"{topic}-{partition}"
         self.topic_id: bytes | None = None
-        self._bases: list[int] = []
-        self._sizes: list[int] = []
-        self._closed: dict[int, Segment] = {}
-        self.active = Segment(self, 0)
+        self.segments = SegmentList(self)
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
@@ -164,54 +156,36 @@ class Log:
     # --- segments ---
 
     @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.segments.active
+
+    @property
     def segment_bases(self) -> list[int]:
         """Base offsets of all segments, ascending."""
-        return [*self._bases, self.active.base]
-
-    def set_segments(self, bases: list[int], sizes: list[int]) -> None:
-        """Take these segments, the last of which is appended to. For those who open and trim logs."""
-        self._closed.clear()
-        self._bases, self._sizes = bases[:-1], sizes[:-1]
-        self.active = Segment(self, bases[-1], sizes[-1])
-
-    def replace_closed(self, bases: list[int], sizes: list[int], active: Segment) -> None:
-        """Take other closed segments in front of the active one: compaction and retention."""
-        self.max_timestamp_cache = None
-        self._closed.clear()
-        self._bases, self._sizes = bases[:-1], sizes[:-1]
-        self.active = active
+        return self.segments.bases
 
     def segment_sizes(self) -> list[int]:
-        return [*self._sizes, self.active.size]
+        """Bytes of their .log files."""
+        return self.segments.sizes
 
     @property
     def size_bytes(self) -> int:
         """Of all .log files."""
-        return sum(self._sizes) + self.active.size
+        return self.segments.size_bytes
 
     def segment(self, number: int) -> Segment:
         """The segment with that place in `segment_bases`."""
-        if number >= len(self._bases):
-            return self.active
-        base = self._bases[number]
-        segment = self._closed.get(base)
-        if segment is None:
-            if len(self._closed) >= _CLOSED_KEPT:
-                self._closed.pop(next(iter(self._closed))).release()
-            segment = self._closed[base] = Segment(self, base, self._sizes[number])
-        return segment
+        return self.segments.at(number)
 
     def segment_number(self, offset: int) -> int:
         """The place of the segment that holds `offset`: 0 for offsets before all."""
-        if offset >= self.active.base:
-            return len(self._bases)
-        return max(bisect_right(self._bases, offset) - 1, 0)
+        return self.segments.number_of(offset)
 
     def segment_end(self, number: int) -> int:
         """The offset at which the segment ends and the next one begins."""
-        if number >= len(self._bases):
-            return self.end_offset
-        return self._bases[number + 1] if number + 1 < len(self._bases) else self.active.base
+        end = self.segments.end_of(number)
+        return self.end_offset if end is None else end
 
     # --- appending ---
 
@@ -294,7 +268,7 @@ class Log:
         log_dir = self.dir
         if log_dir.failed is not None:
             raise log_dir.storage_error()
-        segment = self.active
+        segment = self.segments.active
         epochs = self.leader_epochs
         try:
             if segment.size:
@@ -329,33 +303,20 @@ class Log:
 
         Its file is made at once: the old ones may go before anything is appended, and where the log goes on must stay.
         """
-        old = self.active
+        old = self.segments.active
         if old.size == 0 and old.base == base:
             return old
-        if old.size == 0:
-            old.release()
-            self._begin(base)
-            trimming.remove_segment_files(self, old.base)
-            return self.active
-        old.finish()
-        self._bases.append(old.base)
-        self._sizes.append(old.size)
-        self._closed[old.base] = old
-        if len(self._closed) > _CLOSED_KEPT:
-            self._closed.pop(next(iter(self._closed))).release()
-        old.ends.clear()
-        self.take_snapshot(base)
-        self._begin(base)
-        self.snapshot_position = 0
-        self.created_ms = self.dir.env.clock.wall_ms()
-        self.jitter_ms = draw_jitter(self.config, self.dir.env.rng)
-        flushing.schedule(self)
-        return self.active
-
-    def _begin(self, base: int) -> None:
-        self.active = Segment(self, base)
-        self.active.file()
+        if old.size:
+            old.finish()
+            self.take_snapshot(base)
+        active = self.segments.begin(base)
         self.names_changed += 1
+        if old.size:
+            self.snapshot_position = 0
+            self.created_ms = self.dir.env.clock.wall_ms()
+            self.jitter_ms = draw_jitter(self.config, self.dir.env.rng)
+            flushing.schedule(self)
+        return active
 
     # --- producers and transactions ---
 
@@ -409,7 +370,7 @@ class Log:
                 if found is not None:
                     return found
                 number += 1  # compaction can leave a segment without the offsets at its end
-                if number > len(self._bases) or self.segment(number).base >= limit:
+                if number >= len(self.segments) or self.segment(number).base >= limit:
                     return FetchSlice(offset, b"", None, limit)
         except (OSError, LogDirDamaged) as e:
             raise self.dir.fail(e) from e
@@ -510,11 +471,10 @@ class Log:
         """Fsync what has been written until now in the directory's thread, then move the recovery point."""
         flushing.schedule(self, done)
 
-    def release(self) -> None:
-        """Let go of all open files."""
-        self.active.release()
-        for segment in self._closed.values():
-            segment.release()
+    def close(self) -> None:
+        """Let go of all open files for good. Writes nothing."""
+        self.closed = True
+        self.segments.retire()
 
 
 __all__ = ["AppendInfo", "FetchSlice", "Log", "whole_batches"]

@@ -24,12 +24,14 @@ def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int,
 
     Raises OSError, LogDirDamaged.
     """
-    segment = log.segment(number)
+    segments = log.segments
+    segment = segments.at(number)
     length = 0
     position = segment.ends.get(offset, -1)
     if position < 0:
         position, length, _, _ = segment.find(offset)
-    stop = segment.size if limit >= log.segment_end(number) else segment.position_of(limit)
+    end = segments.end_of(number)
+    stop = segment.size if limit >= (log.end_offset if end is None else end) else segment.position_of(limit)
     available = stop - position
     if available <= 0:
         return None

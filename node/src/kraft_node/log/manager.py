@@ -321,8 +321,7 @@ class LogManager:
         directory = directory_of(entry)
         directory.check()
         if isinstance(entry, Log):
-            entry.closed = True
-            entry.release()
+            entry.close()
         try:
             path = directory.rename_partition(topic, partition, suffix)
         except OSError as e:
@@ -386,7 +385,7 @@ class LogManager:
                 if (entry.dir if isinstance(entry, Log) else entry) is failed:
                     lost.append((topic, partition))
                     if isinstance(entry, Log):
-                        entry.release()
+                        entry.close()
                         entries[partition] = directory_of(entry)
         assert failed.failed is not None, "law: a directory is dead for a reason"
         logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)

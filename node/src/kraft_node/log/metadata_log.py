@@ -19,7 +19,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from kraft_node.base.env import Buffer, DiskLock, Env, File, FileSlice, read_file, write_atomic
 from kraft_node.base.errors import KafkaError
 from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
-from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, trimming
+from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, segments
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
 from kraft_node.log.files import FileCache, LogDir
@@ -324,7 +324,7 @@ class MetadataLog:
         lane = self._log_dir.lane
         env.scheduler.call_later(
             SNAPSHOT_DELETE_DELAY_MS,
-            lambda: env.background.submit(lane, lambda: trimming.remove_files(env.disk, doomed), lambda _: None),
+            lambda: env.background.submit(lane, lambda: segments.remove_files(env.disk, doomed), lambda _: None),
         )
 
     def bootstrap_records(self) -> list[bytes]:
@@ -343,7 +343,7 @@ class MetadataLog:
                 log.names_changed += 1
                 self._flush_all(log)
         finally:
-            log.release()
+            log.close()
             self._release_lock()
 
     def _release_lock(self) -> None:

@@ -59,12 +59,12 @@ def open_log(
     log = Log(log_dir, path, topic, partition, config)
     bases = _settle_files(log)
     if not bases:
-        log.set_segments([start_offset], [0])
+        log.segments.load([start_offset], [0])
         log.end_offset = start_offset
     else:
         disk = log_dir.env.disk
         sizes = [disk.size(f"{path}/{base:020d}{names.LOG}") for base in bases]
-        log.set_segments(bases, sizes)
+        log.segments.load(bases, sizes)
     log.start_offset = max(start_offset, log.segment_bases[0])
     log.recovery_point = recovery_point
     log.leader_epochs, epochs_known = _read_epochs(log)
@@ -370,7 +370,6 @@ def _cut_whole(log: Log, number: int) -> None:
 def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
     """The log ends before the batch that `error` is about: remove it and all that follows."""
     segment = log.segment(number)
-    bases = log.segment_bases
     lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
     logger.warning(
         "Truncating %s at offset %d (byte %d), which is beyond the recovery point %d: %s; %d bytes go",
@@ -382,21 +381,12 @@ def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
         lost,
     )
     log.truncations += 1
-    disk = log.dir.env.disk
-    for base in bases[number + 1 :]:
-        for suffix in names.SEGMENT_SUFFIXES:
-            _remove_if_there(log, f"{log.path}/{base:020d}{suffix}")
-        if base in log.txn_bases:
-            log.txn_bases.remove(base)
     for offset in [at for at in log.producers.snapshots if at > log.end_offset]:
-        log.producers.snapshots.remove(offset)
-        disk.remove(f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
+        _drop_snapshot(log, offset)
+    segment = log.segments.keep_first(number + 1)
     segment.file().truncate(error.position)
     segment.size = error.position
     segment.write_indexes()
-    sizes = [*log.segment_sizes()[:number], segment.size]
-    log.set_segments(bases[: number + 1], sizes)
-    log.active = segment
 
 
 def _read_epochs(log: Log) -> tuple[LeaderEpochs, bool]:

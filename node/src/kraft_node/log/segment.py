@@ -97,7 +97,7 @@ class Segment:
         if handle.file is not None:
             handle.used = True
             return handle.file
-        return self.owner.dir.files.open(handle, self.path(names.LOG), create=True)
+        return self.owner.dir.files.open(handle, self.path(names.LOG), create=not self.size)
 
     # --- writing ---
 
@@ -416,6 +416,14 @@ class Segment:
         files.drop(self.handle)
         if self.index_handle is not None:
             files.drop(self.index_handle)
+
+    def retire(self) -> None:
+        """Let go of open files for good: who reads on has the file open for as long as that takes, and no longer."""
+        self.release()
+        self.handle.retired = True
+        if self.index_handle is None:
+            self.index_handle = Handle()
+        self.index_handle.retired = True
 
 
 def _first(entries: Iterable[tuple[int, ...]], beyond: Callable[[tuple[int, ...]], bool], count: int) -> int:

@@ -1,7 +1,6 @@
 """A log gets shorter: retention, deleted records, truncation.
 
-Files that go are renamed to .deleted at once and removed `file.delete.delay.ms` later in the background, so that
-readers that still hold them finish.
+Which segments go is decided here; `log.segments` drops them.
 """
 
 from __future__ import annotations
@@ -9,60 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kraft_node.base.env import Disk
 from kraft_node.log import flushing, names, opening, txn_index
-from kraft_node.log.segment import Segment
+from kraft_node.log.segments import remove_files
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 
-def remove_segment_files(log: Log, base: int, *, keep: Sequence[str] = ()) -> None:
-    """Set the files of a segment aside, to be removed later, but for the suffixes in `keep`. Raises OSError."""
-    disk = log.dir.env.disk
-    prefix = f"{log.path}/{base:020d}"
-    aside = []
-    for suffix in names.SEGMENT_SUFFIXES:
-        path = prefix + suffix
-        if suffix not in keep and disk.exists(path):
-            disk.rename(path, path + names.DELETED)
-            aside.append(path + names.DELETED)
-    if base in log.txn_bases and names.TXN_INDEX not in keep:
-        log.txn_bases.remove(base)
-    _remove_later(log, aside)
-
-
-def _remove_later(log: Log, paths: Sequence[str]) -> None:
-    if not paths:
-        return
-    env, lane = log.dir.env, log.dir.lane
-
-    def remove() -> None:
-        env.background.submit(lane, lambda: remove_files(env.disk, paths), lambda _: None)
-
-    env.scheduler.call_later(log.config.file_delete_delay_ms, remove)
-
-
-def remove_files(disk: Disk, paths: Sequence[str]) -> None:
-    """Remove what is there of `paths`. Raises OSError."""
-    for path in paths:
-        try:
-            disk.remove(path)
-        except FileNotFoundError:
-            continue
-
-
 def _drop_first(log: Log, count: int) -> int:
     """Drop the first `count` closed segments; bytes freed."""
-    bases, sizes = log.segment_bases, log.segment_sizes()
-    for base in bases[:count]:
-        remove_segment_files(log, base)
-    _drop_snapshots(log, [at for at in log.producers.snapshots if at in bases[:count]])
-    log.replace_closed(bases[count:], sizes[count:], log.active)
-    if log.start_offset < bases[count]:
-        log.start_offset = bases[count]
-        log.leader_epochs.truncate_from_start(log.start_offset)
-    return sum(sizes[:count])
+    dropped = set(log.segment_bases[:count])
+    freed = log.segments.drop_first(count)
+    log.max_timestamp_cache = None
+    _drop_snapshots(log, [at for at in log.producers.snapshots if at in dropped])
+    first = log.segments.first_base
+    if log.start_offset < first:
+        log.start_offset = first
+        log.leader_epochs.truncate_from_start(first)
+    return freed
 
 
 def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
@@ -143,7 +106,6 @@ def truncate_to(log: Log, offset: int) -> bool:
         return True
     log.truncations += 1
     number = log.segment_number(offset)
-    bases, sizes = log.segment_bases, log.segment_sizes()
     segment = log.segment(number)
     position, length, first, _ = segment.find(offset)
     end = min(first, offset) if length else offset
@@ -152,11 +114,10 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.dir.promise_less(log.topic, log.partition, left)
     log.recovery_point = min(log.recovery_point, left)
     log.max_timestamp_cache = None
-    for base in reversed(bases[number + 1 :]):  # a crash between leaves no hole
-        remove_segment_files(log, base)
+    segment = log.segments.keep_first(number + 1)
     segment.truncate_to_position(position, end)
     txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), end)
-    _keep_as_active(log, bases[: number + 1], sizes[:number], segment)
+    segment.load_first_timestamp()
     if segment.size == 0:
         log.roll(end)  # where it goes on, should nothing come before the next start
     log.end_offset = end
@@ -171,24 +132,13 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def _keep_as_active(log: Log, bases: list[int], sizes: list[int], segment: Segment) -> None:
-    log.release()
-    log.set_segments(bases, [*sizes, segment.size])
-    log.active = segment
-    segment.load_first_timestamp()
-
-
 def reset_to(log: Log, offset: int) -> None:
     """See `Log.reset_to`. Raises OSError."""
     log.truncations += 1
     log.dir.promise_less(log.topic, log.partition, offset)
     log.recovery_point = min(log.recovery_point, offset)
     log.max_timestamp_cache = None
-    log.release()
-    for base in log.segment_bases:
-        remove_segment_files(log, base)
-    log.set_segments([offset], [0])
-    log.active.file()  # what says where the log goes on
+    log.segments.restart(offset)
     log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset
     log.leader_epochs.clear()

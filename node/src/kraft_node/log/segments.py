@@ -1,0 +1,225 @@
+"""The segments of one log: their files, their open files, and the order that they come in.
+
+Only `SegmentList` adds, replaces and drops segments. A segment that is dropped lets go of its open files in the same
+step, and its files are set aside: the disk has their space back `file.delete.delay.ms` later, whatever else happens.
+Readers that are still sending from a file hold the file itself (`FileSlice`): the descriptor is closed when the last of
+them is done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.env import Disk
+from kraft_node.log import names
+from kraft_node.log.segment import Segment
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+CLOSED_KEPT: Final = 8
+"""Closed segments kept as objects after a read; a reader uses one at a time."""
+
+
+class SegmentList:
+    """Closed segments in the order of their offsets, and the active one behind them."""
+
+    __slots__ = ("_bases", "_kept", "_log", "_sizes", "active")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._bases: list[int] = []
+        self._sizes: list[int] = []
+        self._kept: dict[int, Segment] = {}
+        """Objects of closed segments; the others are made anew when asked for."""
+        self.active = Segment(log, 0)
+
+    def __len__(self) -> int:
+        return len(self._bases) + 1
+
+    # --- looking ---
+
+    @property
+    def bases(self) -> list[int]:
+        """Base offsets of all segments, ascending."""
+        return [*self._bases, self.active.base]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the .log files, in the same order."""
+        return [*self._sizes, self.active.size]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return sum(self._sizes) + self.active.size
+
+    @property
+    def first_base(self) -> int:
+        """Where the first segment begins."""
+        return self._bases[0] if self._bases else self.active.base
+
+    def at(self, number: int) -> Segment:
+        """The segment with that place in `bases`."""
+        if number >= len(self._bases):
+            return self.active
+        base = self._bases[number]
+        segment = self._kept.get(base)
+        if segment is None:
+            segment = self._keep(Segment(self._log, base, self._sizes[number]))
+        return segment
+
+    def number_of(self, offset: int) -> int:
+        """The place of the segment that holds `offset`: 0 for offsets before all."""
+        if offset >= self.active.base:
+            return len(self._bases)
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_of(self, number: int) -> int | None:
+        """The base of the segment after that one; None of the active one."""
+        if number >= len(self._bases):
+            return None
+        return self._bases[number + 1] if number + 1 < len(self._bases) else self.active.base
+
+    # --- adding, replacing, dropping ---
+
+    def load(self, bases: Sequence[int], sizes: Sequence[int]) -> None:
+        """Take the segments found on disk, the last of which is appended to."""
+        self._retire(self._kept)
+        self.active.retire()
+        self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
+        self.active = Segment(self._log, bases[-1], sizes[-1])
+
+    def begin(self, base: int) -> Segment:
+        """Append to a new segment at `base` from now on; an active one without records gives way. Raises OSError.
+
+        Its file is made first: if that fails, nothing has changed.
+        """
+        old, new = self.active, Segment(self._log, base)
+        new.file()
+        self.active = new
+        if old.size:
+            old.ends.clear()
+            self._bases.append(old.base)
+            self._sizes.append(old.size)
+            self._keep(old)
+        else:
+            self._drop(old.base, old)
+        return new
+
+    def drop_first(self, count: int) -> int:
+        """Drop the first `count` segments, which are closed ones; bytes freed. Raises OSError."""
+        assert count <= len(self._bases), "law: the active segment stays"
+        doomed, freed = self._bases[:count], sum(self._sizes[:count])
+        del self._bases[:count], self._sizes[:count]
+        for base in doomed:  # from the first on: a crash between leaves no hole
+            self._drop(base, self._kept.get(base))
+        return freed
+
+    def keep_first(self, count: int) -> Segment:
+        """Drop all behind the first `count` segments; the last of these is appended to from now on. Raises OSError."""
+        last, old, doomed = self.at(count - 1), self.active, self._bases[count:]
+        if last is old:
+            return last
+        self._drop(old.base, old)
+        for base in reversed(doomed):  # from the last on: a crash between leaves no hole
+            self._drop(base, self._kept.get(base))
+        del self._bases[count - 1 :], self._sizes[count - 1 :]
+        self._kept.pop(last.base, None)
+        self.active = last
+        return last
+
+    def restart(self, base: int) -> Segment:
+        """Drop all segments; the log goes on with an empty one at `base`. Raises OSError."""
+        self.drop_first(len(self._bases))
+        old = self.active
+        old.retire()
+        set_aside(self._log, old.base)  # before the new file: it may have the same name
+        self.active = Segment(self._log, base)
+        self.active.file()  # what says where the log goes on
+        return self.active
+
+    def replace(self, group: Sequence[int], size: int, cleaned: str) -> Segment:
+        """Put the compacted file `cleaned` in the place of neighbouring closed segments. Raises OSError.
+
+        It has the base of the first of them. Recovery finishes what a crash leaves half done: the file gets its .swap
+        name before the old ones go.
+        """
+        log = self._log
+        disk = log.dir.env.disk
+        path = f"{log.path}/{group[0]:020d}{names.LOG}"
+        at = self._bases.index(group[0])
+        assert self._bases[at : at + len(group)] == list(group), "law: compacted segments are neighbours"
+        disk.rename(cleaned, path + names.SWAP)
+        for base in group:
+            self._drop(base, self._kept.get(base), keep=(names.TXN_INDEX,) if base == group[0] else ())
+        disk.rename(path + names.SWAP, path)
+        self._bases[at : at + len(group)] = [group[0]]
+        self._sizes[at : at + len(group)] = [size]
+        return self.at(at)
+
+    def release(self) -> None:
+        """Let go of all open files; they are opened again when they are used again."""
+        self.active.release()
+        for segment in self._kept.values():
+            segment.release()
+
+    def retire(self) -> None:
+        """Let go of all open files for good: the log is closed."""
+        self.active.retire()
+        self._retire(self._kept)
+
+    # ---
+
+    def _keep(self, segment: Segment) -> Segment:
+        if len(self._kept) >= CLOSED_KEPT:
+            self._kept.pop(next(iter(self._kept))).retire()
+        self._kept[segment.base] = segment
+        return segment
+
+    def _retire(self, kept: dict[int, Segment]) -> None:
+        for segment in kept.values():
+            segment.retire()
+        kept.clear()
+
+    def _drop(self, base: int, segment: Segment | None, *, keep: Sequence[str] = ()) -> None:
+        """Let go of a segment's open files and set its files aside."""
+        self._kept.pop(base, None)
+        if segment is not None:
+            segment.retire()
+        set_aside(self._log, base, keep=keep)
+
+
+def set_aside(log: Log, base: int, *, keep: Sequence[str] = ()) -> None:
+    """Rename the files of a segment to .deleted but for the suffixes in `keep`; a lane removes them later.
+
+    Raises OSError.
+    """
+    disk = log.dir.env.disk
+    prefix = f"{log.path}/{base:020d}"
+    aside = []
+    for suffix in names.SEGMENT_SUFFIXES:
+        path = prefix + suffix
+        if suffix not in keep and disk.exists(path):
+            disk.rename(path, path + names.DELETED)
+            aside.append(path + names.DELETED)
+    if base in log.txn_bases and names.TXN_INDEX not in keep:
+        log.txn_bases.remove(base)
+    if aside:
+        env, lane = log.dir.env, log.dir.lane
+
+        def remove() -> None:
+            env.background.submit(lane, lambda: remove_files(disk, aside), lambda _: None)
+
+        env.scheduler.call_later(log.config.file_delete_delay_ms, remove)
+
+
+def remove_files(disk: Disk, paths: Sequence[str]) -> None:
+    """Remove what is there of `paths`. Raises OSError."""
+    for path in paths:
+        try:
+            disk.remove(path)
+        except FileNotFoundError:
+            continue
