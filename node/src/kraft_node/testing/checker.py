@@ -24,6 +24,8 @@ The laws, by the name that a finding carries:
 - `topics`     creations, deletions and look-ups of topics are linearizable
 - `rot`        only from a disk on which bits have rotted is anything read that fails its checksum
 - `fsync`      nobody goes on after an fsync has failed
+- `space`      what is deleted gives its space back: when all is done, no file without a name is open, and retention has
+               left no more than it keeps
 - `alive`      a node that was not damaged starts by itself, and clients get on when all is well
 """
 

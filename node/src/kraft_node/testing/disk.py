@@ -4,8 +4,9 @@ Fault model. A write is in the page cache at once: a process that is killed lose
 keeps what was fsynced; of every write since, in each file by itself and as the seed says, a write is kept, lost or torn
 at a sector boundary (the bytes not written read as before or, beyond the old end, as zeros). Creating, renaming and
 removing names is durable after `fsync_dir` of the directory; of all other changes of names a prefix, in their order,
-survives. Removed files live on for who has them open. `fail` makes any operation fail with the error that it returns
-(EIO on fsync or syncfs, ENOSPC on write): a failed write has not happened, a failed fsync has made nothing durable.
+survives. A removed file lives on, and takes its space, while the process has it open (`pinned`). `fail` makes any
+operation fail with the error that it returns (EIO on fsync or syncfs, ENOSPC on write): a failed write has not
+happened, a failed fsync has made nothing durable.
 `full`: nothing grows any more; a write takes place as far as the file reached before, and says ENOSPC. `dead`: whatever
 touches a directory that died fails with EIO; what was not synced there may be gone when it works again (`revive`).
 `die_after` ends the process at one of its operations, before that has happened; what it does while it unwinds does not
@@ -18,6 +19,7 @@ import errno
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 from kraft_node.base.env import Buffer
 
@@ -80,46 +82,48 @@ def _apply(data: bytearray, position: int, raw: bytes | None) -> None:
 class SimFile:
     """An open file (`base.env.File`)."""
 
-    __slots__ = ("_disk", "_inode", "_open", "path")
+    __slots__ = ("__weakref__", "_disk", "_open", "inode", "path")
 
     def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
         self.path = path
+        self.inode = inode
         self._disk = disk
-        self._inode = inode
         self._open = True
+        disk.opened.add(self)
 
     def size(self) -> int:
-        return len(self._inode.data)
+        return len(self.inode.data)
 
     def pread(self, position: int, length: int) -> bytes:
         self._disk.reach(self.path)
-        return bytes(self._inode.data[position : position + length])
+        return bytes(self.inode.data[position : position + length])
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
         self._check()
         raw = b"".join(buffers)
         self._disk.about_to("write", self.path)
-        fits = self._disk.room(self._inode, position, len(raw))
-        self._inode.write(position, raw[:fits])
-        self._inode.mtime_ms = self._disk.now_ms()
+        fits = self._disk.room(self.inode, position, len(raw))
+        self.inode.write(position, raw[:fits])
+        self.inode.mtime_ms = self._disk.now_ms()
         if fits < len(raw):
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
 
     def truncate(self, size: int) -> None:
         self._check()
         self._disk.about_to("truncate", self.path)
-        self._inode.truncate(size)
+        self.inode.truncate(size)
 
     def fsync(self) -> None:
         self._check()
         self._disk.about_to("fsync", self.path)
-        self._inode.sync()
+        self.inode.sync()
 
     def fileno(self) -> int:
         return -1
 
     def close(self) -> None:
         self._open = False
+        self._disk.opened.discard(self)
 
     def _check(self) -> None:
         if not self._open:
@@ -176,6 +180,8 @@ class SimDisk:
         self.rng = rng
         self.now_ms = now_ms
         self.locks: set[str] = set()
+        self.opened: WeakSet[SimFile] = WeakSet()
+        """Files that the process has open; one that nothing refers to is closed, as a real one is."""
         self.fail: Callable[[str, str], OSError | None] | None = None
         """Asked before every (operation, path); what it returns is raised."""
         self.full = False
@@ -224,8 +230,9 @@ class SimDisk:
         self._dies_at = self.operations + operations
 
     def kill_process(self) -> None:
-        """The process ends: locks are free, the page cache stays."""
+        """The process ends: locks are free, its files are closed, the page cache stays."""
         self.locks.clear()
+        self.opened = WeakSet()
         self._dies_at = -1
 
     def lose_power(self) -> None:
@@ -366,10 +373,16 @@ class SimDisk:
         return SimFileSystem(self, _clean(path))
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
-        return DISK_BYTES // 2
+        used = {id(node): len(node.data) for node in _below(self._root) if isinstance(node, Inode)}
+        return DISK_BYTES // 2 - sum(used.values()) - sum(self.pinned().values())
 
     def total_bytes(self, path: str) -> int:  # noqa: ARG002
         return DISK_BYTES
+
+    def pinned(self) -> dict[str, int]:
+        """Bytes of the files that the process has open and that have no name any more, by the path they had."""
+        named = {id(node) for node in _below(self._root)}
+        return {file.path: len(file.inode.data) for file in self.opened if id(file.inode) not in named}
 
     # -- names
 

@@ -221,6 +221,13 @@ class SimMachine:
         found = (names.parse_partition_dir(name) for path in paths for name in self.disk.listdir(path))
         return [partition for partition in found if partition is not None]
 
+    def log_bytes(self, topic: str, partition: int) -> int:
+        """Bytes of all segments of a partition on its disk, also of those that are on their way out."""
+        folders = [f"{path}/{names.partition_dir(topic, partition)}" for path in self.config.log_dirs]
+        disk = self.disk
+        paths = [f"{at}/{name}" for at in folders if disk.is_dir(at) for name in disk.listdir(at) if names.LOG in name]
+        return sum(disk.size(path) for path in paths)
+
     def blocked(self, duration_ms: float) -> None:
         """The process does nothing for a while (SIGSTOP, a disk that hangs under the loop)."""
         self.host.paused_until_ms = self.world.now_ms + duration_ms

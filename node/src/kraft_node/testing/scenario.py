@@ -22,6 +22,7 @@ from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.producer import Producer
 from kraft_node.testing.workloads.session import Worker
+from kraft_node.testing.workloads.spender import CONFIGS, KEPT_MAX, TOPIC, Spender
 from kraft_node.testing.world import World
 
 SERVES_MAX_MS: Final = 60_000.0
@@ -30,6 +31,8 @@ DONE_MAX_MS: Final = 120_000.0
 """When all is well, every client gets what it wants in that time."""
 SETTLED_MS: Final = 3_000.0
 """When nothing happens any more, every broker has caught up with the metadata by then."""
+FREED_MAX_MS: Final = 40_000.0
+"""Retention begins `log.initial.task.delay.ms` after a start at the latest."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
@@ -235,6 +238,22 @@ class Scenario:
         for admin in self.admins[:1]:
             for topic in MORTAL_TOPICS:
                 self._finish(self._script("admin", look_up(admin, topic)))
+        self._spend()
+
+    def _spend(self) -> None:
+        """Write more than retention keeps: the disk has to have the rest back."""
+        maker, spender = Admin(self.cluster, self.checker, "maker", ()), Spender(self.cluster, "spender")
+        self._finish(self._script("maker", maker.create_surely(TOPIC, 1, CONFIGS)))
+        self._finish(self._script("spender", spender.run()))
+        until_ms = self.world.now_ms + FREED_MAX_MS
+        while self.world.now_ms < until_ms and any(m.log_bytes(TOPIC, 0) > KEPT_MAX for m in self.cluster.machines):
+            self.world.rest(SETTLED_MS)
+        for machine in self.cluster.machines:
+            for path, size in machine.disk.pinned().items():
+                self.checker.broken("space", machine.name, f"{path} is deleted and open, it takes {size} bytes")
+            kept = machine.log_bytes(TOPIC, 0)
+            if kept > KEPT_MAX:
+                self.checker.broken("space", machine.name, f"retention of {TOPIC} has left {kept} bytes")
 
 
 async def look_up(admin: Admin, topic: str) -> None:

@@ -1,0 +1,52 @@
+"""The spender: writes to a topic far more than its retention keeps, to see that the disk has the rest back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import build_batch
+from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.world import START_WALL_MS
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.machine import SimCluster
+
+TOPIC: Final = "spent"
+SEGMENT_BYTES: Final = 2000
+RETENTION_BYTES: Final = 4000
+CONFIGS: Final = {
+    "internal.segment.bytes": str(SEGMENT_BYTES),
+    "retention.bytes": str(RETENTION_BYTES),
+    "file.delete.delay.ms": "0",
+}
+KEPT_MAX: Final = RETENTION_BYTES + 2 * SEGMENT_BYTES
+"""Bytes of .log files that may be left: the active segment, and one that is not yet too much."""
+BATCHES: Final = 30
+VALUE: Final = bytes(500)
+PRODUCE_VERSION: Final = 9
+
+
+class Spender:
+    """Writes `BATCHES` batches to the topic's only partition."""
+
+    def __init__(self, cluster: SimCluster, name: str) -> None:
+        self.session = Session(cluster, name)
+
+    async def run(self) -> None:
+        session = self.session
+        sent = 0
+        while sent < BATCHES:
+            raw = build_batch([(None, VALUE)], timestamp=START_WALL_MS + int(session.world.now_ms))
+            data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
+            of_topic = m.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+            leader = await session.leader(TOPIC, 0)
+            request = m.ProduceRequest(acks=1, timeout_ms=2000, topic_data=[of_topic])
+            answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+            if answer is not None and answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE:
+                sent += 1
+            else:
+                session.forget_leader(TOPIC, 0)
+                await session.sleep(PAUSE_MS)
