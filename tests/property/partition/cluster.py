@@ -132,7 +132,7 @@ class Node:
         self.broker.close()
         self.broker = None
         for log in self.logs.open_logs():
-            log.release()
+            log.close()
         self.logs.release()
 
     def catch_up(self) -> None:
