@@ -13,54 +13,24 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
-from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import spec, values
+from kraft_pipeline.tables import spec
 from kraft_pipeline.tables.opening import open_table
-from kraft_pipeline.tables.plans import Plan
-from kraft_pipeline.tables.runner import Runner
-from kraft_pipeline.tables.tasks import Job, Result, write
+from tests.feed import Feed
 from tests.fuzz.pipeline import generate
 from tests.registry import RegistryServer
 
-T = TypeVar("T")
-R = TypeVar("R")
 FORMS = ("raw", "json", "avro", "registry")
-TOPIC_ID = "00" * 16
 BATCH = 1000
-
-
-class Fed:
-    """An engine whose tasks find their records here rather than at brokers."""
-
-    parallelism = 1
-
-    def __init__(self, logs: dict[int, bytes]) -> None:
-        self._logs = logs
-
-    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        return [call(one) for one in work]
-
-    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        return [self._task(job, one) for one in ranges if one.end > one.start]
-
-    def _task(self, job: Job, wanted: Range) -> Result:
-        decoder = Decoder(wanted.topic, wanted.partition, values.RAW)
-        batches = decoder.decode(self._logs[wanted.start], check_crc=False)
-        return write(job, wanted, batches, decoder.damaged)
-
-    def close(self) -> None:
-        """Nothing runs."""
 
 
 @contextmanager
@@ -82,7 +52,6 @@ def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int,
     rng = random.Random(f"{form} {kind} {seed}")
     path = folder / f"{form}-{kind}-{seed}"
     by = rng.choice([[], ["date"], ["hour", "key" if form == "raw" else "_key"], ["year"]])
-    logs: dict[int, bytes] = {}
     with registered(form) as value:
         given = spec.parse(
             {
@@ -98,16 +67,14 @@ def run(form: str, kind: str, count: int, seed: int, folder: Path) -> tuple[int,
                 },
             }
         )
-        runner: Any = Runner(given, Fed(logs))
+        feed = Feed(given)
         written: dict[int, bytes | None] = {}
         for start in range(0, count, BATCH):
             end = min(start + BATCH, count)
-            logs[start] = generate.batch(rng, form, start, end - start)
-            for part in Decoder("t", 0, ("offset", "value")).decode(logs[start], check_crc=False):
+            log = generate.batch(rng, form, start, end - start)
+            for part in Decoder("t", 0, ("offset", "value")).decode(log, check_crc=False):
                 written.update(zip(part.column("offset").to_pylist(), part.column("value").to_pylist(), strict=True))
-            states = [open_table(given, dead_letters=dead).state() for dead in (False, True)]
-            position = Position({("t", 0): end}, "c", {"t": TOPIC_ID}, {("t", 0): 0})
-            runner._batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))
+            feed.put(start, end, log)
     found = compared(given, written)
     shutil.rmtree(path)
     shutil.rmtree(f"{path}_dead_letters", ignore_errors=True)

@@ -3,7 +3,8 @@
 `_kraft/00000000000000000007.json` is one transaction: its number in the name, and in it the batch, where that ended,
 the files added and removed, the schema, or the epoch of a writer that begins. Transactions are put down whole or not at
 all, never twice under one number. Every `CHECKPOINT_EVERY` of them the whole state is written beside
-(`….checkpoint.json`): a reader begins there. Engines ignore names that begin with an underscore, and see the files in
+(`….checkpoint.json`): a reader begins there. `_common_metadata` has the columns of all files; Spark goes by it
+rather than by those of one file. Engines ignore names that begin with an underscore, and see the files in
 Hive's folders; between the death of a writer and the next start they may see files of a batch that was never committed,
 so who must not, asks for `files()`.
 """
@@ -20,6 +21,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, State
@@ -28,6 +30,7 @@ from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.storage import Storage
 
 LOG: Final = "_kraft"
+SCHEMA: Final = "_common_metadata"
 _NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
 CHECKPOINT_EVERY: Final = 100
 """Transactions that a start reads one by one, at most."""
@@ -44,6 +47,8 @@ class ParquetTable:
         self._states: dict[str, State] = {}
         """By writer."""
         self._schema: pa.Schema | None = None
+        self._shown: pa.Schema | None = None
+        """What `_common_metadata` has, as far as this process knows."""
         self._partition_by: tuple[str, ...] = ()
         self._files: dict[str, Added] = {}
         self._removed: dict[str, float] = {}
@@ -75,6 +80,11 @@ class ParquetTable:
         wider = schema if self._schema is None else widened(self._schema, schema)
         if self._schema is None or not self._schema.equals(wider):
             self._append({"schema": _schema_text(wider), "partitionBy": list(partition_by)})
+        if self._shown is None or not self._shown.equals(wider):
+            out = pa.BufferOutputStream()
+            pq.write_metadata(pa.schema(f for f in wider if f.name not in partition_by), out)
+            self._storage.write(SCHEMA, out.getvalue())
+            self._shown = wider
 
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
         state = self.state()

@@ -18,6 +18,8 @@ FORMATS: Final = {"year": "%Y", "month": "%Y-%m", "date": "%Y-%m-%d", "hour": "%
 """Of times in UTC, as texts, so that they sort as they should in every engine."""
 OF_COLUMN: Final = re.compile(rf"({'|'.join(FORMATS)})\((\w+)\)")
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{[\]^]""")
+"""In names of folders, as Hive and Spark escape them: Spark reads no escaped UTF-8."""
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 YEAR_1: Final = -719_162
 YEAR_10000: Final = 2_932_897
@@ -70,11 +72,16 @@ def with_columns(schema: pa.Schema, levels: Sequence[By]) -> pa.Schema:
 def split(
     rows: pa.Table, levels: Sequence[By], *, whole: bool = False
 ) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each combination of values, without the columns that these say unless they are wanted `whole`."""
+    """The rows of each combination of values, without the columns that these say unless they are wanted `whole`.
+
+    Without the columns an empty text is null: no folder has it as a name, Delta's protocol and Spark take it for null.
+    """
     if not levels:
         yield {}, rows
         return
     columns = {by.name: _values(rows.column(by.column), by) for by in levels}
+    if not whole:
+        columns = {name: pc.if_else(pc.equal(texts, ""), None, texts) for name, texts in columns.items()}
     codes = np.zeros(rows.num_rows, np.int64)
     for texts in columns.values():
         encoded = texts.dictionary_encode(null_encoding="encode")
@@ -108,7 +115,7 @@ def folder(values: Mapping[str, str | None], columns: Collection[str] = ()) -> s
 
 
 def _folder(name: str, text: str | None) -> str:
-    return f"{name}={NO_VALUE if text is None else quote(text, safe='-_.~ ')}"
+    return f"{name}={NO_VALUE if text is None else _ESCAPED.sub(lambda found: f'%{ord(found[0]):02X}', text)}"
 
 
 def unfiled(rows: pa.Table, entries: Sequence[str]) -> dict[int, Bad]:
@@ -147,8 +154,8 @@ def _untimely(rows: pa.Table, entry: str) -> dict[int, Bad]:
 
 
 def _no_folder(name: str, value: bytes) -> str:
-    try:
-        long = len(_folder(name, value.decode()).encode()) > NAME_BYTES_MAX
+    try:  # Delta's library, which files the rows by key, escapes more
+        long = len(f"{name}={quote(value.decode(), safe='-_.~ ')}") > NAME_BYTES_MAX
     except UnicodeDecodeError:
         return f"{name} is no text, which is to name a folder"
     return f"{name} is too long for the name of a folder" if long else ""

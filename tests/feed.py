@@ -1,0 +1,63 @@
+"""Writes tables of records without a cluster: everything but the network is the pipeline's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kraft_node.records.batch import build_batch
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.codec import Decoder
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import values
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.tasks import Job, Result, write
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Fed:
+    """An engine whose tasks find their records here rather than at brokers."""
+
+    parallelism = 1
+
+    def __init__(self, logs: dict[int, bytes]) -> None:
+        self._logs = logs
+
+    def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        return [call(one) for one in work]
+
+    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        return [self._task(job, one) for one in ranges if one.end > one.start]
+
+    def _task(self, job: Job, wanted: Range) -> Result:
+        decoder = Decoder(wanted.topic, wanted.partition, values.RAW)
+        batches = decoder.decode(self._logs[wanted.start], check_crc=False)
+        return write(job, wanted, batches, decoder.damaged)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class Feed:
+    """A writer of one table, whose topic `t` has one partition."""
+
+    def __init__(self, given: TableSpec) -> None:
+        self._given, self._logs, self._end = given, dict[int, bytes](), 0
+        self._runner: Any = Runner(given, Fed(self._logs))
+
+    def values(self, *values: bytes | None) -> None:
+        """One batch of values."""
+        start, end = self._end, self._end + len(values)
+        self.put(start, end, build_batch([(b"k", value) for value in values], base_offset=start))
+
+    def put(self, start: int, end: int, log: bytes) -> None:
+        """One batch of record batches."""
+        self._logs[start], self._end = log, end
+        states = [open_table(self._given, dead_letters=dead).state() for dead in (False, True)]
+        position = Position({("t", 0): end}, "c", {"t": "00" * 16}, {("t", 0): 0})
+        self._runner._batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))
