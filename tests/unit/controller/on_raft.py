@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kraft_node.base.config import NodeConfig
@@ -20,7 +21,7 @@ from tests.unit.server.raft_world import World
 class RaftedController:
     """The controller of one driver, which is still to be started."""
 
-    def __init__(self, driver: RaftDriver, world: World, **properties: str) -> None:
+    def __init__(self, driver: RaftDriver, world: World, *, bootstrap: Sequence[Any] = (), **properties: str) -> None:
         texts = {
             "process.roles": "controller",
             "node.id": str(driver.local.id),
@@ -35,7 +36,7 @@ class RaftedController:
         env = Env(clock, clock, FakeRng(), nothing, nothing, nothing)
         self.world = world
         self.driver = driver
-        self.controller = Controller(env, NodeConfig.parse(texts), CLUSTER_ID, driver.image, driver)
+        self.controller = Controller(env, NodeConfig.parse(texts), CLUSTER_ID, driver.image, driver, bootstrap)
         self.controller.in_transaction = lambda: driver.loader.in_transaction
         driver.metadata_level = self.controller.metadata_level
         driver.on_leader.append(self.controller.on_leader)

@@ -11,7 +11,7 @@ from kraft_node.controller.leaders import Leaders
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.topics import Topics
 from kraft_node.wire.messages import CreateTopicsRequest, ListPartitionReassignmentsRequest
-from kraft_node.wire.stored import PartitionChangeRecord, TopicRecord
+from kraft_node.wire.stored import ConfigRecord, PartitionChangeRecord, TopicRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import MemoryStorage, Node
@@ -173,6 +173,26 @@ def test_a_plan_of_an_older_epoch_is_not_appended_in_a_newer_one() -> None:
     assert answer.error is not None
     assert answer.error.code == ErrorCode.NOT_CONTROLLER
     assert node.driver.next_offset == end
+
+
+def test_an_upgrade_of_kraft_version_planned_in_an_older_epoch_is_refused() -> None:
+    node = Node().start()
+    with pytest.raises(KafkaError) as refused:
+        node.driver.upgrade_kraft_version(node.driver.epoch - 1, 1, validate_only=False)
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
+    assert node.driver.next_offset == 1
+
+
+def test_a_plan_of_several_batches_is_scheduled_in_one_step_and_committed_to_its_last_offset() -> None:
+    node = Node().start()
+    big = ConfigRecord(resource_type=4, resource_name="1", name="x", value="y" * 30_000)
+    prepared = node.driver.prepare(node.driver.epoch, [big] * 600, atomic=False)
+    assert len(prepared.batches) == 3
+    assert (prepared.first_offset, prepared.last_offset) == (1, 600)
+    assert node.driver.next_offset == 1, "nothing changes before it is scheduled"
+    node.driver.schedule(prepared)
+    node.world.run()
+    assert node.told[-1] == ("commit", prepared.last_offset)
 
 
 def test_the_epoch_of_a_restarted_broker_is_the_offset_of_its_registration() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from kraft_node.base.ids import Uuid
 from kraft_node.controller.leaders import Leaders
 from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.server.faults import Faults
+from kraft_node.wire import stored
 from tests.unit.controller.on_raft import RaftedController
 from tests.unit.server.raft_world import Node, append
 from tests.unit.server.test_raft_driver import topic
@@ -147,18 +149,40 @@ def test_a_fetched_snapshot_that_is_damaged_ends_the_node_and_its_next_start_fet
     assert len(observer.driver.image.topics) == 200
 
 
-def test_a_refused_plan_is_counted_and_the_node_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_with_controller(*bootstrap: Any) -> tuple[Node, RaftedController]:
     node = Node()
-    rafted = RaftedController(node.driver, node.world)
-    reasons: list[str] = []
-    faults = Faults(reasons.append)
-    rafted.controller.on_defect = faults.count
+    rafted = RaftedController(node.driver, node.world, bootstrap=bootstrap)
+    rafted.controller.on_defect = node.driver.faults.count
     node.start()
-    monkeypatch.setattr(Leaders, "elect_preferred", a_defect)
+    return node, rafted
+
+
+def test_a_defect_of_the_controller_is_counted_and_the_node_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, rafted = one_with_controller()
+
+    def elect(_: Leaders) -> Any:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr(Leaders, "elect_preferred", elect)
     node.world.run(700_000)
-    assert faults.counted == 2
-    assert reasons == []
+    assert node.driver.faults.counted == 2
+    assert ended(node) == []
     assert rafted.controller.is_active
+
+
+def test_a_law_that_the_controller_breaks_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, _ = one_with_controller()
+    monkeypatch.setattr(Leaders, "elect_preferred", a_defect)
+    node.world.run(400_000)
+    assert ended(node) == ["the controller, periodic work: AssertionError: law: a defect"]
+
+
+def test_a_controller_that_cannot_begin_ends_the_node_and_says_why() -> None:
+    bad = stored.PartitionChangeRecord(topic_id=Uuid(b"t" * 16), partition_id=0)
+    node, _ = one_with_controller(bad)
+    (why,) = ended(node)
+    assert "the records that a controller begins with: changing a partition that does not exist" in why
+    assert node.driver.next_offset == 1, "nothing is in the log but the LeaderChange"
 
 
 def test_only_the_first_fault_ends_the_node() -> None:

@@ -41,6 +41,7 @@ from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.features import METADATA_VERSION
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.prepared import Prepared
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
@@ -179,7 +180,7 @@ class Controller:
                 self._append(Plan(None, records, atomic=False))
             except KafkaError as e:
                 if e.code != ErrorCode.NOT_CONTROLLER:
-                    raise
+                    raise MetadataError(f"the records that a controller begins with: {e.__cause__ or e}") from e
                 return  # the epoch is over already: `on_lost_leadership` follows
         self._periodic.start()
 

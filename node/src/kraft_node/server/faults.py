@@ -5,7 +5,8 @@ record or a snapshot does not replay, a follower of the metadata stopped half wa
 next start reads the disk anew.
 
 Counted: a defect that has changed nothing, such as a plan of the controller that was refused and taken back. It is
-logged with its traceback and counted as Kafka's MetadataErrorCount; the node goes on.
+logged with its traceback and counted as Kafka's MetadataErrorCount; the node goes on. A broken law (AssertionError) is
+never only counted: what it is about is wrong in memory, and a restart builds it anew.
 
 `tests/tidy` holds the list of the other places that may catch every exception.
 """
@@ -52,9 +53,12 @@ class Faults:
             self._end(reason)
 
     def count(self, where: str, error: BaseException) -> None:
-        """Note a defect that has changed nothing."""
+        """Note a defect that has changed nothing, unless it is a broken law."""
         self.counted += 1
-        log.error("a defect was refused where=%s error=%r", where, error, exc_info=error)
+        if isinstance(error, AssertionError):
+            self.fatal(where, error)
+        else:
+            log.error("a defect was refused where=%s error=%r", where, error, exc_info=error)
 
 
 def raising(reason: str) -> None:
