@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraft_node.log.metadata_log import MetadataLog
-from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.quorum import QuorumState, ReplicaKey
 from kraft_node.records.batch import build_batch, iter_headers
 from kraft_node.testing.disk import SimDisk
@@ -58,6 +58,11 @@ class Life:
             assert list(storage.snapshot_batches(snapshot)), "a snapshot that has its name is whole"
         assert storage.end_offset >= self.durable, "what was flushed is there"
         assert storage.end_offset <= max(self.end, self.durable), "nothing is there that was never written"
+        view = LogView(storage.start_offset, storage.end_offset, storage.epochs(), found)
+        assert [snapshot.end_offset for snapshot in view.snapshots[:1]] == [view.start_offset] * bool(view.start_offset)
+        for snapshot in view.stale:
+            if self.rng.random() < 0.5:
+                storage.remove_snapshot(snapshot)
         if self.replaced:
             assert storage.start_offset >= self.start, "what a snapshot has replaced does not come back"
         stamps = {}
@@ -88,7 +93,8 @@ class Life:
             storage.begin_flush()()
             self.durable, self.replaced = self.end, True
         elif what < 0.8 and self.end > self.start:
-            offset = rng.randint(self.start, self.end)
+            committed = max((snapshot.end_offset for snapshot in self.snapshots), default=0)
+            offset = rng.randint(max(self.start, committed), self.end)
             storage.truncate(offset)
             storage.begin_flush()()
             del self.log[offset - self.start :]
@@ -101,7 +107,7 @@ class Life:
             # A snapshot of a newer epoch than this log has, as a leader hands it out.
             self.epoch += 1
             offset = rng.randint(1, self.end + 5)
-            if offset < self.start:
+            if offset <= max((snapshot.end_offset for snapshot in self.snapshots), default=self.start):
                 return
             snapshot = SnapshotId(offset, self.epoch)
             writer = storage.create_snapshot(snapshot)
@@ -110,6 +116,18 @@ class Life:
             self.snapshots = {snapshot}
             storage.reset_to(offset)
             self.start, self.log, self.durable, self.replaced = offset, [], offset, True
+        elif self.end > self.start:
+            # A snapshot of its own; the one before is left, or the log before the new one goes with it.
+            offset = rng.randint(self.start + 1, self.end)
+            if offset <= max((snapshot.end_offset for snapshot in self.snapshots), default=0):
+                return
+            snapshot = SnapshotId(offset, self.log[offset - 1 - self.start][0])
+            writer = storage.create_snapshot(snapshot)
+            writer.append(build_batch([(None, b"state")], base_offset=0, leader_epoch=snapshot.epoch, timestamp=1))
+            writer.begin_finish()()
+            storage.begin_flush()()
+            self.durable, self.replaced = self.end, True
+            self.snapshots = {snapshot}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

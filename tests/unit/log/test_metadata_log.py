@@ -11,7 +11,7 @@ from kraft_node.base.ids import Uuid
 from kraft_node.log import quorum_state
 from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
 from kraft_node.log.metadata_log import MetadataLog, parse_snapshot_name, snapshot_name
-from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.quorum import QuorumState, ReplicaKey
 from kraft_node.raft.storage import MetadataStorage
 from kraft_node.records.batch import build_batch, iter_all_records, iter_headers
@@ -133,6 +133,9 @@ def test_truncation_and_reset() -> None:
     voter.crash()
     log = voter.open()
     assert (log.end_offset, log.epochs()) == (8, [(1, 0), (2, 5), (3, 7)])
+    writer = log.create_snapshot(SnapshotId(100, 3))
+    writer.append(batch(0))
+    writer.begin_finish()()
     log.reset_to(100)
     assert (log.start_offset, log.end_offset, log.epochs()) == (100, 100, [])
     log.append([batch(100, epoch=4)])
@@ -187,6 +190,46 @@ def test_a_snapshot_beyond_the_log_replaces_it() -> None:
     voter.crash()
     log = voter.open()
     assert (log.start_offset, log.end_offset) == (50, 50)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_log_opens_at_the_downloaded_snapshot_beside_stale_ones(crash: bool) -> None:
+    """The node died between the reset of the log and the deletion of the snapshots before it."""
+    voter = Voter()
+    log = voter.open()
+    log.append([batch(number) for number in range(10)])
+    log.begin_flush()()
+    for snapshot in (SnapshotId(0, 0), SnapshotId(5, 1), SnapshotId(50, 3)):
+        writer = log.create_snapshot(snapshot)
+        writer.append(batch(0))
+        writer.begin_finish()()
+    log.reset_to(50)
+    log.append([batch(50, epoch=4)])
+    log.begin_flush()()
+    if crash:
+        voter.crash()
+    else:
+        log.close()
+    log = voter.open()
+    found = [file.id for file in log.snapshots()]
+    assert (log.start_offset, log.end_offset, log.epochs()) == (50, 51, [(4, 50)])
+    view = LogView(log.start_offset, log.end_offset, log.epochs(), found)
+    assert (view.snapshots, view.stale) == ([SnapshotId(50, 3)], [SnapshotId(5, 1)])
+    assert view.end_of_epoch(1) == (3, 50), "where the snapshot ends, by its epoch"
+
+
+def test_a_log_that_no_snapshot_leads_to_is_damaged() -> None:
+    voter = Voter()
+    log = voter.open()
+    writer = log.create_snapshot(SnapshotId(50, 3))
+    writer.append(batch(0))
+    writer.begin_finish()()
+    log.reset_to(50)
+    log.append([batch(50, epoch=4)])
+    log.remove_snapshot(SnapshotId(50, 3))
+    log.close()
+    with pytest.raises(LogDirDamaged, match="the log starts at 50, the newest snapshot ends at 0"):
+        voter.open()
 
 
 def test_names_of_snapshots() -> None:

@@ -25,6 +25,27 @@ def test_below_the_log_the_snapshot_speaks() -> None:
     assert LogView(10, 10, [], [SnapshotId(10, 3)]).last_epoch == 3
 
 
+def test_snapshots_that_end_before_the_log_starts_are_stale() -> None:
+    old, taken, bootstrap = SnapshotId(500, 4), SnapshotId(1000, 5), SnapshotId(0, 0)
+    log = LogView(1000, 1010, [(6, 1000)], [old, taken, bootstrap])
+    assert (log.snapshots, log.stale) == ([taken], [old])
+    assert log.end_of_epoch(4) == EpochEnd(5, 1000), "the records before the start are of the snapshot's epoch"
+    log.snapshot_stored(SnapshotId(700, 4))
+    assert (log.snapshots, log.stale) == ([taken], [old, SnapshotId(700, 4)])
+
+
+def test_a_reset_makes_earlier_snapshots_stale() -> None:
+    log = LogView(0, 800, [(4, 0)], [SnapshotId(0, 0), SnapshotId(500, 4)])
+    log.reset_to(SnapshotId(1000, 5))
+    assert (log.snapshots, log.stale) == ([SnapshotId(1000, 5)], [SnapshotId(500, 4)])
+
+
+@pytest.mark.parametrize("snapshots", [[], [SnapshotId(0, 0)], [SnapshotId(900, 4)]])
+def test_a_log_that_starts_behind_its_snapshots_is_refused(snapshots: list[SnapshotId]) -> None:
+    with pytest.raises(AssertionError, match="a snapshot stands for what lies before the log's start"):
+        LogView(1000, 1010, [(6, 1000)], snapshots)
+
+
 def test_truncation_takes_epochs_with_it() -> None:
     log = view()
     log.truncated(20)
@@ -34,8 +55,9 @@ def test_truncation_takes_epochs_with_it() -> None:
 
 
 def test_deleting_a_prefix_keeps_the_epoch_that_the_rest_begins_in() -> None:
-    log = view()
-    log.prefix_deleted(15)
+    log = LogView(0, 30, [(1, 0), (4, 10), (5, 20)], [SnapshotId(12, 4), SnapshotId(15, 4)])
+    log.prefix_deleted(SnapshotId(15, 4), 15)
+    assert (log.snapshots, log.stale) == ([SnapshotId(15, 4)], []), "who deletes the log deletes the snapshots"
     assert log.epochs == [(4, 15), (5, 20)]
     assert log.start_offset == 15
 

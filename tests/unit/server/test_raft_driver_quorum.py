@@ -360,6 +360,37 @@ def test_latecomers_begin_with_a_snapshot() -> None:
     assert observer.storage.start_offset == snapshot.end_offset > 0
 
 
+def test_a_downloaded_snapshot_removes_those_of_before_also_after_a_crash() -> None:
+    """A stale snapshot made a leader tell a deposed leader to keep records that had been replaced."""
+    quorum = Quorum().start()
+    quorum.append(*range(40))
+    late = next(member for member in quorum.members.values() if member is not quorum.leader())
+    leader = quorum.leader()
+    assert late.driver is not None and leader.driver is not None
+    for driver in (late.driver, leader.driver):
+        driver.snapshots.take()
+    quorum.world.run(1_000)
+    (old,) = late.storage.files
+    late.stop()
+    quorum.append(*range(40, 80))
+    leader.driver.snapshots.take()
+    quorum.world.run(1_000)
+    leader.driver.snapshots.policy = SnapshotPolicy(retention_bytes=1)
+    leader.driver.snapshots._drop_old()
+    (new,) = leader.storage.files
+    late.storage.files[SnapshotId(0, 0)] = b""
+    late.start()
+    quorum.world.run(1_000)
+    assert sorted(late.storage.files) == [SnapshotId(0, 0), new]
+    late.stop()
+    late.storage.files[old] = late.storage.files[new]  # a loss of power may bring a removed file back
+    late.start()
+    assert sorted(late.storage.files) == [SnapshotId(0, 0), new]
+    quorum.world.run(1_000)
+    assert late.driver.node.log.snapshots == [new]
+    assert quorum.images()[late.id] == 80
+
+
 def test_the_leader_knows_how_far_behind_everybodys_snapshot_is() -> None:
     quorum = Quorum().start()
     for number in range(40):

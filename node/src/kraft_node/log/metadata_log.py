@@ -22,6 +22,7 @@ from kraft_node.base.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from kraft_node.log import bootstrap, flushing, names, partition_metadata, quorum_state, segments
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
+from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log
 from kraft_node.log.opening import open_log
@@ -153,12 +154,25 @@ class MetadataLog:
             # further in older epochs is not the quorum's: its replacement by the snapshot was not durable yet.
             self._lower_mark(found[-1].end_offset)
             log.reset_to(found[-1].end_offset)
-        elif found and found[0].end_offset > log.start_offset:
-            log.start_offset = found[0].end_offset
-            log.leader_epochs.truncate_from_start(log.start_offset)
+        else:
+            self._start_at_snapshot(log, found)
         # What was found beyond the mark is only in the page cache: durable before anybody counts on it (contract 1).
         self._flush_all(log)
         return log
+
+    def _start_at_snapshot(self, log: Log, found: Sequence[SnapshotId]) -> None:
+        """The log begins at its oldest snapshot. Snapshots that end before it are left from before a crash: the core
+        has them removed."""
+        first = next((snapshot for snapshot in found if snapshot.end_offset >= log.start_offset), None)
+        if first is None and log.start_offset > 0:
+            end = found[-1].end_offset if found else 0
+            reason = (
+                f"the log starts at {log.start_offset}, the newest snapshot ends at {end}: records between are missing"
+            )
+            raise LogDirDamaged(self._directory, self._path, end, reason)
+        if first is not None and first.end_offset > log.start_offset:
+            log.start_offset = first.end_offset
+            log.leader_epochs.truncate_from_start(log.start_offset)
 
     def _flush_all(self, log: Log) -> None:
         flush = flushing.Flush(log, log.end_offset)

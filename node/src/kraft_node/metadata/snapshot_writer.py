@@ -77,12 +77,14 @@ class SnapshotWriting:
         self._offset = 1 + len(self._opening)
         self._slice()
 
-    def abandon(self) -> None:
-        """The node stops: the half-written file goes."""
-        if self._cursor is not None:
-            self._cursor.close()
-            self._cursor = None
-            self._writer.abandon()
+    def abandon(self) -> bool:
+        """Remove a half-written file; False if the snapshot is being fsynced already. Raises OSError."""
+        if self._cursor is None:
+            return False
+        self._cursor.close()
+        self._cursor = None
+        self._writer.abandon()
+        return True
 
     def _slice(self) -> None:
         cursor = self._cursor

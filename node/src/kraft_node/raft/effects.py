@@ -109,6 +109,12 @@ class FinishSnapshot(NamedTuple):
     snapshot: SnapshotId
 
 
+class RemoveSnapshots(NamedTuple):
+    """Delete these snapshots: they end before the log starts, and count no more. They may come back after a crash."""
+
+    snapshots: tuple[SnapshotId, ...]
+
+
 class Proposed(NamedTuple):
     """The answer to `Propose`: the offsets given to the records of all its batches."""
 
@@ -165,6 +171,7 @@ Effect = (
     | ReadSnapshot
     | WriteSnapshotPart
     | FinishSnapshot
+    | RemoveSnapshots
     | Proposed
     | Committed
     | BecameLeader

@@ -88,7 +88,7 @@ class SnapshotStored(NamedTuple):
 
 
 class SnapshotsDropped(NamedTuple):
-    """The driver has removed the snapshots before `first_kept` and the log below its end (see `snapshots.clean_up`)."""
+    """The driver has removed the snapshots before `first_kept` and the log below its end."""
 
     first_kept: SnapshotId
     log_start_offset: int

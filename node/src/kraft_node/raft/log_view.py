@@ -1,11 +1,16 @@
 """What the core knows of the log. The driver owns the bytes; this says where things begin and end.
 
 Kept in step with the effects that the core gives out, so that deciding never needs a disk.
+
+The view keeps one invariant, at the opening and after each change: no snapshot ends before the log starts, and if the
+log starts above 0, a snapshot ends where it starts. A crash may leave older snapshots on the disk. An older snapshot
+would name the wrong epoch for the records before the log's start, so that a deposed leader kept records that were
+replaced. The bootstrap snapshot (0, 0) never belongs to the view: the leader never offers it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -32,7 +37,7 @@ class EpochEnd(NamedTuple):
 class LogView:
     """Offsets of the metadata log. `end_offset` is what is written, `flushed_offset` what would survive a crash."""
 
-    __slots__ = ("_epochs", "_starts", "end_offset", "flushed_offset", "snapshots", "start_offset")
+    __slots__ = ("_epochs", "_starts", "end_offset", "flushed_offset", "snapshots", "stale", "start_offset")
 
     def __init__(
         self,
@@ -50,8 +55,12 @@ class LogView:
         for epoch, offset in epochs:
             self._epochs.append(epoch)
             self._starts.append(offset)
-        self.snapshots = sorted(snapshots)
-        """Complete ones, oldest first."""
+        self.snapshots = sorted(snapshot for snapshot in snapshots if not snapshot.is_bootstrap)
+        """Complete ones that end at the log's start or later, oldest first."""
+        self.stale: list[SnapshotId] = []
+        """Snapshots on the disk that do not count any more, until the core has them removed."""
+        self._set_aside_stale()
+        assert self._is_start_covered, f"law: a snapshot stands for what lies before the log's start ({start_offset})"
 
     @property
     def last_epoch(self) -> int:
@@ -64,6 +73,19 @@ class LogView:
     @property
     def latest_snapshot(self) -> SnapshotId | None:
         return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return self.snapshots[0] if self.snapshots else None
+
+    @property
+    def _is_start_covered(self) -> bool:
+        return self.start_offset == 0 or (bool(self.snapshots) and self.snapshots[0].end_offset >= self.start_offset)
+
+    def _set_aside_stale(self) -> None:
+        count = bisect_left(self.snapshots, self.start_offset, key=lambda snapshot: snapshot.end_offset)
+        self.stale += self.snapshots[:count]
+        del self.snapshots[:count]
 
     @property
     def epochs(self) -> list[tuple[int, int]]:
@@ -90,8 +112,17 @@ class LogView:
         self.end_offset = min(self.end_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
 
-    def prefix_deleted(self, offset: int) -> None:
-        """Everything below `offset` is gone; a snapshot stands for it."""
+    def snapshot_stored(self, snapshot: SnapshotId) -> None:
+        """A snapshot of this node is durable. It does not count if the log was replaced by a later one meanwhile."""
+        if snapshot not in self.snapshots:
+            insort(self.snapshots, snapshot)
+        self._set_aside_stale()
+
+    def prefix_deleted(self, first_kept: SnapshotId, offset: int) -> None:
+        """Everything below `offset` is gone, and the snapshots before `first_kept`, which stands for it."""
+        assert first_kept in self.snapshots, f"law: only a snapshot that counts stands for the log ({first_kept})"
+        assert offset <= first_kept.end_offset, f"law: a snapshot stands for what is deleted ({offset}, {first_kept})"
+        del self.snapshots[: self.snapshots.index(first_kept)]
         self.start_offset = max(self.start_offset, offset)
         index = bisect_right(self._starts, self.start_offset) - 1
         if index > 0:
@@ -104,15 +135,16 @@ class LogView:
         self._epochs.clear()
         self._starts.clear()
         self.start_offset = self.end_offset = self.flushed_offset = snapshot.end_offset
-        self.snapshots = [snapshot]
+        self.snapshot_stored(snapshot)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Where the largest epoch <= `epoch` ends, for finding out where two logs part (KIP-595, KIP-101)."""
         index = bisect_right(self._epochs, epoch) - 1
         if index < 0:
             first = self._starts[0] if self._starts else self.end_offset
-            if self.snapshots and self.snapshots[0].end_offset == first:
-                return EpochEnd(self.snapshots[0].epoch, first)
+            earliest = self.earliest_snapshot
+            if earliest is not None and earliest.end_offset == first:
+                return EpochEnd(earliest.epoch, first)
             return EpochEnd(epoch if self._starts else self.last_epoch, first)
         end = self._starts[index + 1] if index + 1 < len(self._starts) else self.end_offset
         return EpochEnd(self._epochs[index], end)

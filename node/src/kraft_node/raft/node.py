@@ -399,12 +399,18 @@ class RaftNode:
             self.finish_shutdown()  # somebody else leads already, or the epoch is over
         if not self._is_shut_down:
             self.requests.expire(now_ms)
+            self._remove_stale_snapshots()
             self._act()
             replication.release_waiting(self)
             self._announce_leader()
             self._set_timer()
         given, self._effects = self._effects, []
         return given
+
+    def _remove_stale_snapshots(self) -> None:
+        if self.log.stale:
+            self.emit(do.RemoveSnapshots(tuple(self.log.stale)))
+            self.log.stale.clear()
 
     def _act(self) -> None:
         """Let the role act, and the one that follows from it, until one stays."""
@@ -501,9 +507,7 @@ class RaftNode:
         snapshots.stored(self, event.snapshot, event.voters)
 
     def _snapshots_dropped(self, event: events.SnapshotsDropped) -> None:
-        assert event.log_start_offset <= event.first_kept.end_offset, "law: a snapshot stands for what is deleted"
-        self.log.snapshots = [kept for kept in self.log.snapshots if kept >= event.first_kept]
-        self.log.prefix_deleted(event.log_start_offset)
+        self.log.prefix_deleted(event.first_kept, event.log_start_offset)
 
     def _disconnected(self, event: events.Disconnected) -> None:
         """A leader that closed its connections is gone: ask soon whether to stand (the pre-vote keeps it safe)."""

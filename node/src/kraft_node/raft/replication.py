@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import voter_changes
 from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
-from kraft_node.raft.log_view import EpochEnd
+from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
 from kraft_node.raft.quorum import NOBODY
 from kraft_node.raft.snapshots import Download
@@ -97,12 +97,11 @@ def _fits(node: RaftNode, request: FetchRequest) -> bool:
 def _must_take_snapshot(node: RaftNode, request: FetchRequest) -> bool:
     """Whether what the replica has ends before our log begins, or it has nothing at all and a snapshot is quicker."""
     log = node.log
-    latest = log.latest_snapshot
-    if latest is None or latest.is_bootstrap:
+    earliest = log.earliest_snapshot
+    if earliest is None:
         return False
     if request.offset == 0:
         return True
-    earliest = log.snapshots[0]
     if request.offset < log.start_offset or request.last_epoch < earliest.epoch:
         return True
     return request.offset == log.start_offset and request.last_epoch != earliest.epoch
@@ -190,14 +189,23 @@ def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: Fetch
     if reply.diverging is not None:
         _truncate(node, reply.diverging)
     elif reply.snapshot is not None:
-        latest = node.log.latest_snapshot
-        if latest is None or reply.snapshot.end_offset > latest.end_offset:
+        if _is_needed(node, reply.snapshot):
             follower.download = Download(reply.snapshot)
+        else:
+            node.requests.back_off(node_id, FetchRequest, node.now_ms)
     else:
         _append(node, reply)
         if reply.high_watermark >= 0:
             node.advance_high_watermark(min(reply.high_watermark, node.log.end_offset))
     node.caught_up_perhaps(request, reply)
+
+
+def _is_needed(node: RaftNode, snapshot: SnapshotId) -> bool:
+    """Whether the snapshot holds more than this replica has committed. A leader that offers less has another view of
+    the log than it should: asking again at once would not end."""
+    latest = node.log.latest_snapshot
+    known = node.high_watermark if latest is None else max(latest.end_offset, node.high_watermark)
+    return snapshot.end_offset > known
 
 
 def _append(node: RaftNode, reply: FetchReply) -> None:

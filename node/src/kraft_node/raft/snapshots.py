@@ -80,7 +80,7 @@ class Download:
 def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapshotRequest) -> None:
     """Give out a chunk of a complete snapshot."""
     error = leader_error(node, request.epoch, request.cluster_id)
-    if not error and (request.snapshot not in node.log.snapshots or request.snapshot.is_bootstrap):
+    if not error and request.snapshot not in node.log.snapshots:
         error = SNAPSHOT_NOT_FOUND
     if not error and request.position < 0:
         error = POSITION_OUT_OF_RANGE
@@ -143,6 +143,4 @@ def stored(node: RaftNode, snapshot: SnapshotId, voters: VoterSet | None = None)
         node.advance_high_watermark(snapshot.end_offset)
         return
     assert snapshot.end_offset <= max(node.high_watermark, 0), "law: snapshots hold committed records only"
-    if snapshot not in node.log.snapshots:
-        node.log.snapshots.append(snapshot)
-        node.log.snapshots.sort()
+    node.log.snapshot_stored(snapshot)

@@ -471,6 +471,8 @@ class RaftDriver:
 
     def _write_snapshot_part(self, effect: do.WriteSnapshotPart) -> None:
         if effect.position == 0:
+            if self._download is not None:
+                self._download.abandon()
             self._download = self.storage.create_snapshot(effect.snapshot)
         assert self._download is not None, "law: a snapshot is fetched from its beginning"
         self._download.append(effect.data)
@@ -485,6 +487,7 @@ class RaftDriver:
 
     def _take_over(self, snapshot: SnapshotId) -> None:
         """A fetched snapshot takes the log's place, once it has proven to be whole."""
+        self.snapshots.replaced()
         self.history.truncated(0)
         try:
             self._commits.load_snapshot(snapshot)
@@ -494,6 +497,10 @@ class RaftDriver:
         self.storage.reset_to(snapshot.end_offset)
         self._follow_history()
         self.step(events.SnapshotStored(snapshot, self.history.voters))
+
+    def _remove_snapshots(self, effect: do.RemoveSnapshots) -> None:
+        for snapshot in effect.snapshots:
+            self.storage.remove_snapshot(snapshot)
 
     def _answer_proposal(self, effect: do.Proposed) -> None:
         prepared = self._scheduling
@@ -565,6 +572,7 @@ _DO: Final[dict[type, Callable[[RaftDriver, Any], None]]] = {
     do.ReadSnapshot: RaftDriver._read_snapshot,
     do.WriteSnapshotPart: RaftDriver._write_snapshot_part,
     do.FinishSnapshot: RaftDriver._finish_snapshot,
+    do.RemoveSnapshots: RaftDriver._remove_snapshots,
     do.Proposed: RaftDriver._answer_proposal,
     do.Committed: RaftDriver._note_commit,
     do.BecameLeader: RaftDriver._note_leader,

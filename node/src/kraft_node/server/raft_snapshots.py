@@ -43,8 +43,12 @@ class SnapshotKeeper:
         self._stopped = True
         if self._cleaner is not None:
             self._cleaner.cancel()
-        if self._writing is not None:
-            self._writing.abandon()
+        self.replaced()
+
+    def replaced(self) -> None:
+        """Stop writing the image: it goes, or a downloaded snapshot takes its place. A snapshot that is being fsynced
+        is reported all the same: the core finds out that it is stale. Raises OSError."""
+        if self._writing is not None and self._writing.abandon():
             self._writing = None
 
     def _watch(self) -> None:
@@ -93,7 +97,9 @@ class SnapshotKeeper:
     def _drop_old(self) -> None:
         """Old snapshots go, and the log before the oldest one kept (contract 9)."""
         driver = self._driver
-        found = driver.storage.snapshots()
+        # The core's view decides: a snapshot whose name is not durable yet must not stand for the log before it.
+        known = driver.node.log.snapshots
+        found = [file for file in driver.storage.snapshots() if file.id.is_bootstrap or file.id in known]
         first = self.policy.first_to_keep(
             [(file.id, file.size_bytes, file.mtime_ms) for file in found],
             driver.storage.size_bytes,

@@ -510,6 +510,7 @@ _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.ReadSnapshot: lambda replica, effect: replica.snapshots.read(effect),
     do.WriteSnapshotPart: lambda replica, effect: replica.snapshots.write_part(effect),
     do.FinishSnapshot: lambda replica, effect: replica.snapshots.finish(effect),
+    do.RemoveSnapshots: lambda replica, effect: replica.snapshots.remove(effect),
     do.Proposed: Replica._nothing,
     do.Committed: Replica._committed,
     do.BecameLeader: Replica._became_leader,

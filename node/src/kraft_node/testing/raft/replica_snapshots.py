@@ -85,6 +85,11 @@ class ReplicaSnapshots:
         )
         require(replica.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{replica.id}")
         replica.disk.add_snapshot(snapshot._replace(wall_ms=replica.sim.wall_ms(replica)))
+        replica.later(replica.sim.rng.randrange(200), self._replace_log, snapshot)
+
+    def _replace_log(self, snapshot: Snapshot) -> None:
+        """The process may have died since the snapshot has its name: then opening the disk does this."""
+        replica = self._replica
         replica.disk.reset(snapshot)
         self.at = snapshot.id.end_offset
         replica.voters_moved = replica.sim.is_dynamic or replica.sim.is_upgradable
@@ -116,21 +121,31 @@ class ReplicaSnapshots:
             replica.lose_power()
             return
         replica.disk.add_snapshot(snapshot)
+        replica.later(replica.sim.rng.randrange(200), self._stored, snapshot)
+
+    def _stored(self, snapshot: Snapshot) -> None:
+        """The loop hears of it, perhaps when a downloaded snapshot has replaced the log."""
+        replica = self._replica
         replica.step(events.SnapshotStored(snapshot.id))
-        if replica.node is not None and len(replica.disk.snapshots) > 1 and replica.sim.rng.random() < 0.7:
+        if replica.node is not None and len(replica.node.log.snapshots) > 1 and replica.sim.rng.random() < 0.7:
             replica.later(replica.io_us(), self._drop_old)
+
+    def remove(self, effect: do.RemoveSnapshots) -> None:
+        """Snapshots that end before the log starts go; a loss of power may bring them back."""
+        self._replica.disk.remove_snapshots(effect.snapshots)
 
     def _drop_old(self) -> None:
         """Old snapshots go, and the log before the first one kept (contract 9)."""
         replica = self._replica
-        kept = replica.disk.snapshots[-1 - (replica.sim.rng.random() < 0.3) :]
-        first = kept[0]
-        if first.id.end_offset <= replica.disk.log.start or first.id.end_offset > replica.disk.log.end:
+        assert replica.node is not None
+        known = replica.node.log.snapshots
+        first = known[max(0, len(known) - 1 - (replica.sim.rng.random() < 0.3))]
+        if first.end_offset <= replica.disk.log.start or first.end_offset > replica.disk.log.end:
             return
-        replica.disk.snapshots = kept
-        replica.disk.delete_before(first.id.end_offset)
+        replica.disk.remove_snapshots([kept.id for kept in replica.disk.snapshots if kept.id < first])
+        replica.disk.delete_before(first.end_offset)
         replica.sim.laws.log_starts(replica, replica.disk.log)
-        replica.step(events.SnapshotsDropped(first.id, replica.disk.log.start))
+        replica.step(events.SnapshotsDropped(first, replica.disk.log.start))
 
 
 class _Part(bytes):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kraft_node.raft import events
 from kraft_node.raft.config import RaftConfig
-from kraft_node.raft.log_view import LogView
+from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
@@ -19,9 +19,12 @@ from kraft_node.testing.raft.laws import Laws, require
 from kraft_node.testing.raft.network import Network
 from kraft_node.testing.raft.replica import Replica
 from kraft_node.testing.raft.roll import Roll
+from kraft_node.testing.raft.storage import EMPTY_CHAIN, Snapshot
 from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
+BOOTSTRAP: Final = SnapshotId(0, 0)
+"""What formatting leaves; it outlives everything that comes after."""
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
 """Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
 CALM_PROPOSE_US: Final = 150_000
@@ -160,6 +163,8 @@ class Simulation:
         known = self.rng.random() < 0.7
         for replica in self.replicas.values():
             replica.disk.has_state = known or replica.id in self.old_peers
+            if self.rng.random() < 0.5:
+                replica.disk.add_snapshot(Snapshot(BOOTSTRAP, EMPTY_CHAIN, 1, 0))
             replica.set_clock(self.rng.randint(800, 1200), self.rng.randrange(10**9))
             late = replica.id == 1 and self.rng.random() < 0.3
             self.at(self.rng.randrange(20_000_000 if late else 200_000), replica, replica.start_once)

@@ -6,7 +6,7 @@ Every record has a chain value that follows from it and all before it, so that e
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ Op = Entry | Snapshot | int
 class ModelDisk:
     """What outlives a process: `log` is what a process sees, `durable` what a loss of power leaves at least."""
 
-    __slots__ = ("bad", "durable", "has_state", "log", "pending", "snapshots", "state")
+    __slots__ = ("bad", "durable", "has_state", "log", "pending", "removed", "snapshots", "state")
 
     def __init__(self) -> None:
         self.log = ModelLog()
@@ -145,6 +145,8 @@ class ModelDisk:
         self.state = QuorumState()
         self.has_state = False
         self.snapshots: list[Snapshot] = []
+        self.removed: list[Snapshot] = []
+        """Their names are gone, but not durably: they may come back with a loss of power."""
         self.bad = False
         """Rot below what was fsynced: it never opens again."""
 
@@ -179,21 +181,29 @@ class ModelDisk:
         self.sync(kept)
         self.pending.clear()
         self.log = self.durable.copy()
+        for snapshot in self.removed:
+            if rng.random() < 0.5:
+                self.add_snapshot(snapshot)
+        self.removed.clear()
         return f"{kept} of {total} unsynced writes survive"
 
     def open(self) -> None:
         """What opening does: the snapshots against the log, then everything found is flushed."""
-        if self.snapshots:
-            first, last = self.snapshots[0], self.snapshots[-1]
-            if (last.id.epoch, last.id.end_offset) > (self.log.last_epoch, self.log.end):
-                self.reset(last)
-            elif first.id.end_offset > self.log.start:
-                self.log.delete_before(first.id.end_offset)
+        found = [kept for kept in self.snapshots if not kept.id.is_bootstrap]
+        if found and (found[-1].id.epoch, found[-1].id.end_offset) > (self.log.last_epoch, self.log.end):
+            self.reset(found[-1])
+        else:
+            starts = [kept.id.end_offset for kept in found if kept.id.end_offset >= self.log.start]
+            self.log.delete_before(min(starts, default=0))
         self.sync(len(self.pending))
         self.durable = self.log.copy()
 
     def snapshot(self, identity: SnapshotId) -> Snapshot | None:
         return next((kept for kept in self.snapshots if kept.id == identity), None)
+
+    def remove_snapshots(self, doomed: Collection[SnapshotId]) -> None:
+        self.removed += [kept for kept in self.snapshots if kept.id in doomed]
+        self.snapshots = [kept for kept in self.snapshots if kept.id not in doomed]
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
         if self.snapshot(snapshot.id) is None:
