@@ -166,9 +166,7 @@ class MetadataLog:
         first = next((snapshot for snapshot in found if snapshot.end_offset >= log.start_offset), None)
         if first is None and log.start_offset > 0:
             end = found[-1].end_offset if found else 0
-            reason = (
-                f"the log starts at {log.start_offset}, the newest snapshot ends at {end}: records between are missing"
-            )
+            reason = f"the log starts at {log.start_offset}, the newest snapshot ends at {end}: there is a gap"
             raise LogDirDamaged(self._directory, self._path, end, reason)
         if first is not None and first.end_offset > log.start_offset:
             log.start_offset = first.end_offset

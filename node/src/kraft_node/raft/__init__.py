@@ -39,7 +39,8 @@ What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in `no
 7. **High watermark.** It never goes back nor passes what a majority has flushed, and nothing below it is truncated.
 8. **Truncation** is carried out before any later fetch, and its new end is flushed before it is acknowledged.
 9. **Snapshots** count once they are renamed into place and their directory is fsynced; only then may the log before
-   them go, and only then is a fetch from their end sent.
+   them go, and only then is a fetch from their end sent. Snapshots that end before the log starts never count
+   (`log_view`); the driver deletes them when `RemoveSnapshots` says so.
 10. **A failed write or fsync ends the voter.** Its state is unknown from then on: the driver stops stepping the node.
 
 What it must not do: look into records (other than the counts and epochs it is told), know the controller, or answer a
