@@ -154,6 +154,17 @@ class Laws:
                     self.committed.append(value)
         require(self.end == offset, "only what exists is committed", f"{replica.id} at {offset}")
 
+    def kept(self, replica: Replica, first: int, epoch: int, values: tuple[int, ...], end: int) -> None:
+        """The high watermark has passed an offset that a proposer of that epoch was given, and it leads still."""
+        log = replica.disk.log
+        for offset, value in enumerate(values, first):
+            entry = log.entries[log.index_of(offset)] if log.start <= offset < end else None
+            require(
+                entry is not None and entry.epoch == epoch and entry.values[offset - entry.base] == value,
+                "what was promised to a proposer is what is committed",
+                f"{replica.id} at {offset} in epoch {epoch}, committed {end}: {entry}",
+            )
+
     def truncated(self, replica: Replica, offset: int) -> None:
         require(
             offset >= replica.high_watermark,

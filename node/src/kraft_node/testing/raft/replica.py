@@ -5,6 +5,7 @@ Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,7 +101,9 @@ class Replica:
         self.announced_epoch = -1
         self.voters_moved = False
         """The log states other voters than before, perhaps."""
-        self.proposed: list[tuple[int, int]] = []
+        self.promised: deque[tuple[int, int, tuple[int, ...]]] = deque()
+        """What proposers were told: (first offset, epoch, values), until it is committed or leadership is lost."""
+        self._proposing: tuple[int, ...] = ()
 
     @property
     def configured(self) -> VoterSet:
@@ -154,6 +157,7 @@ class Replica:
         self.in_flight.clear()
         self.tokens.clear()
         self.heard_ms.clear()
+        self.promised.clear()
         self.voters_moved = False
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
@@ -239,6 +243,8 @@ class Replica:
             return
         sim = self.sim
         sim.events += 1
+        if type(event) is events.Propose:
+            self._proposing = tuple(int(value) for values in event.batches for value in values)
         try:
             given = node.step(event, self.local_us() // 1000)
         except (NotLeader, BatchTooLarge):
@@ -288,6 +294,10 @@ class Replica:
             "a leader that no majority asks resigns",
             f"{self.id} in {self.epoch} was asked by {heard - 1} of {len(voters)} lately",
         )
+
+    def is_timer(self, function: Callable[..., None]) -> bool:
+        """Whether the event loop calls it as a timer, rather than for a descriptor."""
+        return function == self._timer_due
 
     def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
         """In this life."""
@@ -462,6 +472,8 @@ class Replica:
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
         self.high_watermark = offset
+        while self.promised and self.promised[0][0] < offset:
+            self.sim.laws.kept(self, *self.promised.popleft(), offset)
         if offset >= self.snapshots.at + self.sim.snapshot_every:
             self.later(0, self.snapshots.begin, offset)
 
@@ -472,6 +484,14 @@ class Replica:
     def _lost_leadership(self, effect: do.LostLeadership) -> None:
         require(self.announced_epoch == effect.epoch, "only what was told of is taken back", f"{self.id}")
         self.announced_epoch = -1
+        self.promised.clear()
+
+    def _proposed(self, effect: do.Proposed) -> None:
+        """Whoever has proposed takes the records for committed once the high watermark has passed these offsets and
+        leadership was not lost meanwhile."""
+        count = effect.last_offset - effect.first_offset + 1
+        require(count == len(self._proposing), "each proposed record has an offset", f"{self.id}: {effect}")
+        self.promised.append((effect.first_offset, self.announced_epoch, self._proposing))
 
     def _nothing(self, effect: do.Effect) -> None:
         """Of no interest to the laws."""
@@ -511,7 +531,7 @@ _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.WriteSnapshotPart: lambda replica, effect: replica.snapshots.write_part(effect),
     do.FinishSnapshot: lambda replica, effect: replica.snapshots.finish(effect),
     do.RemoveSnapshots: lambda replica, effect: replica.snapshots.remove(effect),
-    do.Proposed: Replica._nothing,
+    do.Proposed: Replica._proposed,
     do.Committed: Replica._committed,
     do.BecameLeader: Replica._became_leader,
     do.LostLeadership: Replica._lost_leadership,

@@ -199,9 +199,13 @@ class Simulation:
             function(*args)
 
     def thaw(self, replica: Replica, life: int) -> None:
-        """The pause of a process is over: what has come meanwhile happens now, in its order."""
+        """The pause of a process is over: what has come meanwhile happens now. An event loop that wakes late looks at
+        its descriptors first or at its timers first; within each kind the order is kept."""
         if replica.life == life and replica.is_paused:
             replica.is_paused = False
+            timers_rank = self.rng.choice((None, 0, 2))
+            if timers_rank is not None:
+                replica.frozen.sort(key=lambda item: timers_rank if replica.is_timer(item[4]) else 1)
             for _, _, *what in replica.frozen:
                 self._count += 1
                 heapq.heappush(self._queue, (self.now_us, self._count, *what))
@@ -213,13 +217,15 @@ class Simulation:
         mean_us = max(self.propose_us, CALM_PROPOSE_US) if self.calm else self.propose_us
         self.at(1_000 + int(rng.random() * mean_us * 2), None, self._propose)
         for replica in self.replicas.values():
-            if replica.announced_epoch >= 0 and replica.node is not None and not replica.is_paused:
+            if replica.announced_epoch >= 0 and replica.node is not None:
                 count = 1 if rng.random() < 0.7 else rng.randint(2, 5)
                 values = []
                 for _ in range(count):
                     self.proposals += 1
                     values.append(str(self.proposals).encode())
-                replica.step(events.Propose(replica.announced_epoch, [values]))
+                # While the process is paused the request waits in a buffer, and is read when it goes on.
+                batches = [values[:1], values[1:]] if count > 1 and rng.random() < 0.5 else [values]
+                self.at(0, replica, replica.step, events.Propose(replica.announced_epoch, batches))
 
     # Calm.
 
