@@ -376,7 +376,7 @@ def test_a_downloaded_snapshot_removes_those_of_before_also_after_a_crash() -> N
     leader.driver.snapshots.take()
     quorum.world.run(1_000)
     leader.driver.snapshots.policy = SnapshotPolicy(retention_bytes=1)
-    leader.driver.snapshots._drop_old()
+    leader.driver.snapshots.drop_old()
     (new,) = leader.storage.files
     late.storage.files[SnapshotId(0, 0)] = b""
     late.start()

@@ -58,7 +58,7 @@ class SnapshotKeeper:
         if not self._driver.failed:
             self._watch()
             self._driver.guarded("taking a snapshot", self.take_if_due)
-            self._driver.guarded("retention", self._drop_old)
+            self._driver.guarded("retention", self.drop_old)
 
     def take_if_due(self) -> None:
         """Called after each commit, and every minute."""
@@ -94,7 +94,7 @@ class SnapshotKeeper:
         else:
             self._driver.step(events.SnapshotStored(snapshot))
 
-    def _drop_old(self) -> None:
+    def drop_old(self) -> None:
         """Old snapshots go, and the log before the oldest one kept (contract 9)."""
         driver = self._driver
         # The core's view decides: a snapshot whose name is not durable yet must not stand for the log before it.

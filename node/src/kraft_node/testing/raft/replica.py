@@ -162,17 +162,22 @@ class Replica:
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
         self.snapshots.opened()
-        log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
-        self.node = self.sim.make_node(self, log)
-        self.was_amnesiac = self.node.is_amnesiac
         self.epoch = 0
-        self.step(events.Started())
+        self.boot()
         if self.node is not None and not self.was_amnesiac:
             require(
                 self.epoch >= self.said_epoch,
                 "epochs are never forgotten",
                 f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
             )
+
+    def boot(self) -> None:
+        """The process itself, on a disk that is open."""
+        disk = self.disk
+        log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
+        self.node = self.sim.make_node(self, log)
+        self.was_amnesiac = self.node.is_amnesiac
+        self.step(events.Started())
 
     def start_once(self) -> None:
         """Unless somebody has started it already."""
@@ -259,11 +264,16 @@ class Replica:
             sim.tell(f"{self.id} stops: {e}")
             self.lose_power()
             return
+        self.settle(node, _NUMBER[type(event)], len(given))
+
+    def settle(self, node: RaftNode, kind: int, count: int) -> None:
+        """Judge what a step has left; `kind` and `count` tell one trace from another."""
+        sim = self.sim
         epoch = node.epoch
         if epoch < self.epoch:
             require(False, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
         self.epoch = epoch
-        if type(event) is events.Tick and isinstance(node.role, Leader):
+        if kind == TICK and isinstance(node.role, Leader):
             self._check_majority(node.role)
         if self.voters_moved:
             self.voters_moved = False
@@ -281,7 +291,7 @@ class Replica:
         log = self.disk.log
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
-        sim.digest = hash((sim.digest, sim.now_us, self.id, _NUMBER[type(event)], epoch, log.end, len(given)))
+        sim.digest = hash((sim.digest, sim.now_us, self.id, kind, epoch, log.end, count))
 
     def _check_majority(self, leader: Leader) -> None:
         """CheckQuorum: who leads has been asked by a majority lately."""
@@ -424,7 +434,11 @@ class Replica:
 
     def _send(self, effect: do.Send) -> None:
         self._check_words()
-        request = effect.request
+        self._check_fetch(effect.request)
+        self.sim.network.request(self, effect.number, effect.node_id, effect.request)
+
+    def _check_fetch(self, request: Any) -> None:
+        """The fetch of a voter acknowledges what its log holds."""
         node = self.node
         assert node is not None
         if type(request) is FetchRequest and node.is_voter:
@@ -441,19 +455,21 @@ class Replica:
                     "a truncation is on disk before its end is acknowledged (contract 8)",
                     f"{self.id} fetches from {request.offset}",
                 )
-        self.sim.network.request(self, effect.number, effect.node_id, request)
 
     def _respond(self, effect: do.Respond) -> None:
         self.answer(effect.token, effect.reply)
 
     def answer(self, token: Any, reply: Any) -> None:
         self._check_words()
+        self._check_vote(token, reply)
         self.tokens.pop(token, None)
+        self.sim.network.answer(self, token, reply)
+
+    def _check_vote(self, token: Any, reply: Any) -> None:
         if type(reply) is VoteReply and reply.granted:
             request: VoteRequest = token.request
             if not request.pre_vote:
                 self.sim.laws.voted(self, request.epoch, request.candidate.id)
-        self.sim.network.answer(self, token, reply)
 
     def _read_log(self, effect: do.ReadLog) -> None:
         log = self.disk.log
@@ -540,3 +556,4 @@ _DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.ShutdownComplete: Replica._shut_down,
 }
 _NUMBER: Final = {kind: number for number, kind in enumerate(events.Event.__args__)}
+TICK: Final = _NUMBER[events.Tick]

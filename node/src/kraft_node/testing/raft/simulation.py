@@ -14,6 +14,7 @@ from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
+from kraft_node.testing.raft.driven import DrivenReplica
 from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.laws import Laws, require
 from kraft_node.testing.raft.network import Network
@@ -31,6 +32,8 @@ CALM_PROPOSE_US: Final = 150_000
 """Between two proposals while nothing goes wrong: the events are to be spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
 OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
+DRIVEN_SHARE: Final = 0.15
+"""Of the quorums with static voters."""
 ROLLED_SHARE: Final = 0.6
 """Of the quorums whose voters stay static: those are changed one by one, as decision 4 says."""
 
@@ -59,10 +62,19 @@ class Simulation:
             self.config = RaftConfig(auto_join=rng.random() < 0.5)
         self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
         self.propose_us = rng.choice((5_000, 50_000, 300_000))
-        self.replicas = {node_id: Replica(self, node_id) for node_id in range(1, voters + observers + 1)}
+        self.is_driven = not self.is_dynamic and rng.random() < DRIVEN_SHARE
+        """The processes are real drivers (`driven`), not bare cores."""
+        self.batches: dict[tuple[int, int], bytes] = {}
+        """What drivers have written, by first offset and last chain."""
+        if self.is_driven:
+            self.config = RaftConfig(fetch_snapshot_max_bytes=rng.choice((100, 1_000)))
+        process = DrivenReplica if self.is_driven else Replica
+        self.replicas: dict[int, Replica] = {
+            node_id: process(self, node_id) for node_id in range(1, voters + observers + 1)
+        }
         self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
         """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
-        self.is_upgradable = not self.is_dynamic and not self.old_peers and rng.random() < 0.4
+        self.is_upgradable = not (self.is_dynamic or self.is_driven or self.old_peers) and rng.random() < 0.4
         """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
         self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
         """At the beginning; of a dynamic quorum the log says who they are."""

@@ -136,7 +136,7 @@ Op = Entry | Snapshot | int
 class ModelDisk:
     """What outlives a process: `log` is what a process sees, `durable` what a loss of power leaves at least."""
 
-    __slots__ = ("bad", "durable", "has_state", "log", "pending", "removed", "snapshots", "state")
+    __slots__ = ("bad", "durable", "files", "has_state", "log", "pending", "removed", "snapshots", "state")
 
     def __init__(self) -> None:
         self.log = ModelLog()
@@ -147,6 +147,8 @@ class ModelDisk:
         self.snapshots: list[Snapshot] = []
         self.removed: list[Snapshot] = []
         """Their names are gone, but not durably: they may come back with a loss of power."""
+        self.files: dict[SnapshotId, bytes] = {}
+        """The bytes of snapshots, where the real driver writes them."""
         self.bad = False
         """Rot below what was fsynced: it never opens again."""
 

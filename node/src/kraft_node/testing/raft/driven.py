@@ -1,0 +1,371 @@
+"""A process of the Raft simulator that is the real driver (`server.raft_driver`) around the core, not the core alone.
+
+Requests and responses travel as the protocol's bytes, records are metadata records, snapshots hold the image. The laws
+are the same: they watch the storage, the messages and the high watermark. A client proposes by the driver's way for the
+controller and checks each promise; each commit is compared with the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.raft import events, wire_form
+from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.node import NotLeader
+from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.snapshots import SnapshotPolicy
+from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.testing.raft.driven_storage import DrivenStorage
+from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.replica import TICK, Replica
+from kraft_node.wire import codec, stored
+from kraft_node.wire.api import API
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.simulation import Simulation
+
+CLUSTER: Final = "simulated"
+LISTENER: Final = "CONTROLLER"
+BROKER: Final = 4
+"""The resource type whose configuration the records set."""
+RECORD_BYTES: Final = 100
+"""About what a batch of one record takes in the log."""
+DROP_EVERY_MS: Final = 5_000
+"""Old snapshots go more often than in production, so that they do within the seconds of a simulation."""
+OTHER: Final = 99
+"""In the trace: the event loop has called something that is no timer."""
+
+
+class DrivenReplica(Replica):
+    """A machine with its disk, and the driver on it while there is one."""
+
+    def __init__(self, sim: Simulation, node_id: int) -> None:
+        super().__init__(sim, node_id)
+        self.driver: RaftDriver | None = None
+        self.wires: dict[int, tuple[Any, int, bytes]] = {}
+        """By number: the request that was sent, in bytes."""
+        self._calls: dict[int, Callable[[Any], None]] = {}
+        self._number = 0
+
+    # Life.
+
+    def boot(self) -> None:
+        sim = self.sim
+        self._calls.clear()
+        every = min(sim.snapshot_every, 1_000) * RECORD_BYTES
+        driver = RaftDriver(
+            Loop(self),
+            DrivenStorage(self),
+            local=self.key,
+            voters=self.configured,
+            cluster_id=CLUSTER,
+            config=sim.config,
+            policy=SnapshotPolicy(max_new_record_bytes=every, retention_bytes=4 * every),
+            peers=lambda node_id: Way(self, node_id),
+            guards_empty_disk=self.id not in sim.old_peers,
+        )
+        driver.on_leader.append(self._led)
+        driver.on_lost_leadership.append(self._lost)
+        driver.on_commit.append(self._applied)
+        driver.on_fatal = self._ends
+        self.driver = driver
+        life = self.life
+        driver.start()
+        if self.life == life:
+            self.node = driver.node
+            self.was_amnesiac = self.node.is_amnesiac
+            self.settle(self.node, OTHER, 0)
+            driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
+
+    def _ends(self, error: BaseException) -> None:
+        """Contract 10; anything but a failing disk is a defect."""
+        if not isinstance(error, OSError):
+            raise error
+        assert self.driver is not None
+        self.node = self.driver.node
+        self.sim.tell(f"{self.id} stops: {error}")
+        self.lose_power()
+
+    def _drop_old(self) -> None:
+        assert self.driver is not None
+        self.driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
+        self.driver.snapshots.drop_old()
+
+    # What the event loop calls.
+
+    def is_timer(self, function: Callable[..., None]) -> bool:
+        return function == self.fire
+
+    def fire(self, call: Call) -> None:
+        """A timer is due."""
+        if call.function is not None:
+            self.enter(TICK, call.function, *call.args)
+
+    def fire_soon(self, call: Call) -> None:
+        """What was to run after something else."""
+        if call.function is not None:
+            self.enter(OTHER, call.function, *call.args)
+
+    def enter(self, kind: int, function: Callable[..., None], *args: Any) -> None:
+        """Call into the driver, then judge."""
+        if self.node is None:
+            return
+        life = self.life
+        self.sim.events += 1
+        function(*args)
+        if self.life == life:
+            self.settle(self.node, kind, 0)
+
+    def settle(self, node: Any, kind: int, count: int) -> None:
+        self._look()
+        super().settle(node, kind, count)
+
+    def _look(self) -> None:
+        """The high watermark may have moved."""
+        assert self.driver is not None
+        node, laws = self.driver.node, self.sim.laws
+        if node.high_watermark > self.high_watermark:
+            leads = laws.leaders.get(node.epoch) == self.id
+            laws.advanced(self, node.high_watermark, node.voters if leads else None)
+            self.high_watermark = node.high_watermark
+
+    def step(self, event: events.Event) -> None:
+        """What the simulator has for a core, by the driver's ways."""
+        driver = self.driver
+        if self.node is None or driver is None:
+            return
+        if self.sim.story is not None:
+            self.sim.story.told(self, _readable(event), [])
+        match event:
+            case events.Asked(token, _):
+                self.enter(OTHER, self._receive, token)
+            case events.Answered(number, response):
+                self._answered(number, ConnectionResetError("closed") if response is None else response)
+            case events.Unsupported(number):
+                self._answered(number, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+            case events.Disconnected(node_id):
+                self.enter(OTHER, driver.disconnected, node_id)
+            case events.Resign(epoch):
+                self.enter(OTHER, driver.resign, epoch)
+            case events.Shutdown():
+                self.enter(OTHER, driver.shutdown, lambda: self.later(0, self._stopped))
+            case events.Propose(epoch, values):
+                self.enter(OTHER, self._propose, epoch, values)
+            case events.Tick():
+                self.enter(TICK, driver.step, event)
+            case events.Cancelled():
+                pass  # nobody tells the driver: it answers into the void
+            case _:
+                raise AssertionError(f"nothing gives a driver {event}")
+
+    # Messages.
+
+    def send(self, node_id: int, message: Any, done: Callable[[Any], None], timeout_ms: int) -> None:
+        """A request leaves, in the newest version."""
+        assert self.driver is not None
+        self.node = self.driver.node
+        self._check_words()
+        spec = API[message.SCHEMA.api_key]
+        data = codec.encode(message, spec.max_version)
+        request = wire_form.request_from_wire(codec.decode(spec.request, data, spec.max_version))
+        self._check_fetch(request)
+        self._number += 1
+        number = self._number
+        self._calls[number] = done
+        self.wires[number] = (spec, spec.max_version, data)
+        self.later(timeout_ms * 1000, self._answered, number, TimeoutError("no answer"))
+        self.sim.network.request(self, number, node_id, request)
+
+    def _answered(self, number: int, response: Any) -> None:
+        done = self._calls.pop(number, None)
+        if done is not None:
+            self.enter(OTHER, done, response)
+
+    def _receive(self, token: Any) -> None:
+        assert self.driver is not None
+        spec, version, data = token.asker.wires[token.number]
+        ctx: Any = Context(self, token, spec, version)
+        response = self.driver.handlers()[spec.key](ctx, codec.decode(spec.request, data, version))
+        if response is not None:
+            ctx.respond(response)
+
+    def respond(self, token: Any, spec: Any, version: int, response: Any) -> None:
+        """A response leaves."""
+        self._check_words()
+        response = codec.decode(spec.response, codec.encode(response, version), version)
+        self._check_vote(token, wire_form.reply_from_wire(response))
+        self.tokens.pop(token, None)
+        self.sim.network.answer(self, token, response)
+
+    # The log.
+
+    def writes_itself(self, data: bytes, header: Any) -> bool:
+        """A batch is about to be written: whether this replica leads, rather than has fetched it."""
+        assert self.driver is not None
+        node, laws = self.driver.node, self.sim.laws
+        epoch = header.partition_leader_epoch
+        if not node.is_leader:
+            return False
+        controls = list(iter_control_records(data, header)) if header.is_control else []
+        if controls and controls[0].type is ControlType.LEADER_CHANGE:
+            said = codec.decode(stored.LeaderChangeMessage, bytes(controls[0].value), 0)
+            granting = tuple(ReplicaKey(voter.voter_id) for voter in said.granting_voters)
+            self.leading_since_ms = self.local_us() // 1000
+            if any(key.id == self.id for key in granting):
+                laws.voted(self, epoch, self.id)
+            laws.elected(self, epoch, granting, node.voters)
+        require(
+            laws.leaders.get(epoch) == self.id and epoch == node.epoch,
+            "only the leader of an epoch writes records of it",
+            f"{self.id} in {epoch}",
+        )
+        return True
+
+    # The client, as the controller is one.
+
+    def _propose(self, epoch: int, numbers: Any) -> None:
+        driver = self.driver
+        assert driver is not None
+        records = [stored.ConfigRecord(BROKER, "1", "n", number.decode()) for number in numbers]
+        try:
+            last = driver.append(records)
+        except (NotLeader, BatchTooLarge):
+            return
+        first = last + 1 - len(records)
+        require(
+            first > driver.image.offset and first >= driver.high_watermark,
+            "offsets that are promised are not taken",
+            f"{self.id} promises {first} in {epoch}, committed {driver.high_watermark}",
+        )
+        self.promised.append((first, epoch, tuple(map(int, numbers))))
+
+    def _led(self, epoch: int) -> None:
+        require(self.sim.laws.leaders.get(epoch) == self.id, "one leader per epoch", f"{self.id}")
+        self.announced_epoch = epoch
+
+    def _lost(self, epoch: int) -> None:
+        require(self.announced_epoch == epoch, "only what was told of is taken back", f"{self.id}")
+        self.announced_epoch = -1
+        self.promised.clear()
+
+    def _applied(self, last: int) -> None:
+        """The image says what the log says."""
+        self._look()
+        assert self.driver is not None
+        while self.promised and self.promised[0][0] <= last:
+            self.sim.laws.kept(self, *self.promised.popleft(), last + 1)
+        log, offset = self.disk.log, last
+        while offset >= log.start and log.entries:
+            entry = log.entries[log.index_of(offset)]
+            number = entry.values[offset - entry.base]
+            if number > 0:
+                known = (self.driver.image.configs.get((BROKER, "1")) or {}).get("n")
+                require(
+                    known == str(number), "the image is what is committed", f"{self.id} at {last}: {known}, {number}"
+                )
+                return
+            offset -= 1
+
+
+def _readable(event: events.Event) -> events.Event:
+    if isinstance(event, events.Answered) and event.reply is not None:
+        return event._replace(reply=wire_form.reply_from_wire(event.reply))
+    return event
+
+
+class Call:
+    """A timer, or what is to run soon."""
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.function: Callable[..., None] | None = function
+        self.args = args
+
+    def cancel(self) -> None:
+        self.function = None
+
+
+class Loop:
+    """The `Env` of one life: the replica's clock, the simulation's chance and queue, lanes of background work."""
+
+    def __init__(self, replica: DrivenReplica) -> None:
+        self._replica = replica
+        self._lanes: dict[str, int] = {}
+        self.clock = self.scheduler = self.rng = self.background = self
+        self.disk: Any = None
+        self.net: Any = None
+
+    def monotonic_ms(self) -> int:
+        return self._replica.local_us() // 1000
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self._replica.sim.wall_ms(self._replica)
+
+    def randrange(self, stop: int) -> int:
+        return self._replica.sim.randrange(stop)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._replica.sim.random_bytes(count)
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> Call:
+        call = Call(function, args)
+        self._replica.later(0, self._replica.fire_soon, call)
+        return call
+
+    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Call:
+        call = Call(function, args)
+        self._replica.later(int(delay_ms * 1_000_000) // self._replica.rate + 1, self._replica.fire, call)
+        return call
+
+    def submit(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """One after the other in a lane; the loop hears of the end a little later."""
+        replica = self._replica
+        now = replica.sim.now_us
+        self._lanes[lane] = at_us = max(self._lanes.get(lane, 0), now) + replica.io_us()
+
+        def finish() -> None:
+            result: Any = None
+            try:
+                result = work()
+            except OSError as e:
+                result = e
+            replica.later(replica.sim.rng.randrange(200), replica.enter, OTHER, done, result)
+
+        replica.later(at_us - now, finish)
+
+
+class Way:
+    """From one replica to another, as `server.channel.Channel` is one."""
+
+    __slots__ = ("_node_id", "_replica")
+
+    def __init__(self, replica: DrivenReplica, node_id: int) -> None:
+        self._replica = replica
+        self._node_id = node_id
+
+    def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:  # noqa: ARG002
+        self._replica.send(self._node_id, request, done, timeout_ms)
+
+
+class Context:
+    """Stands for a RequestContext."""
+
+    __slots__ = ("_replica", "_spec", "api_key", "api_version", "listener", "token")
+
+    def __init__(self, replica: DrivenReplica, token: Any, spec: Any, version: int) -> None:
+        self._replica = replica
+        self._spec = spec
+        self.token = token
+        self.api_key = spec.key
+        self.api_version = version
+        self.listener = LISTENER
+
+    def respond(self, response: Any) -> None:
+        self._replica.respond(self.token, self._spec, self.api_version, response)
+
+
+__all__ = ["DrivenReplica"]

@@ -1,0 +1,204 @@
+"""The disk of the Raft simulator's model, as the real driver wants its storage (`raft.storage.MetadataStorage`).
+
+The model keeps batches as offsets and values; their bytes are kept beside it, once for the whole quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.env import Buffer
+from kraft_node.metadata.log_batches import iter_values
+from kraft_node.metadata.records import decode_record
+from kraft_node.raft.log_view import SnapshotId
+from kraft_node.raft.quorum import QuorumState
+from kraft_node.raft.storage import SnapshotFile
+from kraft_node.records.batch import iter_headers
+from kraft_node.records.control import iter_control_records
+from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.storage import Entry, Snapshot, make_entry
+
+if TYPE_CHECKING:
+    from kraft_node.testing.raft.driven import DrivenReplica
+
+BATCHES_A_READ: Final = 4
+
+
+def _values(header: Any, data: bytes) -> list[int]:
+    """What the model knows of each record: the number in it; of control records minus their kind."""
+    if header.is_control:
+        return [-int(control.type) for control in iter_control_records(data, header)]
+    return [int(decode_record(value).value) for value in iter_values(data, header)]
+
+
+class DrivenStorage:
+    """The disk of one replica, for one life."""
+
+    def __init__(self, replica: DrivenReplica) -> None:
+        self._replica = replica
+        self._disk = replica.disk
+
+    # The log.
+
+    @property
+    def start_offset(self) -> int:
+        return self._disk.log.start
+
+    @property
+    def end_offset(self) -> int:
+        return self._disk.log.end
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(self._bytes(entry)) for entry in self._disk.log.entries)
+
+    def epochs(self) -> list[tuple[int, int]]:
+        return self._disk.log.epochs()
+
+    def _bytes(self, entry: Entry) -> bytes:
+        return self._replica.sim.batches[entry.base, entry.chains[-1]]
+
+    def append(self, batches: Sequence[Buffer]) -> None:
+        replica, log = self._replica, self._disk.log
+        replica.check_disk()
+        for some in batches:
+            data = bytes(some)
+            for header in iter_headers(data):
+                require(header.base_offset == log.end, "batches go on where the log ends", f"{replica.id} at {log.end}")
+                epoch = header.partition_leader_epoch
+                entry = make_entry(header.base_offset, epoch, _values(header, data), log.last_chain)
+                place = (entry.base, entry.chains[-1])
+                piece = data[header.position : header.position + header.length]
+                if replica.writes_itself(data, header):
+                    replica.sim.batches[place] = piece
+                known = replica.sim.batches[place]
+                require(known == piece, "followers write the leader's bytes", f"{replica.id} at {entry.base}")
+                self._disk.append(entry)
+                replica.sim.laws.appended(replica, entry)
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        log = self._disk.log
+        index = log.index_of(offset)
+        size, pieces = 0, []
+        for entry in log.entries[index : index + self._replica.sim.rng.randint(1, BATCHES_A_READ)]:
+            piece = self._bytes(entry)
+            if pieces and size + len(piece) > max_bytes:
+                break
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+
+    def truncate(self, offset: int) -> None:
+        self._replica.check_disk()
+        self._replica.sim.laws.truncated(self._replica, offset)
+        self._disk.truncate(offset)
+
+    def begin_flush(self) -> Callable[[], object]:
+        disk, count = self._disk, len(self._disk.pending)
+
+        def work() -> None:
+            self._check_fsync()
+            disk.sync(count)
+
+        return work
+
+    def _check_fsync(self) -> None:
+        self._replica.check_disk()
+        if self._replica.failing_fsync:
+            raise OSError("fsync failed")
+
+    def delete_before(self, offset: int) -> int:
+        self._disk.delete_before(offset)
+        self._replica.sim.laws.log_starts(self._replica, self._disk.log)
+        return self._disk.log.start
+
+    def reset_to(self, offset: int) -> None:
+        (snapshot,) = (kept for kept in self._disk.snapshots if kept.id.end_offset == offset)
+        self._disk.reset(snapshot)
+
+    # The quorum state.
+
+    @property
+    def has_quorum_state(self) -> bool:
+        return self._disk.has_state
+
+    def load_quorum_state(self) -> QuorumState:
+        return self._disk.state
+
+    def begin_save_quorum_state(
+        self,
+        state: QuorumState,
+        kraft_version: int,  # noqa: ARG002
+        voter_ids: Sequence[int],  # noqa: ARG002
+    ) -> Callable[[], object]:
+        replica, disk = self._replica, self._disk
+        replica.state = state
+
+        def work() -> None:
+            self._check_fsync()
+            require(state.epoch >= disk.state.epoch, "epochs on disk are monotonic", f"{replica.id}: {state}")
+            disk.state = state
+            disk.has_state = True
+
+        return work
+
+    # Snapshots.
+
+    def snapshots(self) -> list[SnapshotFile]:
+        return [SnapshotFile(kept.id, kept.size, kept.wall_ms) for kept in self._disk.snapshots]
+
+    def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
+        yield memoryview(self._disk.files.get(snapshot, b""))
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
+        return self._disk.files[snapshot][position : position + max_bytes]
+
+    def create_snapshot(self, snapshot: SnapshotId) -> DrivenWriter:
+        return DrivenWriter(self._replica, snapshot, self._check_fsync)
+
+    def remove_snapshot(self, snapshot: SnapshotId) -> None:
+        require(self._disk.snapshot(snapshot) is not None, "only what exists is deleted", f"{self._replica.id}")
+        self._disk.remove_snapshots([snapshot])
+
+    def bootstrap_records(self) -> list[bytes]:
+        return []
+
+    def close(self) -> None:
+        self._disk.sync(len(self._disk.pending))
+
+
+class DrivenWriter:
+    """A snapshot being written, or downloaded."""
+
+    def __init__(self, replica: DrivenReplica, snapshot: SnapshotId, check_fsync: Callable[[], None]) -> None:
+        self._replica = replica
+        self._snapshot = snapshot
+        self._check_fsync = check_fsync
+        self._parts: list[bytes] = []
+        laws, end = replica.sim.laws, snapshot.end_offset
+        require(end <= laws.end, "snapshots hold what is committed", f"{replica.id} writes {snapshot}")
+        self._chain = laws.committed[end]
+        if end <= replica.high_watermark:
+            chain = replica.disk.log.chain_at(end)
+            require(chain == self._chain, "snapshots hold what is committed", f"{replica.id} takes {snapshot}")
+
+    def append(self, data: Buffer) -> None:
+        self._replica.check_disk()
+        self._parts.append(bytes(data))
+
+    def begin_finish(self) -> Callable[[], object]:
+        replica, disk, data = self._replica, self._replica.disk, b"".join(self._parts)
+
+        def work() -> None:
+            self._check_fsync()
+            disk.files[self._snapshot] = data
+            disk.add_snapshot(Snapshot(self._snapshot, self._chain, len(data), replica.sim.wall_ms(replica)))
+
+        return work
+
+    def abandon(self) -> None:
+        self._parts.clear()
+
+
+__all__ = ["DrivenStorage"]
