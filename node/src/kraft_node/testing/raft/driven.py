@@ -7,9 +7,10 @@ controller and checks each promise; each commit is compared with the image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BatchTooLarge
@@ -57,7 +58,7 @@ class DrivenReplica(Replica):
         self._calls.clear()
         every = min(sim.snapshot_every, 1_000) * RECORD_BYTES
         driver = RaftDriver(
-            Loop(self),
+            Loop(self).env(),
             DrivenStorage(self),
             local=self.key,
             voters=self.configured,
@@ -152,8 +153,8 @@ class DrivenReplica(Replica):
                 self.enter(OTHER, driver.resign, epoch)
             case events.Shutdown():
                 self.enter(OTHER, driver.shutdown, lambda: self.later(0, self._stopped))
-            case events.Propose(epoch, values):
-                self.enter(OTHER, self._propose, epoch, values)
+            case events.Propose(epoch, batches):
+                self.enter(OTHER, self._propose, epoch, batches)
             case events.Tick():
                 self.enter(TICK, driver.step, event)
             case events.Cancelled():
@@ -226,21 +227,23 @@ class DrivenReplica(Replica):
 
     # The client, as the controller is one.
 
-    def _propose(self, epoch: int, numbers: Any) -> None:
+    def _propose(self, epoch: int, batches: Sequence[Sequence[bytes]]) -> None:
         driver = self.driver
         assert driver is not None
-        records = [stored.ConfigRecord(BROKER, "1", "n", number.decode()) for number in numbers]
+        numbers = tuple(int(number) for numbers in batches for number in numbers)
+        records = [stored.ConfigRecord(BROKER, "1", "n", str(number)) for number in numbers]
         try:
-            last = driver.append(records)
+            prepared = driver.prepare(epoch, records)
         except (NotLeader, BatchTooLarge):
             return
-        first = last + 1 - len(records)
+        first = prepared.first_offset
         require(
-            first > driver.image.offset and first >= driver.high_watermark,
+            first > driver.image.offset and prepared.last_offset == first + len(numbers) - 1,
             "offsets that are promised are not taken",
-            f"{self.id} promises {first} in {epoch}, committed {driver.high_watermark}",
+            f"{self.id} promises {first} to {prepared.last_offset} in {epoch}, applied {driver.image.offset}",
         )
-        self.promised.append((first, epoch, tuple(map(int, numbers))))
+        self.promised.append((first, epoch, numbers))
+        driver.schedule(prepared)
 
     def _led(self, epoch: int) -> None:
         require(self.sim.laws.leaders.get(epoch) == self.id, "one leader per epoch", f"{self.id}")
@@ -255,17 +258,15 @@ class DrivenReplica(Replica):
         """The image says what the log says."""
         self._look()
         assert self.driver is not None
-        while self.promised and self.promised[0][0] <= last:
-            self.sim.laws.kept(self, *self.promised.popleft(), last + 1)
+        self.check_promises(last + 1)
         log, offset = self.disk.log, last
         while offset >= log.start and log.entries:
             entry = log.entries[log.index_of(offset)]
             number = entry.values[offset - entry.base]
             if number > 0:
                 known = (self.driver.image.configs.get((BROKER, "1")) or {}).get("n")
-                require(
-                    known == str(number), "the image is what is committed", f"{self.id} at {last}: {known}, {number}"
-                )
+                what = f"{self.id} at {last}: {known}, the log says {number}"
+                require(known == str(number), "the image is what is committed", what)
                 return
             offset -= 1
 
@@ -295,9 +296,11 @@ class Loop:
     def __init__(self, replica: DrivenReplica) -> None:
         self._replica = replica
         self._lanes: dict[str, int] = {}
-        self.clock = self.scheduler = self.rng = self.background = self
-        self.disk: Any = None
-        self.net: Any = None
+
+    def env(self) -> Env:
+        """Disk and network are not in it: the storage and the ways to the others stand for them."""
+        missing: Any = None
+        return Env(self, self, self, missing, self, missing)
 
     def monotonic_ms(self) -> int:
         return self._replica.local_us() // 1000

@@ -29,7 +29,8 @@ def _values(header: Any, data: bytes) -> list[int]:
     """What the model knows of each record: the number in it; of control records minus their kind."""
     if header.is_control:
         return [-int(control.type) for control in iter_control_records(data, header)]
-    return [int(decode_record(value).value) for value in iter_values(data, header)]
+    records: list[Any] = [decode_record(value) for value in iter_values(data, header)]
+    return [int(record.value) for record in records]
 
 
 class DrivenStorage:
@@ -80,7 +81,8 @@ class DrivenStorage:
     def read(self, offset: int, max_bytes: int) -> bytes:
         log = self._disk.log
         index = log.index_of(offset)
-        size, pieces = 0, []
+        size = 0
+        pieces: list[bytes] = []
         for entry in log.entries[index : index + self._replica.sim.rng.randint(1, BATCHES_A_READ)]:
             piece = self._bytes(entry)
             if pieces and size + len(piece) > max_bytes:

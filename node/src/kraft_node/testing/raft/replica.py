@@ -14,7 +14,7 @@ from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.leader import Leader
-from kraft_node.raft.log_view import LogView
+from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
     Batch,
     FetchReply,
@@ -104,6 +104,8 @@ class Replica:
         self.promised: deque[tuple[int, int, tuple[int, ...]]] = deque()
         """What proposers were told: (first offset, epoch, values), until it is committed or leadership is lost."""
         self._proposing: tuple[int, ...] = ()
+        self.known_snapshots: set[SnapshotId] = set()
+        """Those that the core of this life has been told of."""
 
     @property
     def configured(self) -> VoterSet:
@@ -159,17 +161,13 @@ class Replica:
         self.heard_ms.clear()
         self.promised.clear()
         self.voters_moved = False
+        self.known_snapshots = {kept.id for kept in disk.snapshots}
         disk.open()
         self.sim.laws.log_starts(self, disk.log)
         self.snapshots.opened()
         self.epoch = 0
         self.boot()
-        if self.node is not None and not self.was_amnesiac:
-            require(
-                self.epoch >= self.said_epoch,
-                "epochs are never forgotten",
-                f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
-            )
+        self._check_start()
 
     def boot(self) -> None:
         """The process itself, on a disk that is open."""
@@ -178,6 +176,14 @@ class Replica:
         self.node = self.sim.make_node(self, log)
         self.was_amnesiac = self.node.is_amnesiac
         self.step(events.Started())
+
+    def _check_start(self) -> None:
+        if self.node is not None and not self.was_amnesiac:
+            require(
+                self.epoch >= self.said_epoch,
+                "epochs are never forgotten",
+                f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
+            )
 
     def start_once(self) -> None:
         """Unless somebody has started it already."""
@@ -289,6 +295,7 @@ class Replica:
                 f"{self.id} believes in {node.voter_sets.kraft_version}, its log states {version}",
             )
         log = self.disk.log
+        self._check_snapshots(node.log)
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
         sim.digest = hash((sim.digest, sim.now_us, self.id, kind, epoch, log.end, count))
@@ -308,6 +315,17 @@ class Replica:
     def is_timer(self, function: Callable[..., None]) -> bool:
         """Whether the event loop calls it as a timer, rather than for a descriptor."""
         return function == self._timer_due
+
+    def _check_snapshots(self, log: LogView) -> None:
+        """What the core has known of, and what does not count any more, is not on the disk any more."""
+        self.known_snapshots.update(log.snapshots)
+        for kept in self.disk.snapshots:
+            if kept.id.end_offset < log.start_offset and kept.id in self.known_snapshots:
+                require(
+                    kept.id.is_bootstrap,
+                    "snapshots that end before the log starts are deleted",
+                    f"{self.id} has {kept.id}, its log starts at {log.start_offset}",
+                )
 
     def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
         """In this life."""
@@ -488,14 +506,18 @@ class Replica:
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
         self.high_watermark = offset
-        while self.promised and self.promised[0][0] < offset:
-            self.sim.laws.kept(self, *self.promised.popleft(), offset)
+        self.check_promises(offset)
         if offset >= self.snapshots.at + self.sim.snapshot_every:
             self.later(0, self.snapshots.begin, offset)
 
     def _became_leader(self, effect: do.BecameLeader) -> None:
         require(self.sim.laws.leaders.get(effect.epoch) == self.id, "one leader per epoch", f"{self.id}")
         self.announced_epoch = effect.epoch
+
+    def check_promises(self, end: int) -> None:
+        """Everything below `end` is committed: whoever proposed it is told so."""
+        while self.promised and self.promised[0][0] + len(self.promised[0][2]) <= end:
+            self.sim.laws.kept(self, *self.promised.popleft(), end)
 
     def _lost_leadership(self, effect: do.LostLeadership) -> None:
         require(self.announced_epoch == effect.epoch, "only what was told of is taken back", f"{self.id}")
