@@ -19,6 +19,7 @@ from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica import TICK, Replica
@@ -168,11 +169,11 @@ class DrivenReplica(Replica):
         """A request leaves, in the newest version."""
         assert self.driver is not None
         self.node = self.driver.node
-        self._check_words()
+        judge.words(self)
         spec = API[message.SCHEMA.api_key]
         data = codec.encode(message, spec.max_version)
         request = wire_form.request_from_wire(codec.decode(spec.request, data, spec.max_version))
-        self._check_fetch(request)
+        judge.fetch(self, request)
         self._number += 1
         number = self._number
         self._calls[number] = done
@@ -195,9 +196,9 @@ class DrivenReplica(Replica):
 
     def respond(self, token: Any, spec: Any, version: int, response: Any) -> None:
         """A response leaves."""
-        self._check_words()
+        judge.words(self)
         response = codec.decode(spec.response, codec.encode(response, version), version)
-        self._check_vote(token, wire_form.reply_from_wire(response))
+        judge.vote(self, token, wire_form.reply_from_wire(response))
         self.tokens.pop(token, None)
         self.sim.network.answer(self, token, response)
 

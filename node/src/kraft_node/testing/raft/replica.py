@@ -18,12 +18,10 @@ from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
     Batch,
     FetchReply,
-    FetchRequest,
-    VoteReply,
-    VoteRequest,
 )
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
 from kraft_node.testing.raft.storage import ModelDisk, ModelLog, make_entry
@@ -167,7 +165,7 @@ class Replica:
         self.snapshots.opened()
         self.epoch = 0
         self.boot()
-        self._check_start()
+        judge.start(self)
 
     def boot(self) -> None:
         """The process itself, on a disk that is open."""
@@ -176,14 +174,6 @@ class Replica:
         self.node = self.sim.make_node(self, log)
         self.was_amnesiac = self.node.is_amnesiac
         self.step(events.Started())
-
-    def _check_start(self) -> None:
-        if self.node is not None and not self.was_amnesiac:
-            require(
-                self.epoch >= self.said_epoch,
-                "epochs are never forgotten",
-                f"{self.id} starts in {self.epoch}, has said {self.said_epoch}",
-            )
 
     def start_once(self) -> None:
         """Unless somebody has started it already."""
@@ -280,52 +270,19 @@ class Replica:
             require(False, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
         self.epoch = epoch
         if kind == TICK and isinstance(node.role, Leader):
-            self._check_majority(node.role)
+            judge.majority(self, node.role)
         if self.voters_moved:
             self.voters_moved = False
-            require(
-                node.voters == self.last_voters(),
-                "the voters that count are those that the log states last",
-                f"{self.id} counts {node.voters.ids}, its log states {self.last_voters().ids}",
-            )
-            version = int(self.last_voters() is not sim.voters)
-            require(
-                sim.is_dynamic or node.voter_sets.kraft_version == version,
-                "kraft.version is what the log states",
-                f"{self.id} believes in {node.voter_sets.kraft_version}, its log states {version}",
-            )
+            judge.voters(self, node)
         log = self.disk.log
-        self._check_snapshots(node.log)
+        judge.snapshots(self, node.log)
         if node.log.end_offset != log.end or node.log.start_offset != log.start:
             require(False, "core and disk agree on the log", f"{self.id}: {node.log.end_offset}, {log.end}")
         sim.digest = hash((sim.digest, sim.now_us, self.id, kind, epoch, log.end, count))
 
-    def _check_majority(self, leader: Leader) -> None:
-        """CheckQuorum: who leads has been asked by a majority lately."""
-        now_ms = self.local_us() // 1000
-        since = now_ms - 2 * self.sim.config.check_quorum_timeout_ms
-        voters = leader.progress.voters
-        heard = sum(1 for voter_id in voters if voter_id == self.id or self.heard_ms.get(voter_id, -1) >= since)
-        require(
-            heard * 2 > len(voters) or self.leading_since_ms >= since,
-            "a leader that no majority asks resigns",
-            f"{self.id} in {self.epoch} was asked by {heard - 1} of {len(voters)} lately",
-        )
-
     def is_timer(self, function: Callable[..., None]) -> bool:
         """Whether the event loop calls it as a timer, rather than for a descriptor."""
         return function == self._timer_due
-
-    def _check_snapshots(self, log: LogView) -> None:
-        """What the core has known of, and what does not count any more, is not on the disk any more."""
-        self.known_snapshots.update(log.snapshots)
-        for kept in self.disk.snapshots:
-            if kept.id.end_offset < log.start_offset and kept.id in self.known_snapshots:
-                require(
-                    kept.id.is_bootstrap,
-                    "snapshots that end before the log starts are deleted",
-                    f"{self.id} has {kept.id}, its log starts at {log.start_offset}",
-                )
 
     def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
         """In this life."""
@@ -436,58 +393,19 @@ class Replica:
 
     # Words.
 
-    def _check_words(self) -> None:
-        node = self.node
-        assert node is not None
-        if node.is_amnesiac:
-            return
-        state = self.disk.state
-        if state != self.state:
-            require(
-                False,
-                "vote and epoch are on disk before words leave (contract 2)",
-                f"{self.id}: {state} on disk, {self.state} said",
-            )
-        self.said_epoch = state.epoch
-
     def _send(self, effect: do.Send) -> None:
-        self._check_words()
-        self._check_fetch(effect.request)
+        judge.words(self)
+        judge.fetch(self, effect.request)
         self.sim.network.request(self, effect.number, effect.node_id, effect.request)
-
-    def _check_fetch(self, request: Any) -> None:
-        """The fetch of a voter acknowledges what its log holds."""
-        node = self.node
-        assert node is not None
-        if type(request) is FetchRequest and node.is_voter:
-            durable = self.disk.durable
-            if durable.chain_at(request.offset) != self.disk.log.chain_at(request.offset):
-                require(
-                    False,
-                    "a voter fetches from where its log is on disk (contract 5 and 8)",
-                    f"{self.id} from {request.offset}, on disk {durable.end}",
-                )
-            if self.disk.pending:
-                require(
-                    not any(isinstance(write, int) for write in self.disk.pending),
-                    "a truncation is on disk before its end is acknowledged (contract 8)",
-                    f"{self.id} fetches from {request.offset}",
-                )
 
     def _respond(self, effect: do.Respond) -> None:
         self.answer(effect.token, effect.reply)
 
     def answer(self, token: Any, reply: Any) -> None:
-        self._check_words()
-        self._check_vote(token, reply)
+        judge.words(self)
+        judge.vote(self, token, reply)
         self.tokens.pop(token, None)
         self.sim.network.answer(self, token, reply)
-
-    def _check_vote(self, token: Any, reply: Any) -> None:
-        if type(reply) is VoteReply and reply.granted:
-            request: VoteRequest = token.request
-            if not request.pre_vote:
-                self.sim.laws.voted(self, request.epoch, request.candidate.id)
 
     def _read_log(self, effect: do.ReadLog) -> None:
         log = self.disk.log
