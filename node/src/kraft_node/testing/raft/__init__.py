@@ -18,21 +18,22 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 | `sweep` `__main__` | many seeds, progress, figures |
 | `exhaustive` `small_world` | every order of events of a small quorum, up to bounds |
 
-Most seeds run a lean harness around `RaftNode`: it keeps the ten points of `raft/__init__.py` and asserts them. About one
-seed in eleven runs `server.raft_driver` instead, with the protocol's bytes, metadata records and the image, under the same
-faults and laws. The files of the driver run in `kraft_node.testing.sim`.
+Most seeds run a lean harness around `RaftNode`: it keeps the ten points of `raft/__init__.py` and asserts them. About
+one seed in eleven runs `server.raft_driver` instead, with the protocol's bytes, metadata records and the image, under
+the same faults and laws. The files of the driver run in `kraft_node.testing.sim`.
 
-What a client of the driver is promised is checked: the offsets of each `prepare` hold the proposer's records once the high
-watermark has passed them and leadership was not lost.
+What a client of the driver is promised is checked: the offsets of each `prepare` hold the proposer's records once the
+high watermark has passed them and leadership was not lost.
 
 Fault model. *Network*: each message may be lost, doubled, late or out of order; links are cut in one or both
-directions; a process that dies closes its connections, or falls silent. *Disk*: without power, of the writes since the
-last fsync any number from the front survives, the next one may be torn (then it is cut off when the log is opened); a
-quorum-state or a snapshot not yet reported as written is there or not. Fsyncs take long, or fail, and so do writes on a
-full disk: then the process ends. Rot below what was fsynced is found when the log is opened: the machine is lost.
-*Clocks* drift by up to 20 % and jump forward by an hour (monotonic) or either way (wall, which only ages snapshots).
-*Processes* are killed, paused, restarted; after a pause descriptors come before timers,
-after them, or both in the order of time. Requests that arrive meanwhile wait. A crash falls also between the name of a
-snapshot and the reset of the log; deleted snapshots may come back with a loss of power; bootstrap snapshots stay. *Machines* lose power, or their disk, and come back with the same id: of `n`
-voters with a majority of `m`, at most `n - m` have lost their disk at one time; more is not survivable.
+directions; a process that dies closes its connections, or falls silent. *Disk*: without power, of the writes since
+the last fsync any number from the front survives, the next one may be torn (then it is cut off when the log is
+opened); a quorum-state or a snapshot not yet reported as written is there or not. Fsyncs take long, or fail, and so
+do writes on a full disk: then the process ends. Rot below what was fsynced is found when the log is opened: the
+machine is lost. *Clocks* drift by up to 20 % and jump forward by an hour (monotonic) or either way (wall, which only
+ages snapshots). *Processes* are killed, paused, restarted; after a pause descriptors come before timers, after them,
+or both in the order of time. Requests that arrive meanwhile wait. A crash falls also between the name of a snapshot
+and the reset of the log; deleted snapshots may come back with a loss of power; bootstrap snapshots stay. *Machines*
+lose power, or their disk, and come back with the same id: of `n` voters with a majority of `m`, at most `n - m` have
+lost their disk at one time; more is not survivable.
 """
