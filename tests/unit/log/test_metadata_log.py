@@ -232,6 +232,20 @@ def test_a_log_that_no_snapshot_leads_to_is_damaged() -> None:
         voter.open()
 
 
+def test_a_snapshot_replaces_a_longer_log_of_older_epochs() -> None:
+    """The node died after the snapshot had its name, and before the log was reset."""
+    voter = Voter()
+    log = voter.open()
+    log.append([batch(number) for number in range(100)])
+    log.begin_flush()()
+    writer = log.create_snapshot(SnapshotId(50, 3))
+    writer.append(batch(0))
+    writer.begin_finish()()
+    voter.crash()
+    log = voter.open()
+    assert (log.start_offset, log.end_offset, log.epochs()) == (50, 50, [])
+
+
 def test_names_of_snapshots() -> None:
     assert snapshot_name(SnapshotId(7, 2)) == "00000000000000000007-0000000002.checkpoint"
     assert parse_snapshot_name("00000000000000000007-0000000002.checkpoint") == SnapshotId(7, 2)
