@@ -18,6 +18,7 @@ from kraft_node.raft.node import NotLeader
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.server.faults import Faults, raising
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
@@ -68,11 +69,11 @@ class DrivenReplica(Replica):
             policy=SnapshotPolicy(max_new_record_bytes=every, retention_bytes=4 * every),
             peers=lambda node_id: Way(self, node_id),
             guards_empty_disk=self.id not in sim.old_peers,
+            faults=Ends(self),
         )
         driver.on_leader.append(self._led)
         driver.on_lost_leadership.append(self._lost)
         driver.on_commit.append(self._applied)
-        driver.on_fatal = self._ends
         self.driver = driver
         life = self.life
         driver.start()
@@ -82,13 +83,13 @@ class DrivenReplica(Replica):
             self.settle(self.node, OTHER, 0)
             driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
 
-    def _ends(self, error: BaseException) -> None:
+    def ends(self, where: str, error: BaseException) -> None:
         """Contract 10; anything but a failing disk is a defect."""
         if not isinstance(error, OSError):
             raise error
         assert self.driver is not None
         self.node = self.driver.node
-        self.sim.tell(f"{self.id} stops: {error}")
+        self.sim.tell(f"{self.id} stops: {where}: {error}")
         self.lose_power()
 
     def _drop_old(self) -> None:
@@ -276,6 +277,20 @@ def _readable(event: events.Event) -> events.Event:
     if isinstance(event, events.Answered) and event.reply is not None:
         return event._replace(reply=wire_form.reply_from_wire(event.reply))
     return event
+
+
+class Ends(Faults):
+    """What ends a driver here: a failing disk ends its process, anything else the simulation."""
+
+    def __init__(self, replica: DrivenReplica) -> None:
+        super().__init__(raising)
+        self._replica = replica
+
+    def fatal(self, where: str, error: BaseException) -> None:
+        self._replica.ends(where, error)
+
+    def count(self, where: str, error: BaseException) -> None:
+        raise AssertionError(f"law: nothing is refused here: {where}") from error
 
 
 class Call:
