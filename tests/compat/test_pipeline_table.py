@@ -138,7 +138,8 @@ def test_json_with_new_fields_and_dead_letters(cluster: Target, name: str, tmp_p
     dead = sorted(rows(Path(f"{tmp_path}/t_dead_letters"), kind), key=lambda row: row["offset"])
     assert [row["value"] for row in dead] == [b"no object", b'{"id": "text"}', b'{"id": 7}{"id": 8}', b'{"_offset": 1}']
     assert [(row["stage"], row["batch"], row["partition"]) for row in dead] == [("decode", 0, 0)] * 4
-    assert dead[1]["reason"] == "JSON parse error: Column(/id) changed from number to string"
+    assert [row["code"] for row in dead] == ["json.syntax", "json.type", "json.syntax", "field.name"]
+    assert dead[1]["reason"] == "the field id is 'text' and not a number"
     assert dead[3]["reason"] == "the field '_offset' has the name of another column"
     strict = document(cluster, name, tmp_path / "s", kind, value={"format": "json"}, deadLetter={"table": False})
     with pytest.raises(runner.DeadLetterError, match=rf"{name}-0, offset 100: JSON parse error"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kraft_node.records.batch import NewRecord, build_batch
+from kraft_pipeline.codec.compression import Buffer
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import Copy, compare
 from kraft_pipeline.scrub.layout import LayoutError, replicas
@@ -195,3 +196,28 @@ def test_too_many_findings_are_counted() -> None:
     for number in range(kinds.PER_SEGMENT_MAX + 5):
         scanner._note(Damage(kinds.CRC, number, number, number, ""))
     assert (len(scanner.damages), scanner.damages_total) == (kinds.PER_SEGMENT_MAX, kinds.PER_SEGMENT_MAX + 5)
+
+
+def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the segment was read twice into memory for each damage."""
+    monkeypatch.setattr("kraft_pipeline.scrub.scanner.SEARCH_BYTES", 64)
+
+    class Counted(BufferSource):
+        most = total = 0
+
+        def read(self, position: int, length: int) -> Buffer:
+            found = super().read(position, length)
+            self.most, self.total = max(self.most, len(found)), self.total + len(found)
+            return found
+
+    monkeypatch.setattr("kraft_pipeline.scrub.scanner.WINDOW_BYTES", 1000)
+    made = batches(400, 1)
+    data = bytearray(b"".join(made))
+    places = [sum(map(len, made[:number])) for number in (10, 100, 390)]
+    for place in places:
+        data[place + 8 : place + 12] = b"\x7f\xff\xff\xff"  # the length leads nowhere
+    source, found = Counted(bytes(data)), Scanner(expected=0, high_watermark=FOR_EVER)
+    found.scan(source)
+    assert [(one.kind, one.position) for one in found.damages] == [(kinds.LENGTH, place) for place in places]
+    assert source.most <= 1000
+    assert source.total < 2 * len(data)

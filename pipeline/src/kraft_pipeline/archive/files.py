@@ -58,6 +58,16 @@ def pieces(paths: Sequence[str | Path], start: int = 0) -> list[Piece]:
     return sorted(found, key=lambda piece: (piece.snapshot_offset < 0, Path(piece.path).name))
 
 
+def holding(paths: Sequence[str | Path], offset: int) -> Piece | None:
+    """A directory's log from a record on; None if the log begins later, or is given as files."""
+    folder = Path(paths[0]) if len(paths) == 1 else Path()
+    folder = folder / FOLDER if (folder / FOLDER).is_dir() else folder
+    if offset < 0 or len(paths) != 1 or not folder.is_dir():
+        return None
+    found = [p for p in folder.iterdir() if _SEGMENT.fullmatch(p.name) and int(p.name[:20]) <= offset]
+    return Piece(str(max(found)), offset, END) if found else None
+
+
 def _of_log(folder: Path, files: list[Path], start: int) -> list[Piece]:
     segments = [p for p in files if p.suffix == ".log"]
     bases = [int(p.name[:20]) for p in segments]

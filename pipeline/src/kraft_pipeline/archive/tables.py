@@ -36,7 +36,10 @@ from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder, Storage, open_storage, s3_options
 
 CHANGES: Final = "changes"
-KEY: Final = ("__cluster_metadata", 0)
+TOPIC: Final = "__cluster_metadata"
+KEY: Final = (TOPIC, 0)
+STATE: Final = "state.json"
+"""Which offset all tables of the state are of; missing while a run writes them."""
 FILE_ROWS: Final = 1_000_000
 """Of a file of changes: some 30 MB. Its rows are in memory until it is written."""
 READ_ROWS: Final = 1 << 17
@@ -102,6 +105,11 @@ class Changes:
         return self._begun.position
 
     @property
+    def gaps(self) -> dict[tuple[str, int], int]:
+        """Of changes that were trimmed before they were archived: the first one -> from where on the state is known."""
+        return {} if self.position is None else dict(self.position.begun)
+
+    @property
     def begin(self) -> str:
         """How the names begin of the files that it makes."""
         return f"{stem(self._app, self._epoch)}{self._begun.batch + 1:08d}"
@@ -160,6 +168,23 @@ class Changes:
         """Let go of the thread that writes."""
         self._writer.shutdown(wait=True, cancel_futures=True)
 
+    def write_state(self, spec: ArchiveSpec, state: State, offset: int) -> None:
+        """Put all tables of the state in the place of the former ones. Raises FencedError for a run that is replaced.
+
+        `state.json` says that they belong together, and of which offset they are.
+        """
+        root = open_storage(spec.path, spec.storage)
+        self._check(spec)
+        root.delete(STATE)
+        for name, rows in state_tables(state).items():
+            self._check(spec)
+            _write_state(spec, name, rows)
+        self._check(spec)
+        _replace(root, STATE, pa.py_buffer(json.dumps({"offset": offset, "epoch": self._epoch}).encode()))
+
+    def _check(self, spec: ArchiveSpec) -> None:
+        self._committer.state().check(spec.path, self._epoch)
+
     def _flush(self) -> None:
         if not self._waiting:
             return
@@ -217,17 +242,15 @@ def redacted(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("fields"), "fields", pa.array(texts, pa.string()))
 
 
-def write_state(spec: ArchiveSpec, state: State) -> None:
-    """Put all tables of the state in the place of the former ones."""
-    for name, rows in state_tables(state).items():
-        where = f"{spec.path.rstrip('/')}/{name}"
-        if spec.format == "parquet":
-            _replace(open_storage(where, spec.storage), f"{name}.parquet", encode(rows))
-            continue
-        from deltalake import write_deltalake  # noqa: PLC0415 - an extra
+def _write_state(spec: ArchiveSpec, name: str, rows: pa.Table) -> None:
+    where = f"{spec.path.rstrip('/')}/{name}"
+    if spec.format == "parquet":
+        _replace(open_storage(where, spec.storage), f"{name}.parquet", encode(rows))
+        return
+    from deltalake import write_deltalake  # noqa: PLC0415 - an extra
 
-        whole, options = rows.cast(plain(rows.schema)), s3_options(spec.storage)
-        write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=options)
+    whole, options = rows.cast(plain(rows.schema)), s3_options(spec.storage)
+    write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=options)
 
 
 def _replace(storage: Storage, name: str, data: pa.Buffer) -> None:

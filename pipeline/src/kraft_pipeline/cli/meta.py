@@ -109,15 +109,22 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
 def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The changes that the arguments name: those of an archive, or else those of the log itself."""
     from kraft_pipeline.archive.run import Source, archived
+
+    archive = archive_of(options)
+    return Source(spec_of(options)).rows() if archive is None else archived(archive)
+
+
+def archive_of(options: argparse.Namespace) -> ArchiveSpec | None:
+    """The archive that the arguments name, None for a log."""
     from kraft_pipeline.archive.spec import ArchiveSpec
 
     spec = spec_of(options)
     if options.file is not None:
-        return archived(spec)
+        return spec
     if len(spec.paths) == 1 and (Path(spec.paths[0]) / "changes").is_dir():
         kind = "delta" if (Path(spec.paths[0]) / "changes" / "_delta_log").is_dir() else "parquet"
-        return archived(ArchiveSpec(path=spec.paths[0], format=kind))
-    return Source(spec).rows()
+        return ArchiveSpec(path=spec.paths[0], format=kind)
+    return None
 
 
 @contextmanager
@@ -153,6 +160,9 @@ def _archive(options: argparse.Namespace) -> int:
             f"{done.rows:,} changes in {done.seconds:.2f} s, up to offset {done.offset}: {done.topics:,} topics, "
             f"{done.partitions:,} partitions, {done.brokers} brokers"
         )
+    for first, last in done.gaps:
+        text = f"the changes from offset {first} to {last} were trimmed before they were archived"
+        print(f"kraft-pipeline meta: {text}", file=sys.stderr)
     return DONE
 
 
@@ -164,11 +174,13 @@ def _engine(master: str) -> Engine:
 
 
 def _as_of(options: argparse.Namespace) -> int:
-    from kraft_pipeline.archive.run import state_at
+    from kraft_pipeline.archive.run import gaps_of, state_at
 
+    archive = archive_of(options)
+    gaps = [] if archive is None else gaps_of(archive)
     with _progress("replaying") as tell:
         time_ms = None if options.time is None else milliseconds(options.time)
-        state = state_at(_told(rows_of(options), tell), offset=options.offset, time_ms=time_ms)
+        state = state_at(_told(rows_of(options), tell), offset=options.offset, time_ms=time_ms, gaps=gaps)
     return _show_state(state, options)
 
 

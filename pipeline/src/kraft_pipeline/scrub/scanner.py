@@ -26,6 +26,8 @@ from kraft_pipeline.scrub import findings as kinds
 FIELDS: Final = ("base", "last", "position", "length", "crc", "epoch", "damaged")
 """The columns of a digest: offsets, byte in the file, whole length, CRC as computed, leader epoch, whether damaged."""
 WINDOW_BYTES: Final = 8 * 1024 * 1024
+SEARCH_BYTES: Final = 256 * 1024
+"""Read at once behind a damage: the next whole batch is near, as a rule."""
 _HEAD: Final = Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
 _SAME_BYTES: Final = 5
@@ -286,17 +288,18 @@ class Scanner:
     def _next_whole(self, source: Source, at: int) -> tuple[_Header, int] | None:
         """The first batch after `at` that is whole and whose offset can be: header and position."""
         known = max(self.expected, 0)
-        data = bytes(memoryview(source.read(at, source.size - at)))
-        high = known.to_bytes(8, "big")[:_SAME_BYTES]
-        for pattern in dict.fromkeys((high, (known + _GAP_MAX).to_bytes(8, "big")[:_SAME_BYTES])):
-            here = data.find(pattern, 1)
-            while here >= 0:
-                header = self._header_at(source, at + here)
+        starts = (known.to_bytes(8, "big"), (known + _GAP_MAX).to_bytes(8, "big"))
+        patterns = list(dict.fromkeys(start[:_SAME_BYTES] for start in starts))
+        begin = at + 1
+        while begin < source.size:
+            data = bytes(source.read(begin, SEARCH_BYTES + _SAME_BYTES - 1))
+            for here in sorted(found for pattern in patterns for found in _places(data, pattern)):
+                header = self._header_at(source, begin + here)
                 if header is not None and known <= header.base <= known + _GAP_MAX:
-                    body = data[here + CHECKED_FROM : here + header.length]
+                    body = memoryview(source.read(begin + here + CHECKED_FROM, header.length - CHECKED_FROM))
                     if crc32c(body) == header.crc:
-                        return header, at + here
-                here = data.find(pattern, here + 1)
+                        return header, begin + here
+            begin += SEARCH_BYTES
         return None
 
     @staticmethod
@@ -335,11 +338,18 @@ class Scanner:
             self._note(Damage(kinds.CRC, position, e.offset, e.offset, f"whole, but not to be decoded: {e.reason}"))
 
 
+def _places(data: bytes, pattern: bytes) -> Iterator[int]:
+    here = data.find(pattern)
+    while here >= 0:
+        yield here
+        here = data.find(pattern, here + 1)
+
+
 def record_digests(data: memoryview) -> Iterator[tuple[int, int, int]]:
     """Offset, CRC-32 of time, key and value, and their length, of each record; whole batches only."""
     for table in Decoder("", 0, ("key", "value", "offset", "timestamp")).decode(data, check_crc=False):
         columns = table.to_pydict()
-        times = table.column("timestamp").cast("int64").to_pylist()
+        times = table.column("timestamp").cast("int64").fill_null(-1).to_pylist()
         for offset, when, key, value in zip(columns["offset"], times, columns["key"], columns["value"], strict=True):
             crc = zlib.crc32(
                 b"%d %d %d " % (when, -1 if key is None else len(key), -1 if value is None else len(value))

@@ -229,7 +229,7 @@ def _text(value: str, path: str) -> str:
 
 
 def _misfit(value: Any, wanted: str, path: str) -> NoReturn:
-    found = f"{_shown(value)} and not" if isinstance(value, str) else f"{_KINDS[type(value)]} and not"
+    found = f"{_shown(value)!r} and not" if isinstance(value, str) else f"{_KINDS[type(value)]} and not"
     raise RecordError("json.type", f"the field {_shown(path)} is {found} {wanted}")
 
 
