@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -20,11 +20,13 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen, tell_topics
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen
 from kraft_operator.apply.objects import difference
+from kraft_operator.apply.topic_objects import TopicObjects, cluster_missing
 from kraft_operator.events import Events
 from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
 from kraft_operator.kube.client import Api, ApiError
@@ -37,9 +39,9 @@ from kraft_operator.plan.levels import name_of
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.plan.planner import plan
-from kraft_operator.plan.record import Record
+from kraft_operator.plan.record import Claim, Record
 from kraft_operator.plan.situation import Situation, situation
-from kraft_operator.plan.topics import TopicState, replicas_of
+from kraft_operator.plan.topics import replicas_of
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import INSTANCE, Cluster, digest
 from kraft_operator.specs.remembered import record_of, remembered
@@ -156,7 +158,7 @@ class Reconciler:
         topics = await self._api.list("KRaftTopic", key.namespace)
         wanted = replace(
             wishes(cluster, resource["metadata"].get("annotations", {})),
-            topic_replicas=replicas_of(by_topics.wishes(topics, key.name)[0]),
+            topic_replicas=replicas_of(by_topics.declared(topics, key.name)[0].wishes),
         )
         observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
@@ -186,7 +188,7 @@ class Reconciler:
                 revision=wanted.revision,
             )
             await one.report(document(after), now)
-            if not spec.paused and not spec.hibernated and await one.topics(topics, record, now):
+            if not spec.paused and not spec.hibernated and await one.topics(topics, record, self._events):
                 plan_.waits.append("topics change")
         if failure is not None:
             raise failure
@@ -216,7 +218,7 @@ class Reconciler:
             spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
             before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
         except ValidationError as error:
-            await self._tell_wrong(key, memory, resource, "NotUnderstood", str(error)[:900])
+            await self._tell_wrong(key, memory, resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
             return None
         cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
         if not cluster.image:
@@ -247,10 +249,10 @@ class Reconciler:
     async def _tell_topics_without(self, key: Key) -> None:
         """That the cluster of these KRaftTopics is not there."""
         found = await self._api.list("KRaftTopic", key.namespace)
-        wanted, states = by_topics.wishes(found, key.name)
-        text = f"there is no KRaftCluster {key.name} in this namespace: make it, or delete this KRaftTopic"
-        states |= {one.resource: TopicState(False, "ClusterMissing", text) for one in wanted}
-        await tell_topics(self._api, found, states, {}, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        declared, states = by_topics.declared(found, key.name)
+        states |= cluster_missing(key.name, (one.resource for one in declared.wishes))
+        owner = {"metadata": {"name": key.name, "namespace": key.namespace}}
+        await TopicObjects(self._api, self._events, key.namespace, found, owner, _no_claims).tell(states)
 
     def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
         """Who asks a moment after something was done hears nothing new yet: that is no reason for an alarm."""
@@ -425,22 +427,24 @@ class _Pass:
         quorum = self.memory.view.quorum.value
         await by_kafka.carry_out(self.memory.client, step, ask, quorum=quorum, controllers=named)
 
-    async def topics(self, found: list[dict[str, Any]], record: Record, now: str) -> bool:
+    async def topics(self, found: list[dict[str, Any]], record: Record, events: Events) -> bool:
         """The namespace's KRaftTopics; whether the next pass should look again soon."""
-        wanted, states = by_topics.wishes(found, self.cluster.name)
-        owned = dict(record.topics)
+        claims = {claim.topic: claim for claim in record.topics}
+        declared, states = by_topics.declared(found, self.cluster.name, record.topics)
         brokers = list(objects.brokers(self.seen.pods.values()).values())
-        if not brokers or not (wanted or states or owned):
-            return bool(wanted or owned)
+        if not (declared.wishes or states or claims):
+            return False
 
-        async def remember(topics: dict[str, str]) -> None:
-            now_owned = replace(record, topics=tuple(sorted(topics.items())))
-            await self._remember(do.Remember(now_owned, "topics that go with their resources"))
+        async def remember(now: Mapping[str, Claim]) -> None:
+            owned = replace(record, topics=tuple(now[topic] for topic in sorted(now)))
+            await self._remember(do.Remember(owned, "topics that go with their resources"))
 
-        outcome = await by_topics.one_pass(self.memory.client, brokers[0], wanted, owned, remember)
-        seen = {one.resource: outcome.seen[one.topic] for one in wanted if one.topic in outcome.seen}
-        await tell_topics(self.api, found, {**states, **outcome.states}, seen, now)
-        return outcome.again
+        keeper = TopicObjects(self.api, events, self.cluster.namespace, found, self.resource, remember)
+        await keeper.tell(states)
+        if not brokers or not (declared.wishes or claims):
+            return bool(declared.wishes or claims)
+        one = by_topics.Pass(self.memory.client, brokers[0], keeper, record.cluster_id)
+        return await one.run(declared, claims)
 
     # The status
 
@@ -471,6 +475,10 @@ class _Pass:
             {"metadata": metadata, "status": change},
             "status",
         )
+
+
+async def _no_claims(_: Mapping[str, Claim]) -> None:
+    """Of a cluster that is not there, nothing is remembered."""
 
 
 def _ms(seconds: float) -> int:

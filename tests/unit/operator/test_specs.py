@@ -14,7 +14,7 @@ from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_operator.api.pools import OWN_LABELS
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
-from kraft_operator.plan.record import Node, Record, Replacement
+from kraft_operator.plan.record import Claim, Node, Record, Replacement
 from kraft_operator.plan.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.dynamic_keys import DYNAMIC
@@ -301,6 +301,9 @@ def test_network_policies_let_in_who_has_to_come_in() -> None:
 
 def test_what_is_not_remembered_any_more_is_written_so() -> None:
     """A status is patched: what was left out would stay as it was."""
-    before, after = remembered(replace(Record("id"), joining=4, topics=(("t", "x"),))), remembered(Record("id"))
+    before, after = (
+        remembered(replace(Record("id"), joining=4, topics=(Claim("t", "x", "r", "u"),))),
+        remembered(Record("id")),
+    )
     assert before.keys() == after.keys()
     assert all(value is not None for value in after.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,19 +13,46 @@ from kraft_node.wire import messages
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.codec import decode, encode
 from kraft_operator.apply import topics
-from kraft_operator.kafka.client import Address
-from kraft_operator.plan.topics import BATCH_MAX, OWNED_MAX, TopicPlan, TopicSeen, TopicWish, plan_topics, replicas_of
+from kraft_operator.kafka.client import Address, UnreachableError
+from kraft_operator.plan.record import Claim
+from kraft_operator.plan.topics import (
+    BATCH_MAX,
+    CLAIMS_MAX,
+    INTERNAL,
+    Declared,
+    TopicPlan,
+    TopicSeen,
+    TopicsSeen,
+    TopicState,
+    TopicWish,
+    plan_topics,
+    replicas_of,
+)
 from tests.kip.cluster import Cluster
 
-SEEN = {"t": TopicSeen("id", 3, 2, {"retention.ms": "5"})}
-WISH = TopicWish("t", "t", 3, 2, {"retention.ms": "5"})
+THERE = TopicSeen("id", 3, 2, {"retention.ms": "5"})
+WISH = TopicWish("t", "t", 3, 2, {"retention.ms": "5"}, topic_id="id", uid="u")
+CLAIM = Claim("t", "id", "t", "u")
+DEFAULTS = {"partitions": 1, "config": {}, "deletionPolicy": "Keep"}
+"""As the API server fills them in, where its definition has these fields."""
+
+
+def _plan(
+    *wishes: TopicWish, there: TopicSeen | None = THERE, claims: Mapping[str, Claim] | None = None, **declared: Any
+) -> TopicPlan:
+    seen = TopicsSeen({} if there is None else {"t": there})
+    return plan_topics(Declared(tuple(wishes), **declared), seen, claims or {})
+
+
+def _resource(name: str, spec: dict[str, Any], uid: str = "u", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid, "generation": 2}, "spec": spec, "status": status}
 
 
 def test_what_is_as_wished_is_left_alone() -> None:
-    plan = plan_topics([WISH], SEEN, {})
+    plan = _plan(WISH)
     assert plan.count == 0
     assert plan.states["t"].ready
-    assert plan.owned == {}
+    assert plan.claims == {}
 
 
 @pytest.mark.parametrize(
@@ -32,11 +60,14 @@ def test_what_is_as_wished_is_left_alone() -> None:
     [
         ({"partitions": 5}, {"grow": {"t": 5}}),
         ({"config": {"retention.ms": "6"}}, {"configure": {"t": ({"retention.ms": "6"}, ())}}),
-        ({"config": {}}, {"configure": {"t": ({}, ("retention.ms",))}}),
+        (
+            {"config": {}, "managed": frozenset({"retention.ms", "gone"})},
+            {"configure": {"t": ({}, ("retention.ms",))}},
+        ),
     ],
 )
 def test_what_differs_is_changed(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    plan = plan_topics([replace(WISH, **changes)], SEEN, {})
+    plan = _plan(replace(WISH, **changes))
     assert {key: getattr(plan, key) for key in expected} == expected
     assert plan.count == 1
     assert plan.states["t"].reason == "Changing"
@@ -44,20 +75,24 @@ def test_what_differs_is_changed(changes: dict[str, Any], expected: dict[str, An
 
 def test_a_value_that_a_broker_tells_in_other_words_is_the_same() -> None:
     """The resource was never ready, and the value was set again in each pass."""
-    there = {"t": replace(SEEN["t"], config={"cleanup.policy": "compact,delete", "preallocate": "true"})}
-    wish = replace(WISH, config={"cleanup.policy": "compact, delete", "preallocate": "True"})
-    plan = plan_topics([wish], there, {})
+    there = replace(THERE, config={"cleanup.policy": "compact,delete", "preallocate": "true"})
+    plan = _plan(replace(WISH, config={"cleanup.policy": "compact, delete", "preallocate": "True"}), there=there)
     assert plan.count == 0
     assert plan.states["t"].ready
 
 
-def test_throttles_of_moves_are_not_taken_back() -> None:
-    there = {"t": replace(SEEN["t"], config={"retention.ms": "5", "leader.replication.throttled.replicas": "*"})}
-    assert plan_topics([WISH], there, {}).count == 0
+def test_configurations_that_the_resource_did_not_set_stay() -> None:
+    """An adopted topic lost `cleanup.policy=compact`, and a topic lost the throttles of its moves."""
+    there = replace(THERE, config={"retention.ms": "5", "cleanup.policy": "compact"})
+    adopting = replace(WISH, topic_id="", adopt=True)
+    plan = _plan(adopting, there=there)
+    assert plan.count == 0
+    assert plan.states["t"].managed == ("retention.ms",)
+    assert _plan(replace(adopting, config={}), there=there).count == 0
 
 
 def test_what_cannot_be_done_is_said_with_what_to_do() -> None:
-    plan = plan_topics([replace(WISH, partitions=2)], SEEN, {})
+    plan = _plan(replace(WISH, partitions=2))
     assert plan.count == 0
     assert plan.states["t"].reason == "TooManyPartitions"
     assert "spec." in plan.states["t"].message
@@ -65,47 +100,172 @@ def test_what_cannot_be_done_is_said_with_what_to_do() -> None:
 
 def test_replicas_are_the_planners_business() -> None:
     other = replace(WISH, resource="v", topic="v", replicas=None)
-    wishes = [replace(WISH, replicas=3), replace(WISH, resource="u", replicas=1), other]
+    not_its_own = replace(WISH, resource="u", replicas=1, topic_id="")
+    wishes = [replace(WISH, replicas=3), not_its_own, other]
     assert replicas_of(wishes) == {"t": 3}
-    plan = plan_topics(wishes[:1], SEEN, {})
+    plan = _plan(wishes[0])
     assert plan.count == 0
     assert plan.states["t"].reason == "ReplicasMove"
 
 
-def test_one_topic_has_one_resource() -> None:
-    plan = plan_topics([replace(WISH, resource="b"), replace(WISH, resource="a")], SEEN, {})
-    assert plan.states["a"].ready
-    assert plan.states["b"].reason == "TopicTaken"
+# Who has a topic
+
+
+def test_of_two_resources_the_one_that_has_the_topic_keeps_it_else_the_older_one() -> None:
+    """A new resource whose name sorts first took over the topic of an older one, with its configuration."""
+    late = replace(WISH, resource="a", uid="v", topic_id="", created="2026-02-01T00:00:00Z", config={})
+    plan = _plan(late, replace(WISH, created="2026-03-01T00:00:00Z"))
+    assert (plan.states["t"].ready, plan.states["a"].reason) == (True, "TopicTaken")
+    assert "KRaftTopic t's" in plan.states["a"].message
+    assert plan.count == 0
+    fresh = _plan(late, replace(WISH, topic_id="", created="2026-01-01T00:00:00Z"), there=None)
+    assert [wish.resource for wish in fresh.create] == ["t"]
+    assert fresh.states["a"].reason == "TopicTaken"
+
+
+def test_a_topic_that_exists_is_taken_over_only_if_the_resource_says_so() -> None:
+    foreign = replace(WISH, topic_id="", delete=True, partitions=5, config={"cleanup.policy": "delete"})
+    plan = _plan(foreign)
+    assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {}, "TopicExists")
+    assert "spec.adopt" in plan.states["t"].message
+    adopted = _plan(replace(foreign, adopt=True))
+    assert adopted.grow == {"t": 5}
+    assert adopted.claims == {"t": CLAIM}
+    made_anew = _plan(replace(WISH, topic_id="other", delete=True))
+    assert (made_anew.claims, made_anew.states["t"].reason) == ({}, "TopicExists"), "somebody has made another since"
+    assert _plan(replace(foreign, creating=True)).claims == {"t": CLAIM}, "its own, made before a crash"
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL))
+def test_internal_topics_are_refused_even_for_adoption(topic: str) -> None:
+    """`cleanup.policy=compact` was taken off __consumer_offsets, and Delete destroyed all committed offsets."""
+    wish = replace(WISH, topic=topic, adopt=True, delete=True, config={}, managed=frozenset({"cleanup.policy"}))
+    there = {topic: TopicSeen("id", 3, 2, {"cleanup.policy": "compact"})}
+    claims = {topic: Claim(topic, "id", "t", "u")}
+    plan = plan_topics(Declared((wish,), there=frozenset({("t", "u")})), TopicsSeen(there), claims)
+    assert (plan.count, plan.states["t"].reason) == (0, "InternalTopic")
+    gone = plan_topics(Declared(), TopicsSeen(there), claims)
+    assert (gone.count, gone.claims) == (0, {}), "a claim of an older operator deletes nothing"
+    internal = {"t": replace(THERE, internal=True)}
+    assert plan_topics(Declared((WISH,)), TopicsSeen(internal), {}).states["t"].reason == "InternalTopic"
+
+
+# When a topic is deleted
 
 
 def test_a_topic_goes_with_its_resource_only_where_that_was_wished_and_only_by_its_id() -> None:
-    assert plan_topics([replace(WISH, delete=True)], SEEN, {}).owned == {"t": "id"}
-    gone = plan_topics([], SEEN, {"t": "id"})
-    assert gone.delete == {"t": "id"}
-    assert gone.owned == {"t": "id"}, "remembered until it is gone"
-    assert plan_topics([], SEEN, {"t": "other"}) == TopicPlan({}), "somebody has made it anew"
-    assert plan_topics([WISH], SEEN, {"t": "id"}).owned == {}, "the policy was changed to Keep"
-    assert plan_topics([], {}, {"t": "id"}).owned == {}
+    assert _plan(replace(WISH, delete=True)).claims == {"t": CLAIM}
+    gone = _plan(claims={"t": CLAIM})
+    assert gone.delete == {"t": CLAIM}
+    assert gone.claims == {"t": CLAIM}, "remembered until it is gone"
+    assert _plan(claims={"t": replace(CLAIM, id="other")}) == TopicPlan({}), "somebody has made it anew"
+    assert _plan(WISH, claims={"t": CLAIM}).claims == {}, "the policy was changed to Keep"
+    assert _plan(there=None, claims={"t": CLAIM}).claims == {}
+
+
+SKEWS = {
+    "a later policy": {"cluster": "c", **DEFAULTS, "deletionPolicy": "Retain"},
+    "too many partitions for this version": {"cluster": "c", **DEFAULTS, "partitions": 200_000},
+    "spec.cluster is pruned": DEFAULTS,
+    "spec.config is pruned": {"cluster": "c", "partitions": 1, "deletionPolicy": "Delete"},
+    "spec.partitions is pruned": {"cluster": "c", "config": {}, "deletionPolicy": "Delete"},
+    "spec.deletionPolicy is pruned": {"cluster": "c", "partitions": 1, "config": {}},
+    "everything is pruned": {},
+    "another type": {"cluster": ["c"], **DEFAULTS},
+}
+
+
+@pytest.mark.parametrize("skew", SKEWS)
+def test_a_resource_that_is_not_understood_keeps_its_topic_and_is_told_why(skew: str) -> None:
+    """A CRD that is newer or older than the operator: the topic was deleted with its data within 8 s."""
+    one = _resource("t", SKEWS[skew], topicId="id")
+    declared, states = topics.declared([one], "c", [CLAIM])
+    assert states["t"].reason == "NotUnderstood"
+    assert "spec." in states["t"].message
+    assert "pydantic" not in states["t"].message
+    plan = plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM})
+    assert (plan.count, plan.claims) == (0, {"t": CLAIM})
+    told = topics.status(states["t"], one, "2026-01-01T00:00:00Z")
+    assert told["topicId"] == "id", "which topic it has stays in its status"
+
+
+def test_values_that_are_not_understood_are_named_with_what_is_expected() -> None:
+    spec = {"cluster": "c", **DEFAULTS, "deletionPolicy": "Retain", "partitions": 200_000}
+    text = topics.declared([_resource("t", spec)], "c")[1]["t"].message
+    assert "spec.partitions: 200000 is not valid: at most 100000 is expected" in text
+    assert "spec.deletionPolicy: \"Retain\" is not valid: 'Keep' or 'Delete' is expected" in text
+    assert "CustomResourceDefinitions" in text
+
+
+def test_a_field_of_a_later_version_is_left_to_a_later_operator() -> None:
+    declared, states = topics.declared([_resource("t", {"cluster": "c", **DEFAULTS, "later": 1})], "c")
+    assert ([wish.resource for wish in declared.wishes], states) == (["t"], {})
+
+
+def test_a_topic_is_kept_while_an_object_of_its_resources_name_and_uid_exists() -> None:
+    elsewhere = _resource("t", {"cluster": "other", **DEFAULTS})
+    declared, _ = topics.declared([elsewhere], "c", [CLAIM])
+    assert plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM}).delete == {}
+    leaving = _resource("t", {"cluster": "c", **DEFAULTS})
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    declared, _ = topics.declared([leaving], "c", [CLAIM])
+    assert plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM}).delete == {}
+    another = _resource("x", {"cluster": "c", **DEFAULTS}, uid="v")
+    declared, _ = topics.declared([another], "c", [CLAIM])
+    assert plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM}).delete == {"t": CLAIM}
+
+
+def test_a_resource_that_is_applied_anew_takes_up_the_topic_of_the_one_before() -> None:
+    again = replace(WISH, uid="v", topic_id="", delete=True)
+    plan = _plan(again, claims={"t": CLAIM}, there=replace(THERE, id="id"))
+    assert (plan.delete, plan.claims) == ({}, {"t": replace(CLAIM, uid="v")})
+    declared, _ = topics.declared([_resource("t", {"cluster": "c", **DEFAULTS, "partitions": 0}, uid="v")], "c")
+    kept = plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM})
+    assert (kept.delete, kept.claims) == ({}, {"t": CLAIM}), "not understood: it may mean this topic"
+
+
+def test_a_topic_whose_resource_an_older_operator_did_not_name_is_kept() -> None:
+    old = Claim("t", "id")
+    plan = _plan(claims={"t": old})
+    assert (plan.delete, plan.claims, plan.kept) == ({}, {}, {"t": old})
+    assert _plan(replace(WISH, delete=True), claims={"t": old}).claims == {"t": CLAIM}, "it names it by now"
+
+
+def test_a_topic_that_another_resource_wants_is_kept() -> None:
+    other = replace(WISH, resource="x", uid="v", topic_id="")
+    plan = _plan(other, claims={"t": CLAIM})
+    assert (plan.delete, plan.claims, plan.kept) == ({}, {}, {"t": CLAIM})
+    assert plan.states["x"].reason == "TopicExists"
+
+
+def test_topics_that_the_operator_may_not_see_are_neither_made_nor_changed_nor_forgotten() -> None:
+    """They did not exist for it: it asked to create them, and forgot its claims."""
+    seen = TopicsSeen({}, {"t": "the operator may not see the topic t"})
+    plan = plan_topics(Declared((replace(WISH, delete=True),)), seen, {"t": CLAIM})
+    assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {"t": CLAIM}, "NotVisible")
+    assert plan_topics(Declared(), seen, {"t": CLAIM}).claims == {"t": CLAIM}
 
 
 def test_batches_are_bounded() -> None:
-    wishes = [TopicWish(f"t{i}", f"t{i}", 1) for i in range(BATCH_MAX + 7)]
-    plan = plan_topics(wishes, {}, {})
+    wishes = tuple(TopicWish(f"t{i}", f"t{i}", 1) for i in range(BATCH_MAX + 7))
+    plan = plan_topics(Declared(wishes), TopicsSeen(), {})
     assert plan.count == BATCH_MAX
-    seen = {wish.topic: TopicSeen("id", 1, 1) for wish in plan.create}
-    assert plan_topics(wishes, seen, {}).count == 7
+    made = {wish.topic for wish in plan.create}
+    after = tuple(replace(wish, creating=wish.topic in made) for wish in wishes)
+    seen = {topic: TopicSeen("id", 1, 1) for topic in made}
+    assert plan_topics(Declared(after), TopicsSeen(seen), {}).count == 7
 
 
 def test_no_more_topics_go_with_their_resources_than_a_status_has_room_for() -> None:
     """The status was refused as too long, and no topic was looked after any more."""
-    owned = {f"t{i}": "id" for i in range(OWNED_MAX)}
-    seen = {topic: TopicSeen("id", 1, 1) for topic in (*owned, "more")}
-    wishes = [TopicWish(topic, topic, 1, delete=True) for topic in seen]
-    plan = plan_topics(wishes, seen, owned)
-    assert plan.owned == owned
+    claims = {f"t{i}": Claim(f"t{i}", "id", f"t{i}") for i in range(CLAIMS_MAX)}
+    seen = {topic: TopicSeen("id", 1, 1) for topic in (*claims, "more")}
+    wishes = [TopicWish(topic, topic, 1, delete=True, topic_id="id") for topic in seen]
+    plan = plan_topics(Declared(tuple(wishes)), TopicsSeen(seen), claims)
+    assert plan.claims == claims
     assert [(name, one.reason) for name, one in plan.states.items() if not one.ready] == [("more", "TooManyOwned")]
-    fewer = plan_topics([wish for wish in wishes if wish.topic != "t7"], seen, owned)
-    assert "more" not in fewer.owned, "t7 is still to be deleted"
+    fewer = tuple(wish for wish in wishes if wish.topic != "t7")
+    assert "more" not in plan_topics(Declared(fewer), TopicsSeen(seen), claims).claims, "t7 is still to be deleted"
 
 
 # On a cluster
@@ -128,92 +288,153 @@ class Simulated:
 
 
 class Operator:
-    """What the reconciler does with topics, without Kubernetes."""
+    """What the reconciler does with topics, without Kubernetes: the `Keeper` of its own topics."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1, 3)
         self.client: Any = Simulated(self.cluster)
-        self.owned: dict[str, str] = {}
-        self.refused: dict[str, str] = {}
+        self.claims: dict[str, Claim] = {}
+        self.statuses: dict[str, dict[str, Any]] = {}
+        self.resources: list[dict[str, Any]] = []
+        self.announced: list[str] = []
 
     def settle(self, *resources: dict[str, Any]) -> dict[str, bool]:
         """Passes until nothing is left to do; who is ready."""
-        wanted, _ = topics.wishes(
-            [
-                {"metadata": {"name": name}, "spec": {"cluster": "c", **spec}}
-                for one in resources
-                for name, spec in one.items()
-            ],
-            "c",
-        )
+        specs = {name: {"cluster": "c", **DEFAULTS, **spec} for one in resources for name, spec in one.items()}
         for _ in range(10):
-            seen = asyncio.run(self._look(wanted))
-            plan = plan_topics(wanted, seen, self.owned)
-            self.owned = plan.owned
-            if plan.count == 0:
-                break
-            self.refused = asyncio.run(topics.carry_out(self.client, Address("b1", 1), plan))
+            self.resources = [_resource(name, spec, **self.statuses.get(name, {})) for name, spec in specs.items()]
+            declared, states = topics.declared(self.resources, "c", self.claims.values())
+            asyncio.run(self.tell(states))
+            again = asyncio.run(topics.Pass(self.client, Address("b1", 1), self).run(declared, self.claims))
             self.cluster.rest(500)
-        self.seen = seen
-        return {name: state.ready for name, state in plan.states.items()}
+            if not again:
+                break
+        return {name: self.statuses[name]["conditions"][0]["status"] == "True" for name in specs}
 
-    async def _look(self, wanted: list[TopicWish]) -> dict[str, TopicSeen]:
-        names = sorted({*self.owned, *(wish.topic for wish in wanted)})
-        return await topics.look(self.client, Address("b1", 1), names)
+    def look(self, *names: str) -> TopicsSeen:
+        return asyncio.run(topics.look(self.client, Address("b1", 1), names))
+
+    def message(self, name: str) -> str:
+        return str(self.statuses[name]["conditions"][0]["message"])
+
+    async def remember(self, claims: Mapping[str, Claim]) -> None:
+        self.claims = dict(claims)
+
+    async def tell(self, states: Mapping[str, TopicState]) -> None:
+        for one in self.resources:
+            name = one["metadata"]["name"]
+            if name in states:
+                self.statuses[name] = topics.status(states[name], one, "2026-01-01T00:00:00Z")
+
+    async def gone(self, claims: Collection[Claim]) -> set[str]:
+        self.announced += [claim.topic for claim in claims]
+        return {claim.topic for claim in claims}
+
+    async def kept(self, claims: Collection[Claim]) -> None:
+        self.announced += [f"kept {claim.topic}" for claim in claims]
 
 
 def test_topics_are_made_changed_and_deleted() -> None:
     operator = Operator()
     many = {f"t{i}": {"partitions": 2, "replicas": 3} for i in range(20)}
     one = {"mine": {"partitions": 1, "replicas": 1, "config": {"retention.ms": "5"}, "deletionPolicy": "Delete"}}
-    ready = operator.settle(many, one)
-    assert all(ready.values())
-    assert operator.seen["mine"].config == {"retention.ms": "5"}
-    assert (operator.seen["t3"].partitions, operator.seen["t3"].replicas) == (2, 3)
-    assert operator.owned == {"mine": operator.seen["mine"].id}
+    assert all(operator.settle(many, one).values())
+    seen = operator.look("mine", "t3").there
+    assert seen["mine"].config == {"retention.ms": "5"}
+    assert (seen["t3"].partitions, seen["t3"].replicas) == (2, 3)
+    assert operator.claims == {"mine": Claim("mine", seen["mine"].id, "mine", "u")}
 
     one["mine"] |= {"partitions": 4, "config": {"cleanup.policy": "compact"}}
     assert all(operator.settle(many, one).values())
-    assert operator.seen["mine"].partitions == 4
-    assert operator.seen["mine"].config == {"cleanup.policy": "compact"}
+    seen = operator.look("mine").there
+    assert (seen["mine"].partitions, seen["mine"].config) == (4, {"cleanup.policy": "compact"})
 
     operator.settle({name: spec for name, spec in many.items() if name != "t3"})
-    assert operator.owned == {}
-    assert asyncio.run(topics.look(operator.client, Address("b1", 1), ["mine", "t3"])).keys() == {"t3"}, "t3 was kept"
+    assert operator.claims == {}
+    assert operator.announced == ["mine"], "before it was deleted"
+    assert operator.look("mine", "t3").there.keys() == {"t3"}, "t3 was kept"
+
+
+def test_an_existing_topic_is_left_alone_until_it_is_adopted_and_keeps_its_configurations() -> None:
+    operator = Operator()
+    operator.settle({"t": {"config": {"cleanup.policy": "compact"}}})
+    operator.statuses.clear()  # somebody else made it
+    wish = {"t": {"config": {"retention.ms": "5"}, "partitions": 2, "deletionPolicy": "Delete"}}
+    assert operator.settle(wish) == {"t": False}
+    assert "spec.adopt" in operator.message("t")
+    assert (operator.look("t").there["t"].partitions, operator.claims) == (1, {})
+    operator.settle({})
+    assert "t" in operator.look("t").there
+    wish["t"] |= {"adopt": True}
+    assert operator.settle(wish) == {"t": True}
+    there = operator.look("t").there["t"]
+    assert (there.partitions, there.config) == (2, {"cleanup.policy": "compact", "retention.ms": "5"})
+    wish["t"] |= {"config": {}}
+    operator.settle(wish)
+    assert operator.look("t").there["t"].config == {"cleanup.policy": "compact"}, "what it had set is taken back"
+
+
+def test_a_topic_that_was_made_before_a_crash_is_known_for_its_own() -> None:
+    """`carry_out` dies behind the request; the next operator finds a topic that no status names."""
+    operator = Operator()
+    create = topics.carry_out
+
+    async def and_die(*words: Any) -> Any:
+        await create(*words)
+        raise UnreachableError("the operator dies")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topics, "carry_out", and_die)
+        with pytest.raises(UnreachableError):
+            operator.settle({"t": {"partitions": 1}})
+    operator.cluster.rest(500)
+    assert operator.settle({"t": {"partitions": 1}}) == {"t": True}
 
 
 def test_what_the_cluster_refuses_is_told() -> None:
     operator = Operator()
-    ready = operator.settle(
-        {"t": {"partitions": 1, "replicas": 7}, "u": {"partitions": 1, "config": {"no.such.key": "1"}}}
-    )
+    ready = operator.settle({"t": {"replicas": 7}, "u": {"config": {"no.such.key": "1"}}})
     assert ready == {"t": False, "u": False}
-    assert set(operator.refused) == {"t", "u"}
-    assert "7" in operator.refused["t"]
-    assert "no.such.key" in operator.refused["u"]
+    assert "7" in operator.message("t")
+    assert "no.such.key" in operator.message("u")
+    assert not operator.statuses["t"]["creating"], "a topic that somebody makes now is not its own"
 
 
 def test_a_name_that_no_topic_can_have_holds_up_no_other() -> None:
     """A resource's name may be longer than a topic's: it was asked for with all others, which waited for ever."""
     operator = Operator()
     name = "t" * 250
-    ready = operator.settle({name: {"partitions": 1}, "u": {"partitions": 1}})
-    assert ready == {name: False, "u": True}
-    assert set(operator.refused) == {name}
+    assert operator.settle({name: {"partitions": 1}, "u": {"partitions": 1}}) == {name: False, "u": True}
 
 
-def test_a_resource_that_is_not_understood_is_told_so() -> None:
-    found, wrong = topics.wishes([{"metadata": {"name": "t"}, "spec": {"cluster": "c", "partitions": 0}}], "c")
-    assert found == []
-    assert wrong["t"].reason == "NotUnderstood"
-    other, none = topics.wishes([{"metadata": {"name": "t"}, "spec": {"cluster": "other", "partitions": 1}}], "c")
-    assert (other, none) == ([], {})
+def test_topics_of_another_cluster_are_not_looked_at() -> None:
+    operator = Operator()
+    with pytest.raises(UnreachableError, match="belongs to cluster"):
+        asyncio.run(topics.look(operator.client, Address("b1", 1), ["t"], "another"))
+
+
+def test_a_topic_whose_configuration_is_hidden_is_hidden() -> None:
+    """DescribeConfigs was refused, and the topic was taken for one that does not exist."""
+    operator = Operator()
+    operator.settle({"t": {}})
+    ask = operator.client.ask
+
+    async def denied(where: Address, api: Any, **fields: Any) -> dict[str, Any]:
+        answer = dict(await ask(where, api, **fields))
+        if api.name == "DescribeConfigs":
+            answer["results"] = [{**one, "error": 29, "configs": []} for one in answer["results"]]
+        return answer
+
+    operator.client.ask = denied
+    seen = operator.look("t")
+    assert seen.there == {}
+    assert "DescribeConfigs" in seen.hidden["t"]
 
 
 def test_the_status_keeps_the_time_of_the_last_change() -> None:
     resource: dict[str, Any] = {"metadata": {"name": "t", "generation": 2}}
-    state = plan_topics([WISH], SEEN, {}).states["t"]
-    first = topics.status(state, SEEN["t"], resource, "2026-01-01T00:00:00Z")
-    again = topics.status(state, SEEN["t"], {**resource, "status": first}, "2027-01-01T00:00:00Z")
+    state = _plan(WISH).states["t"]
+    first = topics.status(state, resource, "2026-01-01T00:00:00Z")
+    again = topics.status(state, {**resource, "status": first}, "2027-01-01T00:00:00Z")
     assert again == first
     assert first["topicId"] == "id"

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from kraft_operator.api.base import Model, NodeId, marked
-from kraft_operator.plan.topics import OWNED_MAX
+from kraft_operator.plan.topics import CLAIMS_MAX
 
 NODES_MAX: Final = 1000
 PARTITIONS_NAMED_MAX: Final = 10
@@ -78,6 +78,8 @@ class OwnedTopic(Model):
 
     name: Annotated[str, Field(max_length=249)]
     id: Annotated[str, Field(max_length=22)]
+    resource: Annotated[str, Field(max_length=253, description="the KRaftTopic; of an older operator none")] = ""
+    uid: Annotated[str, Field(max_length=64, description="of the KRaftTopic")] = ""
 
 
 class StepStatus(Model):
@@ -109,7 +111,7 @@ class KRaftClusterStatus(Model):
     topics: Annotated[
         list[OwnedTopic],
         Field(
-            max_length=OWNED_MAX,
+            max_length=CLAIMS_MAX,
             description="topics that are deleted with their KRaftTopic",
             json_schema_extra=marked(keys=("name",)),
         ),

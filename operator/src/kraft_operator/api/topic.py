@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from kraft_operator.api.base import Model, Properties, Rule, marked
 from kraft_operator.api.status import Condition
+from kraft_operator.plan.topics import INTERNAL
+
+_INTERNAL_CEL: Final = "[" + ",".join(f"'{name}'" for name in sorted(INTERNAL)) + "]"
 
 
 class KRaftTopicSpec(Model):
@@ -41,7 +44,11 @@ class KRaftTopicSpec(Model):
                         {
                             "rule": "self != '.' && self != '..'",
                             "message": "not a topic's name: choose another",
-                        }
+                        },
+                        {
+                            "rule": f"!(self in {_INTERNAL_CEL})",
+                            "message": "the topic is the cluster's own: choose another",
+                        },
                     ]
                 },
             ),
@@ -50,7 +57,13 @@ class KRaftTopicSpec(Model):
     ) = None
     partitions: Annotated[int, Field(ge=1, le=100_000)] = 1
     replicas: Annotated[int, Field(ge=1, le=100, description="the cluster's default if left out")] | None = None
-    config: Annotated[Properties, Field(description="the topic's own; what is not here is the cluster's")] = {}
+    config: Annotated[
+        Properties,
+        Field(description="set on the topic, and taken back when it leaves this list; all else is left as it is"),
+    ] = {}
+    adopt: (
+        Annotated[bool, Field(description="take over a topic that exists already; without it one is left alone")] | None
+    ) = None
     deletion_policy: Annotated[
         Literal["Keep", "Delete"], Field(description="what becomes of the topic when the resource is deleted")
     ] = "Keep"
@@ -61,6 +74,11 @@ class KRaftTopicStatus(Model):
 
     observed_generation: int = 0
     conditions: Annotated[list[Condition], Field(json_schema_extra=marked(keys=("type",)))] = []
-    topic_id: str | None = None
+    topic_id: Annotated[str, Field(description="of the topic that is this resource's")] | None = None
     partitions: int | None = None
     replicas: int | None = None
+    managed_config: Annotated[
+        list[Annotated[str, Field(max_length=249)]],
+        Field(max_length=1024, description="keys that this resource has set: taken back when they leave spec.config"),
+    ] = []
+    creating: Annotated[bool, Field(description="the topic has been asked for, and has not been seen yet")] = False

@@ -1,4 +1,4 @@
-"""The steps that Kubernetes carries out: volumes, jobs, pods; what all nodes share; what is told of KRaftTopics.
+"""The steps that Kubernetes carries out: volumes, jobs, pods; what all nodes share.
 
 Every write is told from what is there before it is made; one that was made before (409) is fine. Deletions name the
 object's uid, so that nobody's successor is hit.
@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
-from kraft_operator.apply.objects import difference, marked, same
-from kraft_operator.apply.topics import status as topic_status
+from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.situation import ADDRESSES
-from kraft_operator.plan.topics import TopicSeen, TopicState
 from kraft_operator.specs import network, pods, storage
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, Cluster
 from kraft_operator.specs.properties import External
@@ -300,22 +298,3 @@ class Hands:
     async def _delete(self, one: Mapping[str, Any]) -> None:
         kind = one.get("kind", "PersistentVolumeClaim")
         await self._api.delete(kind, self._cluster.namespace, one["metadata"]["name"], one["metadata"]["uid"])
-
-
-async def tell_topics(
-    api: Api,
-    resources: Iterable[Mapping[str, Any]],
-    states: Mapping[str, TopicState],
-    seen: Mapping[str, TopicSeen],
-    now: str,
-) -> None:
-    """Write the status of those KRaftTopics that have a state, where it differs; both are by resource."""
-
-    async def one(resource: Mapping[str, Any]) -> None:
-        metadata = resource["metadata"]
-        after = topic_status(states[metadata["name"]], seen.get(metadata["name"]), resource, now)
-        change = difference(resource.get("status", {}), after)
-        if change:
-            await api.patch("KRaftTopic", metadata["namespace"], metadata["name"], {"status": change}, "status")
-
-    await asyncio.gather(*(one(resource) for resource in resources if resource["metadata"]["name"] in states))

@@ -1,4 +1,4 @@
-"""KRaftTopics by Kafka's protocol: what is there, the planned batch, what each topic was refused for.
+"""KRaftTopics by Kafka's protocol: what is declared, what is there, the planned batch, what was refused.
 
 Who calls it: the reconciler, and the supervisor of a local cluster, after a pass that found brokers. It decides
 nothing: `plan.topics` does.
@@ -7,15 +7,28 @@ nothing: `plan.topics` does.
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
+from kraft_operator.api.problems import VERSIONS, problems, pruned
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
-from kraft_operator.plan.topics import TopicPlan, TopicSeen, TopicState, TopicWish, plan_topics
+from kraft_operator.plan.record import Claim
+from kraft_operator.plan.topics import (
+    Declared,
+    TopicPlan,
+    TopicSeen,
+    TopicsSeen,
+    TopicState,
+    TopicWish,
+    Unread,
+    exists,
+    plan_topics,
+)
 
 TOPIC: Final = 2
 DYNAMIC_TOPIC: Final = 1
@@ -25,28 +38,64 @@ DELETE: Final = 1
 NONE: Final = bytes(16)
 UNKNOWN: Final = frozenset({3, 17, 100})
 """UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a name that none can have), UNKNOWN_TOPIC_ID."""
+DENIED: Final = 29
+"""TOPIC_AUTHORIZATION_FAILED."""
 EXISTS: Final = 36
+TIMED_OUT: Final = 7
+"""REQUEST_TIMED_OUT: it may be done nevertheless."""
 TIMEOUT_MS: Final = 2500
 A_REQUEST: Final = 500
 
 
-def wishes(resources: Iterable[Mapping[str, Any]], cluster: str) -> tuple[list[TopicWish], dict[str, TopicState]]:
-    """Those of a cluster; what is not understood with the reason."""
-    found, wrong = [], {}
+def declared(
+    resources: Iterable[Mapping[str, Any]], cluster: str, claims: Iterable[Claim] = ()
+) -> tuple[Declared, dict[str, TopicState]]:
+    """What the KRaftTopics of a namespace mean for a cluster; those that are not understood with the reason.
+
+    `resources` are all there are, as the API server has them: no topic of a resource among them is deleted.
+    """
+    wishes, unread, states = [], [], {}
+    there = set()
+    claimants = {(claim.resource, claim.uid) for claim in claims}
     for one in resources:
-        name = one["metadata"]["name"]
-        if one.get("spec", {}).get("cluster") != cluster or "deletionTimestamp" in one["metadata"]:
+        metadata, spec = one["metadata"], one.get("spec") or {}
+        name, uid = metadata["name"], metadata.get("uid", "")
+        there.add((name, uid))
+        if "deletionTimestamp" in metadata:
             continue
+        mine = spec.get("cluster")
+        if mine != cluster and (name, uid) not in claimants and isinstance(mine, str):
+            continue
+        wrong = pruned(KRaftTopicSpec, spec)
         try:
             # What a later version of the definitions has besides is for a later operator.
-            spec = KRaftTopicSpec.model_validate(one["spec"], extra="ignore")
+            parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")
         except ValidationError as error:
-            wrong[name] = TopicState(False, "NotUnderstood", str(error)[:900])
-            continue
-        delete = spec.deletion_policy == "Delete"
-        topic = spec.topic_name or name
-        found.append(TopicWish(name, topic, spec.partitions, spec.replicas, dict(spec.config), delete))
-    return found, wrong
+            wrong = [*problems(error), *wrong]
+        if wrong:
+            states[name] = TopicState(False, "NotUnderstood", "; ".join(wrong) + VERSIONS)
+            unread.append(Unread(name, str(spec.get("topicName") or name), one.get("status", {}).get("topicId", "")))
+        elif mine == cluster:
+            wishes.append(_wish(one, parsed))
+    return Declared(tuple(wishes), tuple(unread), frozenset(there)), states
+
+
+def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
+    metadata, status = one["metadata"], one.get("status", {})
+    return TopicWish(
+        metadata["name"],
+        spec.topic_name or metadata["name"],
+        spec.partitions,
+        spec.replicas,
+        dict(spec.config),
+        spec.deletion_policy == "Delete",
+        bool(spec.adopt),
+        metadata.get("uid", ""),
+        metadata.get("creationTimestamp", ""),
+        status.get("topicId", ""),
+        frozenset(status.get("managedConfig", ())),
+        bool(status.get("creating")),
+    )
 
 
 def id_text(raw: bytes) -> str:
@@ -58,15 +107,19 @@ def id_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
 
 
-async def look(client: Client, broker: Address, names: Sequence[str]) -> dict[str, TopicSeen]:
-    """Those of `names` that are there. Raises UnreachableError."""
+async def look(client: Client, broker: Address, names: Sequence[str], cluster_id: str | None = None) -> TopicsSeen:
+    """Those of `names` that exist. Raises UnreachableError, also where another cluster than `cluster_id` answers."""
     found: dict[str, TopicSeen] = {}
+    hidden: dict[str, str] = {}
     for first in range(0, len(names), A_REQUEST):
         part = [{"id": NONE, "name": name} for name in names[first : first + A_REQUEST]]
         answer = await client.ask(broker, schemas.METADATA, topics=part, auto_create=False, operations=False)
+        if cluster_id is not None and answer["cluster_id"] != cluster_id:
+            raise UnreachableError(f"{broker} belongs to cluster {answer['cluster_id']}, not to {cluster_id}")
         there = {one["name"]: one for one in answer["topics"] if not one["error"]}
-        if any(one["error"] and one["error"] not in UNKNOWN for one in answer["topics"]):
-            raise UnreachableError(f"{broker}: Metadata: not all topics are known to it")
+        for one in answer["topics"]:
+            if one["error"] and one["error"] not in UNKNOWN:
+                hidden[one["name"]] = _hidden(one["name"], "Describe", one["error"])
         if not there:
             continue
         resources = [{"type": TOPIC, "name": name, "keys": None} for name in there]
@@ -75,33 +128,60 @@ async def look(client: Client, broker: Address, names: Sequence[str]) -> dict[st
         )
         for one in told["results"]:
             if one["error"]:
+                hidden[one["name"]] = _hidden(one["name"], "DescribeConfigs", one["error"])
                 continue
-            topic = there[one["name"]]
-            own = {c["name"]: c["value"] or "" for c in one["configs"] if c["source"] == DYNAMIC_TOPIC}
-            partitions = topic["partitions"]
-            # Replicas are added and taken away in the order of the partitions: of the last one last.
-            replicas = len(max(partitions, key=lambda one: one["index"])["replicas"]) if partitions else 0
-            found[one["name"]] = TopicSeen(id_text(topic["id"]), len(partitions), replicas, own)
-    return found
+            found[one["name"]] = _seen(there[one["name"]], one["configs"])
+    return TopicsSeen(found, hidden)
 
 
-async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> dict[str, str]:
-    """Do the batch; what was refused, by topic. Raises UnreachableError."""
-    refused: dict[str, str] = {}
+def _hidden(name: str, operation: str, error: int) -> str:
+    if error == DENIED:
+        text = f"the operator may not see the topic {name}: allow its principal the operation {operation} on it"
+        return f"{text}; until then the topic is neither created, changed nor deleted"
+    return f"the cluster does not tell how the topic {name} is (error {error}): the operator asks again"
+
+
+def _seen(topic: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> TopicSeen:
+    own = {c["name"]: c["value"] or "" for c in configs if c["source"] == DYNAMIC_TOPIC}
+    partitions = topic["partitions"]
+    # Replicas are added and taken away in the order of the partitions: of the last one last.
+    replicas = len(max(partitions, key=lambda one: one["index"])["replicas"]) if partitions else 0
+    return TopicSeen(id_text(topic["id"]), len(partitions), replicas, own, topic["internal"])
+
+
+Refusals = dict[str, tuple[int, str]]
+"""Error and message by topic."""
+
+
+async def validate(client: Client, broker: Address, wishes: Sequence[TopicWish]) -> Refusals:
+    """Which topics the cluster would not create. Raises UnreachableError."""
+    return await _create(client, broker, wishes, validate_only=True)
+
+
+async def _create(client: Client, broker: Address, wishes: Sequence[TopicWish], *, validate_only: bool) -> Refusals:
+    topics = [
+        {
+            "name": wish.topic,
+            "partitions": wish.partitions,
+            "replicas": -1 if wish.replicas is None else wish.replicas,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in wish.config.items()],
+        }
+        for wish in wishes
+    ]
+    refused: Refusals = {}
+    if topics:
+        answer = await client.ask(
+            broker, schemas.CREATE_TOPICS, topics=topics, timeout_ms=TIMEOUT_MS, validate_only=validate_only
+        )
+        _note(refused, answer["topics"])
+    return refused
+
+
+async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusals:
+    """Do the batch; what was refused. Raises UnreachableError."""
+    refused = await _create(client, broker, plan.create, validate_only=False)
     common: dict[str, Any] = {"timeout_ms": TIMEOUT_MS, "validate_only": False}
-    if plan.create:
-        topics = [
-            {
-                "name": wish.topic,
-                "partitions": wish.partitions,
-                "replicas": -1 if wish.replicas is None else wish.replicas,
-                "assignments": [],
-                "configs": [{"name": key, "value": value} for key, value in wish.config.items()],
-            }
-            for wish in plan.create
-        ]
-        answer = await client.ask(broker, schemas.CREATE_TOPICS, topics=topics, **common)
-        _note(refused, answer["topics"], allowed=EXISTS)
     if plan.grow:
         grown = [{"name": name, "count": count, "assignments": None} for name, count in plan.grow.items()]
         answer = await client.ask(broker, schemas.CREATE_PARTITIONS, topics=grown, **common)
@@ -115,56 +195,95 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> dict[st
         answer = await client.ask(broker, schemas.INCREMENTAL_ALTER_CONFIGS, resources=resources, validate_only=False)
         _note(refused, answer["responses"])
     if plan.delete:
-        gone = [{"name": None, "id": id_bytes(topic_id)} for topic_id in plan.delete.values()]
-        await client.ask(broker, schemas.DELETE_TOPICS, topics=gone, timeout_ms=TIMEOUT_MS)
+        gone = [{"name": None, "id": id_bytes(claim.id)} for claim in plan.delete.values()]
+        answer = await client.ask(broker, schemas.DELETE_TOPICS, topics=gone, timeout_ms=TIMEOUT_MS)
+        names = {claim.id: topic for topic, claim in plan.delete.items()}
+        _note(refused, [{**one, "name": names[id_text(one["id"])]} for one in answer["topics"]], UNKNOWN)
     return refused
 
 
-class Outcome(NamedTuple):
-    """Of one pass."""
+class Keeper(Protocol):
+    """What outlives a pass, and who is told."""
 
-    seen: dict[str, TopicSeen]
-    """What there was before it."""
-    states: dict[str, TopicState]
-    """By resource; of those that were just changed nothing: the next pass sees how they are."""
-    again: bool
-    """Whether there is more to do, or something to be seen."""
+    async def remember(self, claims: Mapping[str, Claim]) -> None:
+        """Claims, before any of the topics is made."""
 
+    async def tell(self, states: Mapping[str, TopicState]) -> None:
+        """States, by resource."""
 
-async def one_pass(
-    client: Client,
-    broker: Address,
-    wanted: Sequence[TopicWish],
-    owned: Mapping[str, str],
-    remember: Callable[[dict[str, str]], Awaitable[object]],
-) -> Outcome:
-    """Look, plan, do a batch. `remember` is awaited with what goes with its resources before any of it is made."""
-    seen = await look(client, broker, sorted({*owned, *(wish.topic for wish in wanted)}))
-    plan = plan_topics(wanted, seen, owned)
-    if plan.owned != owned:
-        await remember(plan.owned)
-    refused = await carry_out(client, broker, plan) if plan.count else {}
-    under_way = plan.changing - refused.keys()
-    states = dict(plan.states)
-    for wish in wanted:
-        if wish.topic in refused:
-            states[wish.resource] = TopicState(False, "Refused", refused[wish.topic])
-        elif wish.topic in under_way:
-            states.pop(wish.resource, None)
-    return Outcome(seen, states, plan.count > len(refused))
+    async def gone(self, claims: Collection[Claim]) -> set[str]:
+        """Topics whose resource is certain to be gone by now. Their deletion is announced before this returns."""
+
+    async def kept(self, claims: Collection[Claim]) -> None:
+        """Topics that stay although their claim ends."""
 
 
-def _note(refused: dict[str, str], answers: Iterable[Mapping[str, Any]], *, allowed: int = 0) -> None:
+class Pass(NamedTuple):
+    """One look at the topics, and a batch."""
+
+    client: Client
+    broker: Address
+    keeper: Keeper
+    cluster_id: str | None = None
+
+    async def run(self, declared: Declared, claims: Mapping[str, Claim]) -> bool:
+        """Look, plan, do a batch; whether there is more to do, or something to be seen. Raises UnreachableError."""
+        names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+        plan = plan_topics(declared, await look(self.client, self.broker, names, self.cluster_id), claims)
+        if plan.claims != claims:
+            await self.keeper.kept(plan.kept.values())
+            await self.keeper.remember(plan.claims)
+        refused = await validate(self.client, self.broker, plan.create)
+        plan.create = [wish for wish in plan.create if wish.topic not in refused]
+        if plan.delete:
+            gone = await self.keeper.gone(plan.delete.values())
+            plan.delete = {topic: claim for topic, claim in plan.delete.items() if topic in gone}
+        # What is about to be made is in the statuses before: whoever crashes knows it for its own.
+        await self.keeper.tell(_before(declared, plan, refused))
+        if plan.count:
+            refused = await carry_out(self.client, self.broker, plan)
+            await self.keeper.tell(_refused(declared, plan, refused))
+            return plan.count > len(refused)
+        return False
+
+
+def _before(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
+    """States before the batch. One that is about to change is told when that has been seen."""
+    states = dict(plan.states) | _refused(declared, plan, refused)
+    for wish in declared.wishes:
+        state = states.get(wish.resource)
+        if state is not None and state.reason == "Changing" and set(state.managed) <= wish.managed:
+            states.pop(wish.resource)
+    return states
+
+
+def _refused(declared: Declared, plan: TopicPlan, refused: Refusals) -> dict[str, TopicState]:
+    states = {}
+    for wish in declared.wishes:
+        if wish.topic not in refused or plan.states[wish.resource].reason in {"TopicTaken", "InternalTopic"}:
+            continue
+        error, message = refused[wish.topic]
+        if error == EXISTS and not wish.creating:
+            states[wish.resource] = exists(wish)
+        elif error != EXISTS:
+            state = plan.states[wish.resource]
+            late = error == TIMED_OUT and state.creating
+            states[wish.resource] = replace(state, ready=False, reason="Refused", message=message, creating=late)
+    return states
+
+
+def _note(refused: Refusals, answers: Iterable[Mapping[str, Any]], allowed: Collection[int] = ()) -> None:
     for one in answers:
-        if one["error"] not in {0, allowed}:
-            refused.setdefault(one["name"], one.get("message") or f"error {one['error']}")
+        if one["error"] and one["error"] not in allowed:
+            refused.setdefault(one["name"], (one["error"], one.get("message") or f"error {one['error']}"))
 
 
-def status(state: TopicState, there: TopicSeen | None, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
+def status(state: TopicState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
     """The whole status of a resource, with the time of its condition's last change."""
     generation = resource["metadata"].get("generation", 0)
+    was: Mapping[str, Any] = resource.get("status", {})
     value = "True" if state.ready else "False"
-    before: Mapping[str, Any] = next(iter(resource.get("status", {}).get("conditions", ())), {})
+    before: Mapping[str, Any] = next(iter(was.get("conditions", ())), {})
     since = before.get("lastTransitionTime", now) if before.get("status") == value else now
     condition = {
         "type": "Ready",
@@ -175,6 +294,13 @@ def status(state: TopicState, there: TopicSeen | None, resource: Mapping[str, An
         "observedGeneration": generation,
     }
     found: dict[str, Any] = {"observedGeneration": generation, "conditions": [condition]}
-    if there is not None:
-        found |= {"topicId": there.id, "partitions": there.partitions, "replicas": there.replicas}
+    if not state.known:
+        return {**was, **found}
+    found |= {"managedConfig": list(state.managed), "creating": state.creating}
+    if state.topic is not None:
+        found |= {
+            "topicId": state.topic.id,
+            "partitions": state.topic.partitions,
+            "replicas": state.topic.replicas,
+        }
     return found

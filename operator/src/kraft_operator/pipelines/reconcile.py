@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import IN_PLAIN, KafkaTableSpec
+from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.apply.kubernetes import InTheWayError
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.events import Events
@@ -112,7 +113,7 @@ class Pipelines:
         try:
             spec = kind.spec.model_validate(resource["spec"], extra="ignore")
         except ValidationError as error:
-            raise _RefusedError("NotUnderstood", str(error)[:900]) from None
+            raise _RefusedError("NotUnderstood", "; ".join(problems(error)) + VERSIONS) from None
         registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
         if registry is not None and registry.password is not None:  # of a resource from before the rule
             raise _RefusedError("PlainPassword", f"spec.value.registry.password: {IN_PLAIN}")

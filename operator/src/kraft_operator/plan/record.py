@@ -45,6 +45,16 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A topic that is deleted with its KRaftTopic. Claims of older operators name no resource."""
+
+    topic: str
+    id: str
+    resource: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """All of it."""
 
@@ -64,8 +74,8 @@ class Record:
     """The word of the last request to balance that has been carried out."""
     joining: int | None = None
     """Static quorums: who runs as a voter beside the present ones, and is not counted with until it has everything."""
-    topics: tuple[tuple[str, str], ...] = ()
-    """Topics that go with their resources, with their ids."""
+    topics: tuple[Claim, ...] = ()
+    """Topics that go with their resources."""
 
     def node(self, node_id: int) -> Node | None:
         return next((node for node in self.nodes if node.id == node_id), None)

@@ -1,30 +1,39 @@
-"""KRaftTopics: what is wanted and what is there -> what to do, in batches. Pure.
+"""KRaftTopics: what is declared and what is there -> what to do, in batches. Pure.
 
-A topic's partitions only grow, its own configuration is the resource's (throttles aside, which are of moves). How many
-replicas it has is the planner's business, as everything that moves (`replicas_of`, `plan.resize`). A topic that there
-is already is taken over. Nothing blocks a resource's deletion: what is to be deleted with its resource is
-remembered with its id (`owned`), so that it is deleted even if nobody was there to see the resource go, and so that a
-topic of the same name that somebody has made since is not.
+Partitions only grow. The resource sets the configurations that it names and takes back only those that it has set. How
+many replicas a topic has is the planner's business, as everything that moves (`replicas_of`, `plan.resize`).
+
+Who has a topic:
+
+- A resource has the topic that it created, and one that was there before if `adopt` is true. Internal topics: never.
+- Of two resources with one topic, the one that has it keeps it; else the older one gets it, else the first by name.
+
+When a topic is deleted: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid.
+The claim is remembered, so that no finalizer is needed. A claimed topic is deleted once no resource of that name and
+uid exists and no other resource may mean the topic. A resource that is not understood exists: its claim stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kraft_operator.plan.observed import THROTTLED
+from kraft_operator.plan.record import Claim
 from kraft_operator.plan.values import same
 
 BATCH_MAX: Final = 250
 """Topics created, changed or deleted by one pass: a request of so many takes a controller well under a second."""
-OWNED_MAX: Final = 5000
-"""Topics that go with their resources: 300 KiB of the cluster's status, of 1.5 MiB that an object may have."""
+CLAIMS_MAX: Final = 5000
+"""Claims of one cluster: 700 KiB of its status, of 1.5 MiB that an object may have."""
+INTERNAL: Final = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+"""Topics of the cluster itself: their configuration and their records are not a resource's to decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicWish:
-    """One resource."""
+    """One resource that is understood. `topic_id`, `managed` and `creating` are what its status remembers."""
 
     resource: str
     topic: str
@@ -33,6 +42,35 @@ class TopicWish:
     config: Mapping[str, str] = field(default_factory=dict)
     delete: bool = False
     """With the resource."""
+    adopt: bool = False
+    uid: str = ""
+    created: str = ""
+    """When the resource was created, as Kubernetes has it: these texts sort by time."""
+    topic_id: str = ""
+    """Of its topic."""
+    managed: frozenset[str] = frozenset()
+    """Configurations that it has set."""
+    creating: bool = False
+    """Its topic has been asked for: one that is there by now is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A resource that is not understood; `topic` is what it seems to mean."""
+
+    resource: str
+    topic: str
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """All KRaftTopics of the namespace, as far as they concern one cluster."""
+
+    wishes: tuple[TopicWish, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    there: frozenset[tuple[str, str]] = frozenset()
+    """Name and uid of every object there is, understood or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +81,43 @@ class TopicSeen:
     partitions: int
     replicas: int
     config: Mapping[str, str] = field(default_factory=dict)
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSeen:
+    """The topics that were asked for, as far as they exist."""
+
+    there: Mapping[str, TopicSeen] = field(default_factory=dict)
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    """Topics of which the cluster tells nothing, and why: they may exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What is told of a resource."""
+    """What is told of a resource. Unless it is `known` which topic it has, the status keeps what it said of that."""
 
     ready: bool
     reason: str
     message: str = ""
+    known: bool = False
+    topic: TopicSeen | None = None
+    managed: tuple[str, ...] = ()
+    creating: bool = False
 
 
 @dataclass(slots=True)
 class TopicPlan:
-    """What to do; `owned` is remembered before any of it."""
+    """What to do; `claims` are remembered before any of it."""
 
-    owned: dict[str, str]
+    claims: dict[str, Claim]
     create: list[TopicWish] = field(default_factory=list)
     grow: dict[str, int] = field(default_factory=dict)
     configure: dict[str, tuple[dict[str, str], tuple[str, ...]]] = field(default_factory=dict)
     """Topic -> values to set, keys to take back."""
-    delete: dict[str, str] = field(default_factory=dict)
+    delete: dict[str, Claim] = field(default_factory=dict)
+    kept: dict[str, Claim] = field(default_factory=dict)
+    """Topics whose claim ends although they stay."""
     states: dict[str, TopicState] = field(default_factory=dict)
     """By resource."""
 
@@ -88,50 +142,118 @@ class TopicPlan:
         return [*created, *grown, *changed, *(f"delete topic {topic}" for topic in self.delete)]
 
 
-def plan_topics(wishes: Iterable[TopicWish], seen: Mapping[str, TopicSeen], owned: Mapping[str, str]) -> TopicPlan:
-    """The next batch. `seen` has all topics that are wished for or owned, as far as they are there."""
+def plan_topics(declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]) -> TopicPlan:
+    """The next batch. `seen` has all topics that are wished for or claimed, as far as they exist."""
     plan = TopicPlan({})
-    claimed: dict[str, TopicWish] = {}
-    for wish in sorted(wishes, key=lambda wish: wish.resource):
-        first = claimed.setdefault(wish.topic, wish)
-        if first is not wish:
-            text = f"the topic {wish.topic} is {first.resource}'s: delete one of the two resources"
-            plan.states[wish.resource] = TopicState(False, "TopicTaken", text)
-    for topic, topic_id in owned.items():
-        there = seen.get(topic)
-        if topic not in claimed and there is not None and there.id == topic_id:
-            plan.owned[topic] = topic_id
-            if plan.count < BATCH_MAX:
-                plan.delete[topic] = topic_id
-    for topic, wish in claimed.items():
-        there = seen.get(topic)
-        if there is None:
-            plan.states[wish.resource] = TopicState(False, "Creating")
-            if plan.count < BATCH_MAX:
-                plan.create.append(wish)
-            continue
-        state = _change(plan, wish, there)
-        if wish.delete and (topic in owned or len(plan.owned.keys() | owned.keys()) < OWNED_MAX):
-            plan.owned[topic] = there.id
-        elif wish.delete:
-            text = f"{OWNED_MAX} topics of this cluster go with their resources, and no more can: set deletionPolicy to"
-            state = TopicState(False, "TooManyOwned", text + " Keep")
-        plan.states[wish.resource] = state
+    holders = _holders(plan, declared, seen, claims)
+    for topic, claim in claims.items():
+        if topic in seen.hidden:
+            plan.claims[topic] = claim
+        elif topic not in holders:
+            _ends(plan, declared, claim, seen.there.get(topic))
+    for topic, wish in holders.items():
+        if topic in seen.hidden:
+            plan.states[wish.resource] = TopicState(False, "NotVisible", seen.hidden[topic])
+        else:
+            plan.states[wish.resource] = _follow(plan, wish, seen.there.get(topic), claims)
     return plan
 
 
 def replicas_of(wishes: Iterable[TopicWish]) -> dict[str, int]:
-    """How many replicas topics shall have: what the first of their resources says."""
-    found: dict[str, int | None] = {}
-    for wish in sorted(wishes, key=lambda wish: wish.resource):
-        found.setdefault(wish.topic, wish.replicas)
-    return {topic: replicas for topic, replicas in found.items() if replicas is not None}
+    """How many replicas topics shall have: what the resources say that have them."""
+    return {wish.topic: wish.replicas for wish in wishes if wish.topic_id and wish.replicas is not None}
+
+
+# Who has a topic
+
+
+def _holders(
+    plan: TopicPlan, declared: Declared, seen: TopicsSeen, claims: Mapping[str, Claim]
+) -> dict[str, TopicWish]:
+    """The one resource of each topic; the others are told so."""
+    found: dict[str, TopicWish] = {}
+    unread = {one.topic: one for one in declared.unread if one.topic_id}
+    for wish in sorted(declared.wishes, key=lambda wish: _order(wish, seen.there.get(wish.topic), claims)):
+        if wish.topic in INTERNAL or ((there := seen.there.get(wish.topic)) is not None and there.internal):
+            text = f"the topic {wish.topic} is the cluster's own: choose another spec.topicName"
+            plan.states[wish.resource] = TopicState(False, "InternalTopic", text, known=True)
+            continue
+        first = found.setdefault(wish.topic, wish).resource
+        other = unread.get(wish.topic)
+        if first == wish.resource and other is not None and not wish.topic_id:
+            del found[wish.topic]
+            first = other.resource
+        if first != wish.resource:
+            text = f"the topic {wish.topic} is the KRaftTopic {first}'s: delete one of the two resources"
+            plan.states[wish.resource] = TopicState(False, "TopicTaken", text, known=True)
+    return found
+
+
+def _order(wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]) -> tuple[bool, bool, str, str]:
+    claim = claims.get(wish.topic)
+    claimed = claim is not None and (claim.resource, claim.uid) == (wish.resource, wish.uid)
+    has = there is not None and wish.topic_id == there.id
+    return not claimed, not has, wish.created, wish.resource
+
+
+def _may_have(wish: TopicWish, there: TopicSeen, claim: Claim | None) -> bool:
+    """Whether a topic that exists is the resource's. A resource that was applied anew follows the one of its name."""
+    heir = claim is not None and claim.id == there.id and claim.resource == wish.resource
+    return wish.adopt or wish.creating or wish.topic_id == there.id or heir
+
+
+# What becomes of it
+
+
+def _ends(plan: TopicPlan, declared: Declared, claim: Claim, there: TopicSeen | None) -> None:
+    """A claim whose topic no resource has: the topic is deleted once it is certain that the claimant is gone."""
+    if there is None or there.id != claim.id:
+        return
+    named = any(wish.topic == claim.topic for wish in declared.wishes)
+    exists = (claim.resource, claim.uid) in declared.there
+    meant = any(claim.topic in {one.topic, one.resource} or claim.resource == one.resource for one in declared.unread)
+    if exists or meant:
+        plan.claims[claim.topic] = claim
+    elif named or not claim.resource or there.internal or claim.topic in INTERNAL:
+        plan.kept[claim.topic] = claim
+    else:
+        plan.claims[claim.topic] = claim
+        if plan.count < BATCH_MAX:
+            plan.delete[claim.topic] = claim
+
+
+def _follow(plan: TopicPlan, wish: TopicWish, there: TopicSeen | None, claims: Mapping[str, Claim]) -> TopicState:
+    """Plan what the resource's topic lacks, and its claim; how it is."""
+    claim = claims.get(wish.topic)
+    if there is None:
+        if plan.count < BATCH_MAX:
+            plan.create.append(wish)
+        return TopicState(False, "Creating", known=True, managed=tuple(sorted(wish.config)), creating=True)
+    if not _may_have(wish, there, claim):
+        if claim is not None and claim.id == there.id:
+            plan.kept[wish.topic] = claim
+        return exists(wish)
+    state = _change(plan, wish, there)
+    if wish.delete and (wish.topic in claims or len(plan.claims.keys() | claims.keys()) < CLAIMS_MAX):
+        plan.claims[wish.topic] = Claim(wish.topic, there.id, wish.resource, wish.uid)
+    elif wish.delete:
+        text = f"{CLAIMS_MAX} topics of this cluster go with their resources, and no more can: set deletionPolicy to"
+        state = replace(state, ready=False, reason="TooManyOwned", message=text + " Keep")
+    managed = tuple(sorted(wish.config.keys() | (wish.managed & there.config.keys())))
+    return replace(state, known=True, topic=there, managed=managed)
+
+
+def exists(wish: TopicWish) -> TopicState:
+    """Of a resource whose topic is somebody else's."""
+    text = f"the topic {wish.topic} exists, and this resource did not create it: set spec.adopt to true to take it over"
+    text += " (configurations that spec.config does not name stay as they are), or choose another spec.topicName"
+    return TopicState(False, "TopicExists", text, known=True)
 
 
 def _change(plan: TopicPlan, wish: TopicWish, there: TopicSeen) -> TopicState:
     """Plan what a topic lacks; how it is."""
     put = {key: value for key, value in wish.config.items() if not same(there.config.get(key), value)}
-    remove = tuple(sorted(there.config.keys() - wish.config.keys() - set(THROTTLED)))
+    remove = tuple(sorted((wish.managed & there.config.keys()) - wish.config.keys() - set(THROTTLED)))
     grows = there.partitions < wish.partitions
     if (put or remove or grows) and plan.count < BATCH_MAX:
         if grows:

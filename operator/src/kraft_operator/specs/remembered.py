@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.plan.record import Node, Record, Replacement
+from kraft_operator.plan.record import Claim, Node, Record, Replacement
 
 
 def record_of(status: KRaftClusterStatus) -> Record:
@@ -35,7 +35,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         balanced=tuple(status.balanced),
         balanced_for=status.balanced_for,
         joining=None if status.joining < 0 else status.joining,
-        topics=tuple((topic.name, topic.id) for topic in status.topics),
+        topics=tuple(Claim(one.name, one.id, one.resource, one.uid) for one in status.topics),
     )
 
 
@@ -68,5 +68,7 @@ def remembered(record: Record) -> dict[str, Any]:
         "balanced": list(record.balanced),
         "balancedFor": record.balanced_for,
         "joining": -1 if record.joining is None else record.joining,
-        "topics": [{"name": name, "id": topic_id} for name, topic_id in record.topics],
+        "topics": [
+            {"name": one.topic, "id": one.id, "resource": one.resource, "uid": one.uid} for one in record.topics
+        ],
     }

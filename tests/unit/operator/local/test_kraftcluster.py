@@ -104,7 +104,10 @@ def test_several_clusters_have_to_be_named(stage: Stage) -> None:
     [
         ("a: [", "kraftcluster.yaml: "),
         ("kind: Pod", "one KRaftCluster is expected, 0 found"),
-        (SAMPLE.replace("port: 9092", "port: 80"), "spec.listeners[0].port: Input should be greater than or equal"),
+        (
+            SAMPLE.replace("port: 9092", "port: 80"),
+            "spec.listeners[0].port: 80 is not valid: at least 1024",
+        ),
         (SAMPLE.replace("name: sample", "names: sample"), "metadata.name"),
     ],
 )

@@ -62,12 +62,18 @@ BAD: dict[str, tuple[str, str]] = {
     "no name": (SAMPLE.replace("name: sample", "labels: {}"), "metadata.name: lower-case letters"),
     "field": (SAMPLE + "stats: 1\n", "stats: unknown field"),
     "key": (SAMPLE.replace("replicas: 3\n  listeners", "replicaz: 3\n  listeners"), "spec.replicaz: unknown field"),
-    "type": (SAMPLE.replace("port: 9092", "port: many"), "spec.listeners[0].port: Input should be a valid integer"),
+    "type": (
+        SAMPLE.replace("port: 9092", "port: many"),
+        'spec.listeners[0].port: "many" is not valid: a whole number is expected',
+    ),
     "range": (
         SAMPLE.replace("port: 9092", "port: 80"),
-        "spec.listeners[0].port: Input should be greater than",
+        "spec.listeners[0].port: 80 is not valid: at least 1024 is expected",
     ),
-    "role": (SAMPLE.replace("[broker]", "[brokr]"), "spec.nodePools[1].roles[0]: Input should be 'controller' or"),
+    "role": (
+        SAMPLE.replace("[broker]", "[brokr]"),
+        "roles[0]: \"brokr\" is not valid: 'controller' or",
+    ),
 }
 
 

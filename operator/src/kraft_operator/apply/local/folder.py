@@ -43,6 +43,8 @@ class Memory:
     """Of the file in force."""
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The specifications of its KRaftTopics, by name."""
+    topic_states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Their statuses."""
     generation: int = 0
     uid: str = ""
     offset: int = 0
@@ -115,6 +117,7 @@ class Folder:
             "accepted": memory.accepted,
             "annotations": memory.annotations,
             "topics": memory.topics,
+            "topic_states": memory.topic_states,
             "generation": memory.generation,
             "uid": memory.uid,
             "offset": memory.offset,

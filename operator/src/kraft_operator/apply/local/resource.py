@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from kraft_operator.api.base import GROUP, VERSION, rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.crd import CLUSTER_RULES, cluster_crd, topic_crd
+from kraft_operator.api.problems import problems as problems_of
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.apply.local.cel import CelError, compiled
 
@@ -112,7 +113,7 @@ def _topic(
     try:
         spec = KRaftTopicSpec.model_validate(document.get("spec") or {})
     except ValidationError as error:
-        raise BadResourceError(*(f"{at}: {line}" for line in _schema_problems(error))) from None
+        raise BadResourceError(*(f"{at}: {line}" for line in problems_of(error))) from None
     if spec.cluster != cluster:
         raise BadResourceError(f"{at}: spec.cluster: the cluster of this file is {cluster}, not {spec.cluster}")
     found = spec.model_dump(by_alias=True, exclude_none=True)
@@ -129,7 +130,7 @@ def _resource(
     try:
         spec = KRaftClusterSpec.model_validate(document.get("spec") or {})
     except ValidationError as error:
-        raise BadResourceError(*(f"{where}: {line}" for line in _schema_problems(error))) from None
+        raise BadResourceError(*(f"{where}: {line}" for line in problems_of(error))) from None
     found = values(spec)
     status = {} if cluster_id is None else {"clusterId": cluster_id}
     problems = [*_broken(_ROOT, {"metadata": {"name": name}, "spec": found, "status": status}, None, name)]
@@ -138,17 +139,6 @@ def _resource(
         raise BadResourceError(*(f"{where}: {line}" for line in problems))
     annotations = {str(key): str(value) for key, value in (metadata.get("annotations") or {}).items()}
     return Resource(name, str(metadata.get("namespace") or "default"), annotations, spec)
-
-
-def _schema_problems(error: ValidationError) -> list[str]:
-    lines = []
-    for item in error.errors():
-        path = "spec" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
-        message = "unknown field" if item["type"] == "extra_forbidden" else item["msg"]
-        given = item.get("input")
-        shown = f", not {given!r}" if isinstance(given, str | int | float) and item["type"] != "extra_forbidden" else ""
-        lines.append(f"{path}: {message}{shown}")
-    return lines
 
 
 def values(spec: KRaftClusterSpec) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from typing import Any, Final, Protocol
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
-from kraft_operator.apply import kafka, topics
+from kraft_operator.apply import kafka
 from kraft_operator.apply.local.files import local_aspects
 from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_operator.apply.local.probe import all_not_ready
 from kraft_operator.apply.local.processes import Processes
 from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, parsed, values
+from kraft_operator.apply.local.topics import LocalTopics
 from kraft_operator.apply.local.world import Starts, World
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.observe.kafka import View
@@ -36,7 +37,7 @@ from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import is_controller, situation
 from kraft_operator.plan.steps import Plan
-from kraft_operator.plan.topics import plan_topics, replicas_of
+from kraft_operator.plan.topics import replicas_of
 from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, said, status
 from kraft_operator.specs.cluster import Cluster
@@ -114,7 +115,9 @@ class Supervisor:
         self._changed_at = self._wrote_at = -float(FOREVER_MS)
         self._before = KRaftClusterStatus()
         self._trouble = ""
-        self._topic_states: dict[str, dict[str, Any]] = (folder.status() or {}).get("topics", {})
+        if not self.memory.topic_states:  # of a version that kept them elsewhere
+            self.memory.topic_states = (folder.status() or {}).get("topics", {})
+        self._topics = LocalTopics(folder, self.memory, self.name, shown.event)
         self._topics_change = False
         self.ready = False
         self.last = Plan()
@@ -240,9 +243,8 @@ class Supervisor:
     def wanted(self) -> Wanted:
         """As on Kubernetes, but for what a process has not got."""
         cluster = self.cluster
-        wanted = replace(
-            wishes(cluster, self.annotations()), topic_replicas=replicas_of(topics.wishes(self.topics, self.name)[0])
-        )
+        topic_replicas = replicas_of(self._topics.declared().wishes)
+        wanted = replace(wishes(cluster, self.annotations()), topic_replicas=topic_replicas)
         pools = []
         for one in wanted.pools:
             pool = cluster.pool(one.name)
@@ -266,44 +268,16 @@ class Supervisor:
         self._shown.status(resource)
         return self.last
 
-    @property
-    def topics(self) -> list[dict[str, Any]]:
-        """Its KRaftTopics as resources, with their status as it was last told."""
-        return [
-            {
-                "metadata": {"name": name, "generation": self.memory.generation},
-                "spec": spec,
-                "status": self._topic_states.get(name, {}),
-            }
-            for name, spec in self.memory.topics.items()
-        ]
-
     async def _reconcile_topics(self, observed: Observed) -> None:
         """As on Kubernetes: once a broker serves, a batch in a pass."""
         brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
-        resources, owned = self.topics, dict(self.memory.record.topics)
-        self._topics_change = bool(resources or owned)
-        if not brokers or spec.paused or spec.hibernated or not (resources or owned):
+        self._topics_change = bool(self._topics.resources or self._topics.claims)
+        if not brokers or spec.paused or spec.hibernated or not self._topics_change:
             return
-        wanted, states = topics.wishes(resources, self.name)
         try:
-            outcome = await topics.one_pass(self.client, brokers[0], wanted, owned, self._remember_topics)
+            self._topics_change = await self._topics.run(self.client, brokers[0])
         except (RefusedError, UnreachableError) as error:
             self.last.waits.append(f"topics: {error}")
-            return
-        self._topics_change = outcome.again
-        names = {one.resource: one.topic for one in wanted}
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        for one in resources:
-            name = one["metadata"]["name"]
-            state = {**states, **outcome.states}.get(name)
-            if state is not None:
-                self._topic_states[name] = topics.status(state, outcome.seen.get(names.get(name, "")), one, now)
-        self._topic_states = {name: self._topic_states.get(name, {}) for name in self.memory.topics}
-
-    async def _remember_topics(self, owned: dict[str, str]) -> None:
-        self.memory.record = replace(self.memory.record, topics=tuple(sorted(owned.items())))
-        self.folder.remember(self.memory)
 
     async def look(self) -> dict[str, Any]:
         """A pass that does nothing: the resource with its status, and with the plan as it would be."""
@@ -331,13 +305,11 @@ class Supervisor:
 
     async def _topic_lines(self, observed: Observed) -> list[str]:
         """What would be done about topics, as far as a broker can be asked."""
-        wanted, owned = topics.wishes(self.topics, self.name)[0], dict(self.memory.record.topics)
         brokers = self._ready_brokers(observed.kube.value or Kube())
-        if not brokers or not (wanted or owned):
+        if not brokers or not (self._topics.resources or self._topics.claims):
             return []
-        names = sorted({*owned, *(wish.topic for wish in wanted)})
         try:
-            return plan_topics(wanted, await topics.look(self.client, brokers[0], names), owned).lines
+            return await self._topics.lines(self.client, brokers[0])
         except UnreachableError as error:
             return [f"topics: {error}"]
 
@@ -389,7 +361,7 @@ class Supervisor:
             "metadata": metadata,
             "spec": values(self._spec()),
             "status": document(found),
-            "topics": {one["metadata"]["name"]: one["status"] for one in self.topics},
+            "topics": {one["metadata"]["name"]: one["status"] for one in self._topics.resources},
             "local": self.local(),
         }
 

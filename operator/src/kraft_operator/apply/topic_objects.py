@@ -1,0 +1,103 @@
+"""KRaftTopics as objects of Kubernetes: their statuses and events, claims, and the proof that one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kraft_operator.apply.objects import difference
+from kraft_operator.apply.topics import status
+from kraft_operator.events import Events
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.plan.record import Claim
+from kraft_operator.plan.topics import TopicState
+
+log = logging.getLogger("kraft_operator.topics")
+
+UNTOLD: Final = frozenset({"Changing", "Creating", "ReplicasMove"})
+"""Reasons of a topic that is not ready yet, and needs nobody to do anything."""
+
+
+@dataclass(slots=True)
+class TopicObjects:
+    """The `Keeper` of one cluster on Kubernetes, for one pass."""
+
+    api: Api
+    events: Events
+    namespace: str
+    resources: list[dict[str, Any]]
+    """All KRaftTopics of the namespace, as they were last seen."""
+    cluster: dict[str, Any]
+    """The KRaftCluster: what is gone has no events of its own."""
+    write_claims: Callable[[Mapping[str, Claim]], Awaitable[object]]
+
+    async def remember(self, claims: Mapping[str, Claim]) -> None:
+        await self.write_claims(claims)
+
+    async def tell(self, states: Mapping[str, TopicState]) -> None:
+        """Write the statuses that differ, and an event for what somebody has to do something about."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        names = [one["metadata"]["name"] for one in self.resources]
+        told = [self._tell(number, states[name], now) for number, name in enumerate(names) if name in states]
+        await asyncio.gather(*told)
+
+    async def _tell(self, number: int, state: TopicState, now: str) -> None:
+        resource = self.resources[number]
+        metadata, before = resource["metadata"], resource.get("status", {})
+        after = status(state, resource, now)
+        change = difference(before, after)
+        if not change:
+            return
+        condition: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
+        new = (condition.get("reason"), condition.get("message", "")) != (state.reason, state.message)
+        if new and not state.ready and state.reason not in UNTOLD:
+            log.warning("%s/%s: %s: %s", self.namespace, metadata["name"], state.reason, state.message)
+            await self.events.tell({"kind": "KRaftTopic", **resource}, "Warning", state.reason, state.message)
+        try:
+            patched = await self.api.patch("KRaftTopic", self.namespace, metadata["name"], {"status": change}, "status")
+        except ApiError as error:
+            if error.status != 404:  # deleted meanwhile
+                raise
+            return
+        self.resources[number] = patched
+
+    async def gone(self, claims: Collection[Claim]) -> set[str]:
+        """By a list as of now: a pass may have taken minutes since it listed them first."""
+        known = {_name_and_uid(one) for one in self.resources}
+        there = {_name_and_uid(one) for one in await self.api.list("KRaftTopic", self.namespace)}
+        if there - known:
+            return set()  # the next pass knows what these say
+        found = set()
+        for claim in claims:
+            if (claim.resource, claim.uid) in there:
+                continue
+            text = f"topic {claim.topic} (id {claim.id}) is deleted: the KRaftTopic {claim.resource} (uid {claim.uid})"
+            await self._say("DeletingTopic", f"{text} is gone, and its deletionPolicy was Delete")
+            found.add(claim.topic)
+        return found
+
+    async def kept(self, claims: Collection[Claim]) -> None:
+        for claim in claims:
+            whose = claim.resource or "that an older operator did not name"
+            text = f"topic {claim.topic} (id {claim.id}) stays, although the KRaftTopic {whose} is gone whose"
+            await self._say(
+                "TopicKept", f"{text} deletionPolicy was Delete: delete the topic yourself if nobody needs it"
+            )
+
+    async def _say(self, reason: str, message: str) -> None:
+        log.info("%s/%s: %s: %s", self.namespace, self.cluster["metadata"]["name"], reason, message)
+        await self.events.tell(self.cluster, "Normal", reason, message)
+
+
+def _name_and_uid(one: Mapping[str, Any]) -> tuple[str, str]:
+    return one["metadata"]["name"], one["metadata"].get("uid", "")
+
+
+def cluster_missing(name: str, wishes: Iterable[str]) -> dict[str, TopicState]:
+    """That there is no KRaftCluster of that name."""
+    text = f"there is no KRaftCluster {name} in this namespace: make it, or delete this KRaftTopic"
+    return {wish: TopicState(False, "ClusterMissing", text) for wish in wishes}
