@@ -348,7 +348,7 @@ class _Pass:
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
         kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods, services)
-        await self.memory.view.look(objects.controllers(pods), objects.brokers(pods))
+        await self.memory.view.look(objects.controllers(pods), objects.brokers(pods), objects.statuses(pods))
         now = self.clock()
         return Observed(
             Aged(kube, _ms(now - listed_at)),

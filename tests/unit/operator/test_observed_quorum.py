@@ -21,7 +21,7 @@ class Answers:
 
     def __init__(self, voters: list[dict[str, Any]], observers: list[dict[str, Any]]) -> None:
         told = {"error": 0, "leader": 1, "epoch": 1, "high_watermark": 223, "voters": voters, "observers": observers}
-        self.answer = {"error": 0, "topics": [{"partitions": [told]}]}
+        self.answer = {"error": 0, "topics": [{"partitions": [told]}], "cluster_id": "c"}
 
     async def ask(self, *_: object, **__: object) -> dict[str, Any]:
         return self.answer

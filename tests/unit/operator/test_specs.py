@@ -212,7 +212,7 @@ def test_what_is_remembered_comes_back() -> None:
         (101, 102),
         "again",
         7,
-        (("orders", "MkU3OEVBNTcwNTJENDM2Qk"),),
+        (Claim("orders", "MkU3OEVBNTcwNTJENDM2Qk", "orders", "u"),),
     )
     assert record_of(KRaftClusterStatus.model_validate(remembered(record))) == record
 

@@ -69,7 +69,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 def serve(not_ready: Any = lambda: None) -> HttpServer:
     registry = Registry()
     registry.gauge("up", lambda: 1)
-    return HttpServer(World({}).env, registry, not_ready)
+    return HttpServer(World({}).env, registry, not_ready, lambda: "{}\n")
 
 
 def ask(server: HttpServer, text: bytes, chunk: int = 5) -> FakeTransport:
@@ -90,6 +90,9 @@ def test_http_answers_probes_and_scrapers() -> None:
     assert ask(server, b"GET /livez HTTP/1.0\r\n\r\n").closed
     assert ask(server, b"HEAD /metrics HTTP/1.1\r\n\r\n").sent.endswith(b"\r\n\r\n")
     assert ask(server, b"GET /metrics?x=1 HTTP/1.1\r\nConnection: close\r\n\r\n").sent.endswith(b"up 1\n")
+    status = ask(server, b"GET /status HTTP/1.1\r\n\r\n").sent
+    assert b"Content-Type: application/json\r\n" in status
+    assert status.endswith(b"{}\n")
     assert ask(server, b"GET /other HTTP/1.1\r\n\r\n").sent.startswith(b"HTTP/1.1 404 ")
     assert ask(server, b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").sent.startswith(b"HTTP/1.1 405 ")
     two = ask(server, b"GET /livez HTTP/1.1\r\n\r\nGET /livez HTTP/1.1\r\n\r\n", 1000)

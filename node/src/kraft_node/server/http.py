@@ -1,7 +1,8 @@
 """Where the node is watched: `/metrics` for Prometheus, `/livez` and `/readyz` for whoever starts and stops nodes.
 
 HTTP/1.1 as far as probes and scrapers need it: GET and HEAD, one request after the other, `Connection: close` obeyed.
-`/livez` is 200 while the loop turns; `/readyz` is 200 once clients are served (else 503 with the reason).
+`/livez` is 200 while the loop turns; `/readyz` is 200 once clients are served (else 503 with the reason); `/status`
+has, as JSON, what the process runs with and how much metadata it knows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ UNSENT_MAX: Final = 1024 * 1024
 """Bytes of answers that may wait to be read when the next request comes."""
 
 TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -38,12 +40,15 @@ _REASONS: Final = {
 
 
 class HttpServer:
-    """Serves `registry`; `not_ready` says why clients are not served yet, None when they are."""
+    """Serves `registry`; `not_ready` says why clients are not served yet, None when they are; `status` is JSON."""
 
-    def __init__(self, env: Env, registry: Registry, not_ready: Callable[[], str | None]) -> None:
+    def __init__(
+        self, env: Env, registry: Registry, not_ready: Callable[[], str | None], status: Callable[[], str] = str
+    ) -> None:
         self._env = env
         self._registry = registry
         self._not_ready = not_ready
+        self._status = status
         self._socket: Listener | None = None
         self.open: dict[_Session, None] = {}
         """Who has been silent for longest comes first."""
@@ -88,7 +93,9 @@ class HttpServer:
         if path == "/readyz":
             reason = self._not_ready()
             return (200, TEXT, "ok\n") if reason is None else (503, TEXT, reason + "\n")
-        return 404, TEXT, "there are /metrics, /livez and /readyz\n"
+        if path == "/status":
+            return 200, JSON, self._status()
+        return 404, TEXT, "there are /metrics, /livez, /readyz and /status\n"
 
 
 class _Session:

@@ -35,6 +35,7 @@ from kraft_node.server.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.metrics import Registry, RequestMetrics
 from kraft_node.server.node_metrics import NodeMetrics
 from kraft_node.server.node_settings import connection_rates, creation_rates, limits_of, raft_config, snapshot_policy
+from kraft_node.server.node_status import node_status
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_node.wire.api import ApiKey
@@ -69,7 +70,7 @@ GUARD_KEY: Final = "quorum.empty.disk.guard"
 
 PORT_MAX: Final = 65_535
 HTTP_KEY: Final = "http.listener"
-"""`host:port` of /metrics, /livez and /readyz; nothing is served without it. Kafka leaves this to the JVM's agents."""
+"""`host:port` of /metrics and its like (`server.http`); nothing is served without it. Kafka leaves this to the JVM."""
 
 
 class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
@@ -432,7 +433,7 @@ class Node:
         host, _, port = address.strip().rpartition(":")
         if not port.isdigit() or int(port) > PORT_MAX:
             raise ValueError(f"{HTTP_KEY} wants host:port, not {address!r}")
-        self.http = HttpServer(self.env, self.registry, self.not_ready)
+        self.http = HttpServer(self.env, self.registry, self.not_ready, lambda: node_status(self))
         self.ports["http"] = self.http.listen(host.strip("[]"), int(port))
         log.info("listening name=http host=%s port=%d", host or "*", self.ports["http"])
 

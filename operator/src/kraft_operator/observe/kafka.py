@@ -2,16 +2,20 @@
 
 The quorum is what its leader says (KIP-836): who else believes to lead, in an older epoch, is not listened to. The
 metadata is what a broker says; how far that broker is behind the quorum is added to the age of what it says.
+
+Kafka's protocol leaves out topics that the asker may not describe, without a word. The broker's `/status` counts all of
+them: what is missing is in `Metadata.unseen`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
+from kraft_operator.observe.status import NodeStatus, node_status
 from kraft_operator.plan.observed import THROTTLED, Broker, Metadata, Partition, Quorum, Replica, Seen
 
 TOPIC: Final = 2
@@ -23,6 +27,11 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 TOPICS_A_REQUEST: Final = 1000
 """Asked for their configuration at once: a request stays below a few hundred kilobytes."""
 UNKNOWN_MS: Final = 2**31
+UNKNOWN_TOPIC: Final = 3
+DENIED: Final = 29
+"""TOPIC_AUTHORIZATION_FAILED."""
+NAMED_MAX: Final = 5
+"""Topics that a message names."""
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -38,11 +47,19 @@ class View:
         self._metadata: tuple[float, Metadata] | None = None
         self._hint: int | None = None
 
-    async def look(self, controllers: Mapping[int, Address], brokers: Mapping[int, Address]) -> None:
-        """Ask all that is asked; what does not answer leaves the former view, which grows older."""
+    async def look(
+        self,
+        controllers: Mapping[int, Address],
+        brokers: Mapping[int, Address],
+        statuses: Mapping[int, Address] | None = None,
+    ) -> None:
+        """Ask all that is asked; what does not answer leaves the former view, which grows older.
+
+        `statuses` is where brokers serve `/status`.
+        """
         self._client.keep({*controllers.values(), *brokers.values()})
         await self._look_at_quorum(controllers)
-        await self._look_at_metadata(brokers)
+        await self._look_at_metadata(brokers, statuses or {})
 
     @property
     def quorum(self) -> Seen[Quorum]:
@@ -73,14 +90,14 @@ class View:
         self._quorum = (asked_at, best)
         return True
 
-    async def _look_at_metadata(self, brokers: Mapping[int, Address]) -> None:
+    async def _look_at_metadata(self, brokers: Mapping[int, Address], statuses: Mapping[int, Address]) -> None:
         """The broker that is least behind, of those that the leader knows; another one when it does not answer."""
         known = self.quorum.value
         behind = {} if known is None else {i: r.behind_ms for i, r in {**known.voters, **known.observers}.items()}
         for node in sorted(brokers, key=lambda i: (behind.get(i, UNKNOWN_MS), i != self._hint, i))[:3]:
             asked_at = self._clock()
             try:
-                metadata = await metadata_as_told(self._client, brokers[node])
+                metadata = await metadata_as_told(self._client, brokers[node], statuses.get(node))
             except UnreachableError:
                 continue
             if node in behind:
@@ -114,6 +131,10 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
         behind_ms = max(0, now - one["caught_up"]) if one["caught_up"] >= 0 and now >= 0 else UNKNOWN_MS
         return Replica(max(0, end - one["end"]), behind_ms, one["directory"])
 
+    try:
+        cluster = await client.ask(controller, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=2, fenced=False)
+    except UnreachableError:
+        return None
     # A disk that was replaced is on the list for five minutes more: whoever fetched last is the one that runs.
     fetched = {one["id"]: one["fetched"] for one in told["voters"]}
     observers = sorted(told["observers"], key=lambda one: one["fetched"])
@@ -122,17 +143,25 @@ async def quorum_as_told(client: Client, controller: Address) -> Quorum | None:
         told["epoch"],
         {one["id"]: replica(one) for one in told["voters"]},
         {one["id"]: replica(one) for one in observers if one["fetched"] > fetched.get(one["id"], -1)},
+        "" if cluster["error"] else cluster["cluster_id"],
     )
 
 
-async def metadata_as_told(client: Client, broker: Address) -> Metadata:
-    """The answer of one broker. Raises UnreachableError, also when an answer is an error."""
+async def metadata_as_told(client: Client, broker: Address, status: Address | None = None) -> Metadata:
+    """The answer of one broker. Raises UnreachableError, also when an answer is an error.
+
+    `status` is where it serves `/status`; without it, topics that are left out without a word are not noticed.
+    """
     cluster = await client.ask(broker, schemas.DESCRIBE_CLUSTER, operations=False, endpoints=1, fenced=True)
     if cluster["error"]:
         raise UnreachableError(f"{broker}: DescribeCluster: {cluster['message'] or cluster['error']}")
+    before = await node_status(status) if status is not None else None
     topics = await client.ask(broker, schemas.METADATA, topics=None, auto_create=False, operations=False)
+    after = await node_status(status) if status is not None else None
     names = [topic["name"] for topic in topics["topics"] if topic["name"] and not topic["error"]]
-    min_isr, dynamic, throttled = await _configurations(client, broker, names)
+    hidden = {topic["name"]: topic["error"] for topic in topics["topics"] if topic["name"] and topic["error"]}
+    min_isr, dynamic, throttled = await _configurations(client, broker, names, hidden)
+    missing = _left_out(len(topics["topics"]), before, after, broker)
     moves = await client.ask(broker, schemas.LIST_REASSIGNMENTS, timeout_ms=2000, topics=None)
     if moves["error"]:
         raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves['message'] or moves['error']}")
@@ -157,13 +186,49 @@ async def metadata_as_told(client: Client, broker: Address) -> Metadata:
         {one["name"]: one["most"] for one in versions.get("finalized", ())},
         {one["name"]: one["most"] for one in versions.get("supported", ())},
         throttled,
+        _unseen(hidden, missing),
+        cluster["cluster_id"],
     )
 
 
+def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, broker: Address) -> int:
+    """How many topics the broker has not shown. Raises UnreachableError while that changes."""
+    counts = {one.topics for one in (before, after) if one is not None and one.topics is not None}
+    if not counts or shown in counts:
+        return 0
+    if len(counts) > 1 or max(counts) < shown:
+        raise UnreachableError(f"{broker}: Metadata: topics come and go while it is asked")
+    return max(counts) - shown
+
+
+def _unseen(hidden: Mapping[str, int], missing: int) -> str:
+    """What is not known of the partitions, in words; empty if all is."""
+    parts = []
+    denied = sorted(name for name, error in hidden.items() if error == DENIED)
+    others = [f"{name} (error {error})" for name, error in sorted(hidden.items()) if error != DENIED]
+    if missing:
+        parts.append(f"{missing} topics are hidden from the operator")
+    if denied:
+        parts.append(f"the operator may not see the topics {_some(denied)}")
+    if missing or denied:
+        parts.append("allow its principal Describe and DescribeConfigs on all topics")
+    if others:
+        parts.append(f"the broker does not tell how these topics are: {_some(others)}")
+    return "; ".join(parts)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
 async def _configurations(
-    client: Client, broker: Address, names: list[str]
+    client: Client, broker: Address, names: list[str], hidden: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, str], frozenset[str]]:
-    """min.insync.replicas by topic; the cluster-wide dynamic values; topics that are throttled as a whole."""
+    """min.insync.replicas by topic; the cluster-wide dynamic values; topics that are throttled as a whole.
+
+    Topics whose configuration is not told are added to `hidden`, with the error.
+    """
     throttled = set()
     min_isr: dict[str, int] = {}
     dynamic: dict[str, str] = {}
@@ -181,6 +246,9 @@ async def _configurations(
                 min_isr[result["name"]] = int(values.get(MIN_ISR, 1))
                 if all(values.get(name) == "*" for name in THROTTLED):
                     throttled.add(result["name"])
+            elif result["type"] == TOPIC:
+                if result["error"] != UNKNOWN_TOPIC:  # deleted meanwhile
+                    hidden[result["name"]] = result["error"]
             elif result["type"] == BROKER:
                 if result["error"]:
                     raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")

@@ -148,6 +148,22 @@ def brokers(pods: Iterable[Object]) -> dict[int, Address]:
     }
 
 
+def statuses(pods: Iterable[Object]) -> dict[int, Address]:
+    """Where nodes serve `/status`, ready or not."""
+    return {
+        number: Address(one["status"]["podIP"], port)
+        for number, one in by_node(pods)
+        if one.get("status", {}).get("podIP") and _runs(one["status"]) and (port := _http_port(one)) is not None
+    }
+
+
+def _http_port(pod: Object) -> int | None:
+    """Where its probes ask."""
+    container = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
+    port = container.get("readinessProbe", {}).get("httpGet", {}).get("port")
+    return port if isinstance(port, int) else None
+
+
 def _listeners(pod: Object) -> list[int]:
     """Ports of a pod's listeners: what the resource says by now it may not have yet."""
     ports = next((one.get("ports", ()) for one in pod["spec"]["containers"] if one["name"] == "node"), ())

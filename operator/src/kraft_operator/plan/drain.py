@@ -23,7 +23,9 @@ def departing(s: Situation) -> list[Node]:
 
 def drained(s: Situation, node: Node) -> bool:
     """Whether nothing is on it any more, for certain."""
-    return s.metadata is not None and not any(node.id in partition.replicas for partition in s.metadata.partitions)
+    if s.metadata is None or s.metadata.unseen:
+        return False
+    return not any(node.id in partition.replicas for partition in s.metadata.partitions)
 
 
 def moves_of(

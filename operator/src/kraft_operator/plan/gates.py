@@ -48,11 +48,21 @@ def quorum_without(s: Situation, gone: int, *, pause_accepted: bool = False) -> 
     return None
 
 
+def partitions_known(s: Situation) -> Blocked | None:
+    """What speaks against relying on the partitions that were seen: they must be all there are."""
+    if s.metadata is None:
+        return Blocked("PartitionsUnknown", "the state of partitions is unknown")
+    if s.metadata.unseen:
+        return Blocked("PartitionsUnseen", s.metadata.unseen)
+    return None
+
+
 def isr_without(s: Situation, gone: Collection[int]) -> Blocked | None:
     """Law 5: what speaks against taking brokers `gone` down."""
-    if s.metadata is None:
-        text = f"the state of partitions is unknown: {_brokers(gone)} up until a broker tells it"
-        return Blocked("PartitionsUnknown", text)
+    unknown = partitions_known(s)
+    if unknown is not None:
+        return Blocked(unknown.reason, f"{unknown.message}: {_brokers(gone)} up until a broker tells it")
+    assert s.metadata is not None
     for partition in s.metadata.partitions:
         left = partition.isr.difference(gone)
         need = min(partition.min_isr, len(partition.replicas))

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraft_operator.plan.balance import balanced, spread
 from kraft_operator.plan.drain import departing, moves_of
+from kraft_operator.plan.gates import partitions_known
 from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.resize import resized
 from kraft_operator.plan.situation import Situation
@@ -30,9 +31,10 @@ def throttles(s: Situation) -> Mapping[str, str]:
 def move(s: Situation) -> None:
     """Plan the next moves; the throttle comes before them and goes after them."""
     leaving = {node.id for node in departing(s)}
+    unknown = partitions_known(s)
+    if unknown is not None and leaving:
+        s.plan.block(unknown.reason, f"{unknown.message}: brokers {sorted(leaving)} stay")
     if s.metadata is None:
-        if leaving:
-            s.plan.block("PartitionsUnknown", f"the state of partitions is unknown: brokers {sorted(leaving)} stay")
         return
     if s.wanted.hibernated:
         return

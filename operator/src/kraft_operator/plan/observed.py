@@ -100,6 +100,8 @@ class Quorum:
     epoch: int
     voters: Mapping[int, Replica]
     observers: Mapping[int, Replica] = field(default_factory=dict)
+    cluster_id: str = ""
+    """As the leader tells it; empty where nobody said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,10 @@ class Metadata:
     """The highest levels that the broker asked supports."""
     throttled: frozenset[str] = frozenset()
     """Topics of which every replica is throttled (`*`), as the operator does it."""
+    unseen: str = ""
+    """What the broker did not show of the partitions, and why; `partitions` is all there is only if this is empty."""
+    cluster_id: str = ""
+    """As the broker tells it; empty where nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

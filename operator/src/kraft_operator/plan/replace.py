@@ -17,7 +17,7 @@ import dataclasses
 
 from kraft_operator.plan import wanted as asked
 from kraft_operator.plan.assign import next_id
-from kraft_operator.plan.gates import isr_without, node_without, quorum_without, voter_sets
+from kraft_operator.plan.gates import isr_without, node_without, partitions_known, quorum_without, voter_sets
 from kraft_operator.plan.record import Node, Replacement
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Blocked, Remember, Stop
@@ -120,8 +120,10 @@ def _voters(s: Situation) -> list[int]:
 
 
 def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
-    if s.metadata is None:
-        return Blocked("PartitionsUnknown", "the state of partitions is unknown")
+    unknown = partitions_known(s)
+    if unknown is not None:
+        return unknown
+    assert s.metadata is not None
     for partition in s.metadata.partitions:
         if node.id in partition.replicas and partition.isr <= {node.id} and not accepted:
             return Blocked("PartitionAtRisk", f"its copy of partition {partition.name} is the last: accept DataLoss")
@@ -170,8 +172,10 @@ def _not_yet(s: Situation, node: Node) -> str | None:
     if node.controller and not s.static and (node.id not in _voters(s) or stale(s, node.id)):
         return f"controller {node.id} does not vote with its new disk yet"
     if node.broker:
-        if s.metadata is None:
-            return "the state of partitions is unknown"
+        unknown = partitions_known(s)
+        if unknown is not None:
+            return unknown.message
+        assert s.metadata is not None
         for partition in s.metadata.partitions:
             if node.id in partition.replicas and node.id not in partition.isr:
                 return f"partition {partition.name} catches up on broker {node.id}"

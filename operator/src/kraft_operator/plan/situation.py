@@ -208,10 +208,13 @@ def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation |
     if kube is None:
         return None
     newer_than_ms = min(observed.since_write_ms, observed.since_pod_change_ms)
-    return Situation(
-        record,
-        wanted,
-        kube,
-        fresh(observed.quorum, newer_than_ms=newer_than_ms),
-        fresh(observed.metadata, newer_than_ms=newer_than_ms),
-    )
+    quorum = fresh(observed.quorum, newer_than_ms=newer_than_ms)
+    metadata = fresh(observed.metadata, newer_than_ms=newer_than_ms)
+    found = Situation(record, wanted, kube, quorum, metadata)
+    for who, view in (("the active controller", quorum), ("a broker", metadata)):
+        if view is not None and record.cluster_id is not None and view.cluster_id not in {"", record.cluster_id}:
+            text = f"{who} of this cluster's pods belongs to cluster {view.cluster_id}, not to {record.cluster_id}:"
+            text += " nothing that it says counts; find out whose process answers at the pod's address"
+            found.plan.block("AnotherCluster", text)
+            found.quorum = found.metadata = None
+    return found

@@ -42,7 +42,7 @@ class Blind:
     quorum: Seen[Any] = Seen()
     metadata: Seen[Any] = Seen()
 
-    async def look(self, controllers: object, brokers: object) -> None:
+    async def look(self, controllers: object, brokers: object, statuses: object = None) -> None:
         """Nothing is seen."""
 
 

@@ -32,7 +32,8 @@ LISTENER_PREFIX: Final = "listener.name."
 
 # Keys that are not Kafka's: facilities that Kafka leaves to the JVM (JMX agents, log4j files), or does not have.
 OWN_DEFAULTS: Final[dict[str, str]] = {
-    "http.listener": "",  # host:port of /metrics, /livez and /readyz; empty for none
+    "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty for none
+    "config.revision": "",  # a word that /status repeats: which file the process has read
     "quorum.empty.disk.guard": "true",
     "broker.session.closed.timeout.ms": "",
     "broker.session.replace.on.restart": "true",

@@ -69,7 +69,12 @@ class Tells(Protocol):
 class Sees(Protocol):
     """What `observe.kafka.View` does; tests have one that sees nothing."""
 
-    async def look(self, controllers: Mapping[int, Address], brokers: Mapping[int, Address]) -> None: ...
+    async def look(
+        self,
+        controllers: Mapping[int, Address],
+        brokers: Mapping[int, Address],
+        statuses: Mapping[int, Address] | None = None,
+    ) -> None: ...
 
     @property
     def quorum(self) -> Seen[Quorum]: ...
@@ -200,10 +205,11 @@ class Supervisor:
         """All of it, now."""
         cluster, asked_at = self.cluster, self._clock()
         running = {node_id: p for node_id, p in self.world.processes().items() if p.alive}
-        not_ready = await self._probe({i: address for i in running if (address := self.address(i, HTTP)) is not None})
+        statuses = {i: address for i in running if (address := self.address(i, HTTP)) is not None}
+        not_ready = await self._probe(statuses)
         kube = self.world.kube(cluster, not_ready)
         self._note(kube, {node_id: process.started for node_id, process in running.items()})
-        await self._view.look(self.controllers(kube), self.brokers(kube))
+        await self._view.look(self.controllers(kube), self.brokers(kube), statuses)
         now = self._clock()
         return Observed(
             Seen(kube, round((now - asked_at) * 1000)),

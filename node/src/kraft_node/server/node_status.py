@@ -1,0 +1,34 @@
+"""What a process runs with and what it knows, for operators that must not guess it (`/status`)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kraft_node.server.node import Node
+
+REVISION_KEY: Final = "config.revision"
+"""A word that the author of the configuration file put into it; no meaning to the node."""
+
+
+def node_status(node: Node) -> str:
+    """One JSON object.
+
+    `voters` are those of the configuration (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions`
+    count the metadata up to `offset`, whatever an asker may see of it through Kafka's protocol; they are missing until
+    there is an image.
+    """
+    config, raft = node.config, node.raft
+    found: dict[str, Any] = {
+        "nodeId": config.node_id,
+        "clusterId": None if node.storage is None else node.storage.cluster_id,
+        "roles": sorted(config.roles),
+        "voters": [voter.node_id for voter in config.voters],
+        "configRevision": config.texts.get(REVISION_KEY, ""),
+        "authorizer": node.authorizer is not None,
+    }
+    if raft is not None and node.raft_started:
+        topics = raft.image.topics
+        found |= {"offset": raft.image.offset, "topics": len(topics), "partitions": topics.partition_count}
+    return json.dumps(found) + "\n"
