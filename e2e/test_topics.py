@@ -138,6 +138,7 @@ def test_topics_outlive_a_definition_that_lacks_a_field(cluster: Cluster) -> Non
         _passes(cluster)
         assert "spec.cluster is missing" in _reason("first", "NotUnderstood")["message"]
     _apply([_topic(cluster, 0) | {"metadata": {"name": name, "namespace": NAMESPACE}} for name in before])
+    # The rules let the field come back, which the API server had dropped from what it stores.
     assert {name: _reason(name, "InForce")["topicId"] for name in before} == before
     kubectl("delete", "krafttopics", "-n", NAMESPACE, *before, check=True)
     until("they are gone", lambda: not {one["name"] for one in cluster.status.get("topics", ())} & before.keys())

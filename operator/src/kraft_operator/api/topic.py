@@ -18,7 +18,7 @@ class KRaftTopicSpec(Model):
 
     RULES: ClassVar = (
         Rule(
-            "self.cluster == oldSelf.cluster",
+            "!has(oldSelf.cluster) || self.cluster == oldSelf.cluster",
             "a topic cannot move to another cluster: make another KRaftTopic there and copy the records",
         ),
         Rule(

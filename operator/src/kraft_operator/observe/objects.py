@@ -159,7 +159,7 @@ def statuses(pods: Iterable[Object]) -> dict[int, Address]:
 
 def _http_port(pod: Object) -> int | None:
     """Where its probes ask."""
-    container = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
+    container: Object = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
     port = container.get("readinessProbe", {}).get("httpGet", {}).get("port")
     return port if isinstance(port, int) else None
 
