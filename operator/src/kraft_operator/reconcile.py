@@ -335,10 +335,11 @@ class _Pass:
         namespace, name = self.cluster.namespace, self.cluster.name
         selector = f"{INSTANCE}={name},app.kubernetes.io/name=kraftcluster"
         listed_at = self.clock()
-        pods, claims, jobs = await asyncio.gather(
+        pods, claims, jobs, configs = await asyncio.gather(
             self.api.list("Pod", namespace, selector),
             self.api.list("PersistentVolumeClaim", namespace, selector),
             self.api.list("Job", namespace, selector),
+            self.api.list("ConfigMap", namespace, selector),
         )
         job_pods = await self.api.list("Pod", namespace, f"{selector}-format") if jobs else []
         services = await self.api.list("Service", namespace, selector) if self.cluster.external else []
@@ -347,7 +348,7 @@ class _Pass:
         shape = objects.shape(pods)
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
-        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods, services)
+        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods, services, configs)
         await self.memory.view.look(objects.controllers(pods), objects.brokers(pods), objects.statuses(pods))
         now = self.clock()
         return Observed(

@@ -36,8 +36,8 @@ def manifests(cluster: Cluster) -> list[dict[str, Any]]:
         aspects = {"image": cluster.spec.image, "roles": ",".join(pool.roles), "voters": "1,2,3"}
         external = {"external": ("$(HOST_IP)", 31000)}
         found += storage.claims(cluster, pool, node)
-        found.append(pods.config_map(cluster, pool, node, aspects))
-        found.append(storage.format_job(cluster, pool, node, CLUSTER_ID))
+        config = pods.config_map(cluster, pool, node, aspects)
+        found += [config, storage.format_job(cluster, pool, node, CLUSTER_ID, config["metadata"]["name"])]
         found.append(pods.pod(cluster, pool, node, aspects, external))
     return found
 

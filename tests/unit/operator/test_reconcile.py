@@ -26,6 +26,7 @@ from kraft_operator.metrics import Metrics
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.topics import TopicSeen, TopicsSeen
 from kraft_operator.reconcile import Key, Reconciler
+from kraft_operator.specs.pods import config_name
 from kraft_operator.specs.remembered import record_of
 from tests.unit.operator.fake_kubernetes import Crash, FakeApi
 from tests.unit.operator.sample import ROOT
@@ -670,15 +671,126 @@ def test_what_a_node_that_left_had_is_cleared_away() -> None:
         api = _api()
         operator = _operator(api)
         await _settle(api, operator)
-        stray = await api.get("ConfigMap", "demo", "sample-101")
-        assert stray is not None
+        stray = copy.deepcopy(_config(api, "sample-101"))
         stray["metadata"] |= {"name": "sample-199", "labels": {**stray["metadata"]["labels"]}}
         stray["metadata"]["labels"]["kraftcluster.io/node"] = "199"
         await api.create(stray)
         again = _operator(api)
         await again.reconcile(KEY)
         assert ("ConfigMap", "demo", "sample-199") not in api.objects
-        assert ("ConfigMap", "demo", "sample-101") in api.objects
+        assert _config(api, "sample-101")
+        operator.close()
+        again.close()
+
+    asyncio.run(main())
+
+
+# The configuration of nodes
+
+
+def _config(api: FakeApi, pod: str) -> dict[str, Any]:
+    """The ConfigMap that a pod refers to."""
+    name = config_name(api.objects["Pod", "demo", pod]["spec"])
+    return api.objects["ConfigMap", "demo", str(name)]
+
+
+def test_a_configuration_is_named_by_its_content_and_never_changes() -> None:
+    """One of a fixed name started old voters under new annotations, from a kubelet's stale copy."""
+
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        before = copy.deepcopy(_config(api, "sample-101"))
+        assert before["immutable"]
+        revision = before["metadata"]["name"].rpartition("-")[2]
+        assert f"config.revision={revision}\n" in before["data"]["server.properties"]
+        api.objects["KRaftCluster", *KEY]["spec"]["config"]["num.partitions"] = "7"
+        del api.objects["Pod", "demo", "sample-101"]
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        after = _config(api, "sample-101")
+        assert after["metadata"]["name"] != before["metadata"]["name"]
+        assert "num.partitions=7" in after["data"]["server.properties"]
+        again = _operator(api)
+        await again.reconcile(KEY)
+        assert ("ConfigMap", "demo", before["metadata"]["name"]) not in api.objects, "nobody refers to it any more"
+        assert _config(api, "sample-102")
+        operator.close()
+        again.close()
+
+    asyncio.run(main())
+
+
+def test_a_configuration_is_restored_while_its_pod_exists() -> None:
+    """After a restart of the machine the broker was stuck in ContainerCreating, and Ready was True."""
+
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        lost = copy.deepcopy(_config(api, "sample-101"))
+        name = lost["metadata"]["name"]
+        del api.objects["ConfigMap", "demo", name]
+        for fault in (ApiError(403, "Forbidden", "no ConfigMaps today"), None):
+            api.before = lambda _verb, kind, _name, fault=fault: fault if kind == "ConfigMap" else None
+            with contextlib.suppress(ApiError):
+                await operator.reconcile(KEY)
+            if fault is not None:
+                ready = _condition(api, "Ready")
+                assert ready["status"] == "False"
+                assert f"broker 101: ConfigMap {name} is missing" in ready["message"]
+        made = api.objects["ConfigMap", "demo", name]
+        assert made["data"] == lost["data"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_configuration_that_cannot_be_restored_is_named_and_its_pod_made_anew_once_it_does_not_run() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        name = _config(api, "sample-101")["metadata"]["name"]
+        del api.objects["ConfigMap", "demo", name]
+        api.objects["KRaftCluster", *KEY]["spec"]["config"]["log.retention.ms"] = "77777777"  # needs no restart
+        for _ in range(2):
+            await operator.reconcile(KEY)
+        assert ("ConfigMap", "demo", name) not in api.objects
+        assert _condition(api, "Ready")["status"] == "False"
+        degraded = _condition(api, "Degraded")
+        assert (degraded["status"], degraded["reason"]) == ("True", "ConfigLost")
+        assert f"ConfigMap {name} of broker 101 is gone" in degraded["message"]
+        assert "kubectl kraft roll 101" in degraded["message"]
+        uid = api.objects["Pod", "demo", "sample-101"]["metadata"]["uid"]
+        waiting = {"state": {"waiting": {"reason": "CreateContainerConfigError"}}, "restartCount": 0}
+        api.objects["Pod", "demo", "sample-101"]["status"]["containerStatuses"] = [waiting]
+        for _ in range(4):
+            await operator.reconcile(KEY)
+            api.work()
+        assert api.objects["Pod", "demo", "sample-101"]["metadata"]["uid"] != uid
+        assert "log.retention.ms=77777777" in _config(api, "sample-101")["data"]["server.properties"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_pod_of_an_older_operator_keeps_the_configuration_of_its_fixed_name() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        pod = api.objects["Pod", "demo", "sample-101"]
+        pod["spec"]["volumes"][0]["configMap"]["name"] = "sample-101"
+        for _ in range(2):
+            await operator.reconcile(KEY)
+        restored = _config(api, "sample-101")
+        assert restored["metadata"]["name"] == "sample-101"
+        assert "immutable" not in restored
+        again = _operator(api)
+        await again.reconcile(KEY)
+        assert _config(api, "sample-101")
         operator.close()
         again.close()
 

@@ -17,6 +17,7 @@ OWN_KEYS: Final = (
     "advertised.listeners",
     "broker.id",
     "broker.rack",
+    "config.revision",
     "controller.listener.names",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",

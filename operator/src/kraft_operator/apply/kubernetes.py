@@ -34,6 +34,7 @@ KubeStep = (
     | do.GrowVolume
     | do.DeleteVolume
     | do.CreatePod
+    | do.RestoreConfig
     | do.Recreate
     | do.Restart
     | do.Stop
@@ -94,6 +95,11 @@ class Hands:
                     await self._delete(claim)
             case do.CreatePod():
                 await self._start(step)
+            case do.RestoreConfig():
+                pool, node = self._pool_and(step.node)
+                legacy = self._cluster.node(node.id)
+                name = legacy if step.name.removeprefix("ConfigMap ") == legacy else ""
+                await self._ensure(pods.config_map(self._cluster, pool, node, step.aspects, name=name))
             case do.Recreate() | do.Restart():
                 await asyncio.gather(*(self._stop(node) for node in step.nodes))
             case do.Stop():
@@ -124,14 +130,15 @@ class Hands:
         roles = ",".join([*["broker"] * node.broker, *["controller"] * node.controller])
         known = "bootstrap" if self._record.dynamic else "voters"
         aspects = {"roles": roles, known: ",".join(map(str, voters))}
-        if node.id not in self._seen.pods:
-            await self._ensure(pods.config_map(self._cluster, pool, node, aspects))
+        config = pods.config_map(self._cluster, pool, node, aspects)
+        await self._ensure(config)
         dynamic = None
         if self._record.dynamic and node.controller:
             dynamic = {"initial": "" if step.joins else self._initial_voters()}
         cluster_id = self._record.cluster_id
         assert cluster_id is not None
-        job = storage.format_job(self._cluster, pool, node, cluster_id, dynamic, step.volumes, step.aspects)
+        name = config["metadata"]["name"]
+        job = storage.format_job(self._cluster, pool, node, cluster_id, name, dynamic, step.volumes, step.aspects)
         await self._create(job)
 
     def _initial_voters(self) -> str:
@@ -235,8 +242,11 @@ class Hands:
                 if not error.lasting:
                     raise
                 refused = refused or error
+        used = self._configs_in_use()
         for key, one in there.items():
-            if key not in names and self._left_behind(one):
+            if key not in names and (
+                one["metadata"]["name"] not in used if key[0] == "ConfigMap" else self._left_behind(one)
+            ):
                 await self._delete({**one, "kind": key[0]})
         await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
         if refused is not None:
@@ -256,6 +266,12 @@ class Hands:
                 wanted = others + self._cluster.owner() * storage.owned(pool)
                 await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
 
+    def _configs_in_use(self) -> set[str | None]:
+        """ConfigMaps that a pod or a format job refers to."""
+        specs = [pod["spec"] for pod in self._seen.pods.values()]
+        specs += [job["spec"]["template"]["spec"] for job in self._seen.jobs]
+        return {pods.config_name(spec) for spec in specs}
+
     def _left_behind(self, one: Object) -> bool:
         """Whether an object belongs to a node, a listener or a role that is there no longer."""
         number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
@@ -263,7 +279,7 @@ class Hands:
         if node is None:
             return True
         names = {self._cluster.external_service(node.id, listener.name) for listener in self._cluster.external}
-        return one["metadata"]["name"] not in {self._cluster.node(node.id), *(names if node.broker else ())}
+        return not node.broker or one["metadata"]["name"] not in names
 
     # Writes
 

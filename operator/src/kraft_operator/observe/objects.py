@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
+from kraft_operator.api.pools import NodePool
 from kraft_operator.kafka.client import Address
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
+from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import is_controller
 from kraft_operator.specs.cluster import Cluster
-from kraft_operator.specs.pods import ASPECT
+from kraft_operator.specs.pods import ASPECT, config_map, config_name
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.storage import DISK, FORMATTED, VOLUMES
@@ -24,6 +26,7 @@ MACHINE: Final = "volume.kubernetes.io/selected-node"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 """On pods of a job."""
 NODE_LABEL: Final = f"{GROUP}/node"
+POOL_LABEL: Final = f"{GROUP}/pool"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
@@ -35,11 +38,18 @@ def kube(
     racks: Mapping[str, str] | None = None,
     job_pods: Iterable[Object] = (),
     services: Iterable[Object] = (),
+    configs: Iterable[Object] = (),
 ) -> Kube:
-    """All of it. `racks` by machine."""
+    """All of it. `racks` by machine; `configs` are the ConfigMaps that exist."""
     formatting = list(job_pods)
+    there = {one["metadata"]["name"] for one in configs}
     return Kube(
-        {number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")) for number, one in by_node(pods)},
+        {
+            number: _complete(
+                cluster, number, one, pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")), there
+            )
+            for number, one in by_node(pods)
+        },
         volumes(cluster, claims, racks),
         {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
         addresses(cluster, services),
@@ -80,6 +90,24 @@ def pod(one: Object, rack: str = "") -> Pod:
         message=why_not(one)[:MESSAGE_CHARS_MAX],
         over=status.get("phase") in ENDED,
     )
+
+
+def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Collection[str]) -> Pod:
+    """With what it refers to and does not exist."""
+    name = config_name(one["spec"])
+    if name is None or name in configs:
+        return seen
+    made = pool_of(cluster, one)
+    known = made is not None and name in {
+        cluster.node(number),
+        config_map(cluster, made, Node(number, made.name, False, False), seen.aspects)["metadata"]["name"],
+    }
+    return replace(seen, missing=f"ConfigMap {name}", restorable=known)
+
+
+def pool_of(cluster: Cluster, one: Object) -> NodePool | None:
+    """The pool that a pod was made for, where it still exists."""
+    return cluster.pool(one["metadata"].get("labels", {}).get(POOL_LABEL, ""))
 
 
 def _runs(status: Object) -> bool:

@@ -38,6 +38,10 @@ class Pod:
     """Why it is not ready, as Kubernetes has it."""
     over: bool = False
     """It has ended for good (evicted, its machine shut down): only another pod can take its place."""
+    missing: str = ""
+    """An object that it refers to and that does not exist: without it the pod's next start fails."""
+    restorable: bool = False
+    """What is missing can be made again as it was."""
 
 
 @dataclass(frozen=True, slots=True)

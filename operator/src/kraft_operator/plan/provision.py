@@ -8,13 +8,23 @@ from dataclasses import replace
 from kraft_operator.plan.observed import Job, Volume
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import CreatePod, CreateVolume, DropJob, Format, GrowVolume, MarkFormatted, Remember
+from kraft_operator.plan.steps import (
+    CreatePod,
+    CreateVolume,
+    DropJob,
+    Format,
+    GrowVolume,
+    MarkFormatted,
+    Remember,
+    RestoreConfig,
+)
 
 
 def provision(s: Situation) -> None:
     """Plan what is missing."""
     formatted: list[Node] = []
     for node in s.record.nodes:
+        _restore(s, node)
         if node.stopped or node.id in s.wanted.skip:
             continue
         if not node.formatted:
@@ -32,6 +42,18 @@ def provision(s: Situation) -> None:
         ids = ", ".join(str(node.id) for node in record.nodes if node not in s.record.nodes)
         what = "volumes of {} are formatted" if formatted else "racks of {} are known"
         s.plan.steps.append(Remember(record, what.format(ids)))
+
+
+def _restore(s: Situation, node: Node) -> None:
+    """The configuration of a pod that exists: a pod that runs needs it at its next start."""
+    pod = s.kube.pods.get(node.id)
+    if pod is None or not pod.missing or pod.terminating:
+        return
+    if pod.restorable:
+        s.plan.steps.append(RestoreConfig(node.id, pod.missing, pod.aspects))
+    elif pod.running:
+        text = f"{pod.missing} of {node.kind} is gone, and the specification has changed since: its pod runs, and"
+        s.plan.block("ConfigLost", f"{text} would not start again; restart it by hand: kubectl kraft roll {node.id}")
 
 
 def _start(s: Situation, node: Node) -> None:

@@ -21,12 +21,13 @@ def recover(s: Situation) -> None:
             and not pod.running
             and not pod.terminating
             and node.id not in s.wanted.skip
-            and (pod.over or s.lacks(node))
+            and (pod.over or s.lacks(node) or (pod.missing and not pod.restorable))
         ):
             idle.append(node)
     if idle:
         lacks = sorted({reason for node in idle for reason in s.lacks(node)})
-        why = f"they do not run, and lack {', '.join(lacks)}" if lacks else "they have ended"
+        lost = sorted(s.kube.pods[node.id].missing for node in idle if s.kube.pods[node.id].missing)
+        why = f"they do not run, and lack {', '.join([*lacks, *lost])}" if lacks or lost else "they have ended"
         s.plan.steps.append(Recreate(tuple(node.id for node in idle), why))
 
 

@@ -97,7 +97,9 @@ class Situation:
             if node.leaving or node.id in self.wanted.skip or not self.runs(node):
                 continue
             pod = self.kube.pods.get(node.id)
-            if not self.up(node.id):
+            if pod is not None and pod.missing:
+                found.append(f"{node.kind}: {pod.missing} is missing")
+            elif not self.up(node.id):
                 why = "has no pod yet" if pod is None else "stops" if pod.terminating else pod.message or "is not ready"
                 found.append(f"{node.kind}: {why}")
             elif self.metadata is not None and pod is not None and is_broker(pod) and not self.serves(node.id):

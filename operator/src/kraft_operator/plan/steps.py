@@ -82,6 +82,15 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreConfig:
+    """Make the ConfigMap of a node's pod again, as it was when the pod was made."""
+
+    node: int
+    name: str
+    aspects: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Recreate:
     """Delete pods in which nothing runs, so that corrected ones take their place."""
 
@@ -167,6 +176,7 @@ Step: TypeAlias = (
     | GrowVolume
     | DeleteVolume
     | CreatePod
+    | RestoreConfig
     | Recreate
     | SetConfig
     | SetFeature

@@ -12,7 +12,7 @@ from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipelines import Driver
 from kraft_operator.api.pools import NodePool, PodTemplate
 from kraft_operator.plan.record import Node
-from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
 USER: Final = 10001
@@ -21,22 +21,33 @@ CONFIG: Final = "/etc/kraft"
 FILE: Final = "server.properties"
 ASPECT: Final = f"aspect.{GROUP}/"
 """What a pod was made with, as annotations."""
+REVISION: Final = "config.revision"
+"""A key of the file that the node repeats in `/status`: which file it has read."""
 STARTING_S_MAX: Final = 600
 """Before the kubelet kills a node that starts: recovery of many logs after a crash takes its time."""
 
 
-def config_map(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]) -> dict[str, Any]:
-    """The file of one node."""
+def config_map(
+    cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], *, name: str = ""
+) -> dict[str, Any]:
+    """The file of one node. Its name says what is in it, and it never changes: no kubelet can have an older one.
+
+    `name` is for pods of older operators, which refer to one of a fixed name.
+    """
     rack = aspects.get("rack", "")
     values = properties(
         cluster, pool, node.id, _roles(aspects), ids(aspects, "voters"), ids(aspects, "bootstrap"), rack
     )
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name),
-        "data": {FILE: text(values)},
-    }
+    revision = digest(values)
+    metadata = cluster.metadata(name or f"{cluster.node(node.id)}-{revision}", node_id=node.id, pool=pool.name)
+    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return {**found, "data": {FILE: text({**values, REVISION: revision})}, **({} if name else {"immutable": True})}
+
+
+def config_name(spec: Mapping[str, Any]) -> str | None:
+    """The ConfigMap that a pod's specification refers to."""
+    volumes = (one for one in spec.get("volumes", ()) if one["name"] == "config")
+    return next((one["configMap"]["name"] for one in volumes if "configMap" in one), None)
 
 
 def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
@@ -67,7 +78,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     }
     template = pool.pod
     spec: dict[str, Any] = {
-        **base(cluster, pool, node),
+        **base(cluster, pool, node, config_map(cluster, pool, node, aspects)["metadata"]["name"]),
         "hostname": cluster.node(node.id),
         "subdomain": cluster.nodes_service,
         "restartPolicy": "Always",
@@ -79,7 +90,7 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
+def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str, Any]:
     """What a node's pod and its format job's have in common: who they are, where they run, what they see."""
     template = pool.pod
     spec: dict[str, Any] = {
@@ -87,7 +98,7 @@ def base(cluster: Cluster, pool: NodePool, node: Node) -> dict[str, Any]:
         "enableServiceLinks": False,
         "securityContext": pod_security(),
         "volumes": [
-            {"name": "config", "configMap": {"name": cluster.node(node.id)}},
+            {"name": "config", "configMap": {"name": config}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             *(
                 {

@@ -54,12 +54,14 @@ def format_job(
     pool: NodePool,
     node: Node,
     cluster_id: str,
+    config: str,
     dynamic: Mapping[str, str] | None = None,
     volumes: int = 0,
     aspects: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """`kafka-storage format`, which refuses directories of another cluster or node.
 
+    `config`: the ConfigMap with its file.
     `dynamic`, for a controller of a dynamic quorum: `initial` its first voters in Kafka's form, or empty to join.
     `volumes`: how many there are by now, where some came later; those that are formatted already are left as they are.
     `aspects`: what it is made with. It has as much time as it takes to get an image or a machine.
@@ -98,7 +100,7 @@ def format_job(
                         f"{GROUP}/job": "format",
                     }
                 },
-                "spec": {**base(cluster, pool, node), "restartPolicy": "Never", "containers": [container]},
+                "spec": {**base(cluster, pool, node, config), "restartPolicy": "Never", "containers": [container]},
             },
         },
     }
