@@ -113,7 +113,10 @@ stored and described like in Kafka, and have no effect for the reason given.
 
 def own_section() -> str:
     meanings = {
-        "http.listener": "`host:port` of `/metrics` (Prometheus), `/livez` and `/readyz`; nothing is served when empty",
+        "http.listener": (
+            "`host:port` of `/metrics` (Prometheus), `/livez`, `/readyz` and `/status`; nothing is served when empty"
+        ),
+        "config.revision": "a word that `/status` repeats, so that an operator knows which file the process has read",
         "quorum.empty.disk.guard": (
             "a voter without a quorum-state neither votes nor stands until it has caught up for sure, and the first "
             "election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost its disk "

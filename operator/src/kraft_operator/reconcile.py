@@ -33,6 +33,7 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe import objects
 from kraft_operator.observe.kafka import View
+from kraft_operator.observe.status import Statuses
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.levels import name_of
@@ -84,6 +85,7 @@ class _Memory:
 
     client: Client
     view: View
+    statuses: Statuses = field(default_factory=Statuses)
     written_at: float = float("-inf")
     pods_changed_at: float = float("-inf")
     pods: frozenset[tuple[str, bool, int]] | None = None
@@ -341,14 +343,20 @@ class _Pass:
             self.api.list("Job", namespace, selector),
             self.api.list("ConfigMap", namespace, selector),
         )
+        pods, jobs = objects.ours(self.cluster, pods), objects.ours(self.cluster, jobs)
         job_pods = await self.api.list("Pod", namespace, f"{selector}-format") if jobs else []
         services = await self.api.list("Service", namespace, selector) if self.cluster.external else []
         names = [one["metadata"]["name"] for one in services]
-        self.seen = Seen({number: dict(one) for number, one in objects.by_node(pods)}, claims, jobs, names)
+        mine = [one for one in claims if objects.others(self.cluster, one) is None]
+        self.seen = Seen(
+            {number: dict(one) for number, one in objects.by_node(pods)}, mine, list(map(dict, jobs)), names
+        )
         shape = objects.shape(pods)
         if shape != self.memory.pods:
             self.memory.pods, self.memory.pods_changed_at = shape, listed_at
-        kube = objects.kube(self.cluster, pods, claims, jobs, await self._racks(), job_pods, services, configs)
+        told = await self.memory.statuses.of(objects.processes(pods))
+        racks = await self._racks()
+        kube = objects.kube(self.cluster, pods, claims, jobs, racks, job_pods, services, configs, told)
         await self.memory.view.look(objects.controllers(pods), objects.brokers(pods), objects.statuses(pods))
         now = self.clock()
         return Observed(
@@ -376,8 +384,8 @@ class _Pass:
         if not self.cluster.spec.paused:
             try:
                 await self._share()
-            except ApiError as error:
-                if not error.lasting:
+            except (ApiError, NotYetError) as error:
+                if isinstance(error, ApiError) and not error.lasting:
                     raise
                 refused = error
         for kind, steps in itertools.groupby(plan_.steps, key=type):

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply.objects import difference, marked, same
+from kraft_operator.kafka.client import Address, UnreachableError
 from kraft_operator.kube import client as kube
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.kube.config import Access
 from kraft_operator.observe import objects
+from kraft_operator.observe.status import NodeStatus, Statuses
 from kraft_operator.plan.observed import Job
 from kraft_operator.specs.cluster import Cluster
 from tests.unit.operator.fake_kubernetes import merged
@@ -314,3 +316,41 @@ def test_long_lists_come_in_pages() -> None:
     requests = _against([(200, {}, first), (200, {}, {"items": [{"n": 3}], "metadata": {}})], ask)
     assert requests[0] == "GET /api/v1/pods?limit=500&labelSelector=a%3Db"
     assert requests[1].endswith("continue=token")
+
+
+# What processes say of themselves
+
+
+def test_a_process_is_believed_before_its_pods_annotations() -> None:
+    """A stale ConfigMap started old voters under new annotations, and a gate counted with the new ones."""
+    one = _pod(dict(STATES["ready"][0]))
+    one["metadata"]["annotations"]["aspect.kraftcluster.io/voters"] = "1,2,3,4"
+    one["metadata"]["annotations"]["aspect.kraftcluster.io/config"] = "c"
+    one["spec"] = {"volumes": [{"name": "config", "configMap": {"name": "sample-1-abc"}}]}
+    assert objects.pod(one, told=NodeStatus((1, 2, 3, 4), "abc", 0)).aspects == objects.pod(one).aspects
+    stale = objects.pod(one, told=NodeStatus((1, 2, 3), "old", 0))
+    assert stale.aspects["voters"] == "1,2,3"
+    assert stale.aspects["config"] != "c", "it lacks its configuration: it is restarted"
+    assert objects.pod(one, told=NodeStatus((1, 2, 3, 4), "", 0)).aspects["config"] == "c", "of an older node"
+
+
+def test_a_process_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Address] = []
+
+    async def answer(where: Address) -> NodeStatus:
+        asked.append(where)
+        if len(asked) == 1:
+            raise UnreachableError("it starts")
+        return NodeStatus((1,), "r", 0)
+
+    async def main() -> None:
+        monkeypatch.setattr("kraft_operator.observe.status.node_status", answer)
+        statuses, where = Statuses(), Address("b", 1)
+        assert await statuses.of({1: ("first", where)}) == {}
+        for _ in range(2):
+            assert await statuses.of({1: ("first", where)}) == {1: NodeStatus((1,), "r", 0)}
+        assert len(asked) == 2
+        await statuses.of({1: ("restarted", where)})
+        assert len(asked) == 3
+
+    asyncio.run(main())

@@ -797,6 +797,87 @@ def test_a_pod_of_an_older_operator_keeps_the_configuration_of_its_fixed_name() 
     asyncio.run(main())
 
 
+# Whose objects they are
+
+
+def test_a_pod_with_copied_labels_is_not_taken_for_a_nodes() -> None:
+    """`kubectl debug --copy-to` copies labels: the copy was seen instead of the node, and would have been deleted."""
+
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        copied = copy.deepcopy(api.objects["Pod", "demo", "sample-101"])
+        copied["metadata"] |= {"name": "zz-debug", "uid": "copy"}
+        del copied["metadata"]["ownerReferences"]
+        copied["status"] = {"phase": "Failed", "conditions": []}
+        api.objects["Pod", "demo", "zz-debug"] = copied
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        assert "deletionTimestamp" not in api.objects["Pod", "demo", "zz-debug"]["metadata"]
+        node = next(one for one in api.objects["KRaftCluster", *KEY]["status"]["nodes"] if one["id"] == 101)
+        assert node["state"] == "Ready"
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_orphaned_pods_are_taken_up_by_a_resource_of_their_name() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        for name in SIX:
+            del api.objects["Pod", "demo", name]["metadata"]["ownerReferences"]
+        uids = [api.objects["Pod", "demo", name]["metadata"]["uid"] for name in SIX]
+        again = _operator(api)
+        for _ in range(3):
+            await again.reconcile(KEY)
+        assert [api.objects["Pod", "demo", name]["metadata"]["uid"] for name in SIX] == uids
+        owners = [api.objects["Pod", "demo", name]["metadata"]["ownerReferences"][0]["uid"] for name in SIX]
+        assert owners == ["u"] * 6
+        operator.close()
+        again.close()
+
+    asyncio.run(main())
+
+
+def test_claims_that_go_with_the_resource_of_before_are_not_adopted() -> None:
+    """Deleted and applied anew: it took up volumes that the garbage collector was about to delete."""
+
+    async def main() -> None:
+        api = _api()
+        for pool in api.objects["KRaftCluster", *KEY]["spec"]["nodePools"]:
+            pool["storage"]["deletionPolicy"] = "Delete"
+        operator = _operator(api)
+        await _settle(api, operator)
+        first = api.objects["KRaftCluster", *KEY]
+        old = {key[2]: one["metadata"]["uid"] for key, one in api.objects.items() if key[0] == "PersistentVolumeClaim"}
+        for key in [key for key in api.objects if key[0] in {"Pod", "Job"}]:
+            del api.objects[key]
+        del first["status"]
+        first["metadata"]["uid"] = "v"
+        again = _operator(api)
+        for _ in range(4):
+            with contextlib.suppress(ApiError):
+                await again.reconcile(KEY)
+            api.work()
+        assert _pods(api) == [], "nothing runs on them"
+        told = " ".join(api.objects["KRaftCluster", *KEY]["status"]["plan"])
+        assert "goes with the KRaftCluster of uid u" in told
+        for key, one in list(api.objects.items()):
+            if any(owner["uid"] == "u" for owner in one["metadata"].get("ownerReferences", ())):
+                del api.objects[key]  # the garbage collector
+        await _settle(api, again)
+        made = {key[2]: one["metadata"]["uid"] for key, one in api.objects.items() if key[0] == "PersistentVolumeClaim"}
+        assert made.keys() == old.keys()
+        assert not set(made.values()) & set(old.values())
+        operator.close()
+        again.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("after", range(1, 60, 3))
 def test_the_operator_may_die_after_any_write(after: int) -> None:
     async def main() -> None:

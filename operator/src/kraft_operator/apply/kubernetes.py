@@ -14,7 +14,7 @@ from typing import Any, Final
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of
+from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of, others
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.situation import ADDRESSES
@@ -234,12 +234,12 @@ class Hands:
                 # Those that are there change with their broker's restart: it advertises what they are.
                 own = [service for _, service in self._services(node)]
                 wanted += [one for one in own if (one["kind"], one["metadata"]["name"]) not in there]
-        refused: ApiError | None = None
+        refused: ApiError | NotYetError | None = None
         for one in wanted:
             try:
                 await self._ensure(one, there.get((one["kind"], one["metadata"]["name"])))
-            except ApiError as error:
-                if not error.lasting:
+            except (ApiError, NotYetError) as error:
+                if isinstance(error, ApiError) and not error.lasting:
                     raise
                 refused = refused or error
         used = self._configs_in_use()
@@ -249,6 +249,7 @@ class Hands:
             ):
                 await self._delete({**one, "kind": key[0]})
         await self._own(await self._api.list("PersistentVolumeClaim", cluster.namespace, selector))
+        await self._take_up_orphans()
         if refused is not None:
             raise refused
 
@@ -257,14 +258,22 @@ class Hands:
         for number, claim in by_node(claims):
             node = self._record.node(number)
             pool = self._cluster.pool(node.pool) if node is not None else None
-            if pool is None or "deletionTimestamp" in claim["metadata"]:
+            if pool is None or "deletionTimestamp" in claim["metadata"] or others(self._cluster, claim) is not None:
                 continue
             owners = claim["metadata"].get("ownerReferences", [])
-            others = [one for one in owners if one["uid"] != self._cluster.uid]
-            if storage.owned(pool) != (others != owners):
+            rest = [one for one in owners if one["uid"] != self._cluster.uid]
+            if storage.owned(pool) != (rest != owners):
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
-                wanted = others + self._cluster.owner() * storage.owned(pool)
+                wanted = rest + self._cluster.owner() * storage.owned(pool)
                 await self._patch(dict(claim), {"metadata": {**version, "ownerReferences": wanted}})
+
+    async def _take_up_orphans(self) -> None:
+        """Pods that a resource of this name left behind (`kubectl delete --cascade=orphan`) go with this one."""
+        for pod in self._seen.pods.values():
+            metadata = pod["metadata"]
+            if not metadata.get("ownerReferences"):
+                change = {"resourceVersion": metadata["resourceVersion"], "ownerReferences": self._cluster.owner()}
+                await self._api.patch("Pod", self._cluster.namespace, metadata["name"], {"metadata": change})
 
     def _configs_in_use(self) -> set[str | None]:
         """ConfigMaps that a pod or a format job refers to."""
@@ -306,8 +315,13 @@ class Hands:
                 self._must_be_mine(wanted["kind"], there)
 
     def _must_be_mine(self, kind: str, there: Object) -> None:
-        """Raises InTheWayError. Names are made of the cluster's: another's may come to the same."""
-        labels = there["metadata"].get("labels", {})
+        """Raises InTheWayError, or NotYetError. Names are made of the cluster's: another's may come to the same."""
+        labels, name = there["metadata"].get("labels", {}), there["metadata"]["name"]
+        if (before := others(self._cluster, there)) is not None:
+            text = (
+                f"{kind} {name} goes with the KRaftCluster of uid {before}, which is deleted: it has to be gone first"
+            )
+            raise NotYetError(f"{text}; if it stays, delete it")
         if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
             raise InTheWayError(kind, there["metadata"]["name"])
 

@@ -10,6 +10,7 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.kafka.client import Address
+from kraft_operator.observe.status import NodeStatus
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import is_controller
@@ -39,21 +40,42 @@ def kube(
     job_pods: Iterable[Object] = (),
     services: Iterable[Object] = (),
     configs: Iterable[Object] = (),
+    told: Mapping[int, NodeStatus] | None = None,
 ) -> Kube:
-    """All of it. `racks` by machine; `configs` are the ConfigMaps that exist."""
-    formatting = list(job_pods)
+    """All of it. `racks` by machine; `configs` are the ConfigMaps that exist; `told` is what nodes say."""
+    pods, formatting, told = list(pods), list(job_pods), told or {}
     there = {one["metadata"]["name"] for one in configs}
+    seen = {
+        number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), ""), told.get(number))
+        for number, one in by_node(pods)
+    }
     return Kube(
-        {
-            number: _complete(
-                cluster, number, one, pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), "")), there
-            )
-            for number, one in by_node(pods)
-        },
+        {number: _complete(cluster, number, one, seen[number], there) for number, one in by_node(pods)},
         volumes(cluster, claims, racks),
         {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
         addresses(cluster, services),
     )
+
+
+def ours(cluster: Cluster, objects: Iterable[Object]) -> list[Object]:
+    """Pods and jobs of this cluster. Labels can be copied: an owner cannot, and of orphans only names of ours count."""
+    return [one for one in objects if _is_ours(cluster, one)]
+
+
+def _is_ours(cluster: Cluster, one: Object) -> bool:
+    metadata = one["metadata"]
+    owners = metadata.get("ownerReferences", ())
+    if owners:
+        return any(owner["uid"] == cluster.uid for owner in owners)
+    number = metadata.get("labels", {}).get(NODE_LABEL, "")
+    return number.isdigit() and metadata["name"] == cluster.node(int(number))
+
+
+def others(cluster: Cluster, one: Object) -> str | None:
+    """The uid of another KRaftCluster that an object goes with, such as the one of this name before it."""
+    owners = one["metadata"].get("ownerReferences", ())
+    clusters = [owner["uid"] for owner in owners if owner.get("kind") == "KRaftCluster"]
+    return None if not clusters or cluster.uid in clusters else str(clusters[0])
 
 
 def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
@@ -77,19 +99,37 @@ def condition_of(one: Object, kind: str) -> Object:
 # Pods
 
 
-def pod(one: Object, rack: str = "") -> Pod:
-    """How a pod is. One that has ended for good (evicted, its machine shut down) does not run and is `over`."""
+def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
+    """How a pod is. One that has ended for good (evicted, its machine shut down) does not run and is `over`.
+
+    What its process says goes before what its annotations say.
+    """
     status = one.get("status", {})
     annotations = one["metadata"].get("annotations", {})
+    aspects = {key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)}
+    if told is not None:
+        aspects |= _told(one, told, aspects)
     return Pod(
         running=_runs(status),
         ready=condition_of(one, "Ready").get("status") == "True",
-        aspects={key.removeprefix(ASPECT): value for key, value in annotations.items() if key.startswith(ASPECT)},
+        aspects=aspects,
         terminating="deletionTimestamp" in one["metadata"],
         rack=rack,
         message=why_not(one)[:MESSAGE_CHARS_MAX],
         over=status.get("phase") in ENDED,
     )
+
+
+def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:
+    """Aspects as the process has them, where it has read another file than the pod was made with."""
+    found = {}
+    voters = ",".join(map(str, told.voters))
+    if voters != aspects.get("voters", ""):
+        found["voters"] = voters
+    name = config_name(one["spec"])
+    if told.revision and name is not None and not name.endswith(f"-{told.revision}"):
+        found["config"] = f"revision {told.revision}"
+    return found
 
 
 def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Collection[str]) -> Pod:
@@ -185,6 +225,18 @@ def statuses(pods: Iterable[Object]) -> dict[int, Address]:
     }
 
 
+def processes(pods: Iterable[Object]) -> dict[int, tuple[object, Address]]:
+    """What tells a node's process from others of it, and where it serves `/status`."""
+    pods = list(pods)
+    where = statuses(pods)
+    return {number: (_process(one), where[number]) for number, one in by_node(pods) if number in where}
+
+
+def _process(one: Object) -> object:
+    containers = one.get("status", {}).get("containerStatuses", ())
+    return one["metadata"]["uid"], sum(c.get("restartCount", 0) for c in containers)
+
+
 def _http_port(pod: Object) -> int | None:
     """Where its probes ask."""
     container: Object = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
@@ -239,9 +291,12 @@ def addresses_text(external: External) -> str:
 def volumes(
     cluster: Cluster, claims: Iterable[Object], racks: Mapping[str, str] | None = None
 ) -> dict[tuple[int, int], Volume]:
-    """By node and disk. A claim that is lost or being deleted is not there; which should be, the planner knows."""
+    """By node and disk. A claim that is lost or being deleted, or goes with another KRaftCluster, is not there; which
+    should be, the planner knows."""
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):
+        if others(cluster, one) is not None:
+            continue  # it is about to be collected
         if one.get("status", {}).get("phase") != "Lost" and "deletionTimestamp" not in one["metadata"]:
             name = one["metadata"]["name"].removesuffix(f"-{cluster.node(number)}-{disk_of(one)}")
             found.setdefault((number, disk_of(one)), {})[name] = one

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kraft_operator.kafka.client import Address, UnreachableError
@@ -35,6 +37,24 @@ async def node_status(address: Address) -> NodeStatus | None:
     except (OSError, EOFError, TimeoutError, ValueError, KeyError, TypeError) as error:
         reason = str(error) or f"no answer in {ANSWER_S:g} s"
         raise UnreachableError(f"{address}: /status: {reason}") from error
+
+
+class Statuses:
+    """What the processes of one cluster have said: each is asked once, as it reads its file once."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, NodeStatus | None] = {}
+
+    async def of(self, processes: Mapping[int, tuple[object, Address]]) -> dict[int, NodeStatus]:
+        """By node id, of those that answer. A process is known by anything that another one of its node has not got."""
+        self._known = {key: self._known[key] for key, _ in processes.values() if key in self._known}
+        await asyncio.gather(*(self._ask(key, where) for key, where in processes.values() if key not in self._known))
+        answers = {node: self._known.get(key) for node, (key, _) in processes.items()}
+        return {node: answer for node, answer in answers.items() if answer is not None}
+
+    async def _ask(self, key: object, where: Address) -> None:
+        with contextlib.suppress(UnreachableError):
+            self._known[key] = await node_status(where)
 
 
 def parsed(found: dict[str, Any]) -> NodeStatus:
