@@ -12,7 +12,7 @@ import yaml
 from kraft_operator.events import Events
 from kraft_operator.kube.client import ApiError
 from kraft_operator.metrics import Metrics
-from kraft_operator.pipelines import executors
+from kraft_operator.pipelines import executors, grants
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import FILE
 from kraft_operator.pipelines.reconcile import Pipelines, every, key_of
@@ -31,6 +31,7 @@ class World:
         self.kind, self.api = kind, FakeApi()
         self.answer: dict[str, Any] | None = None
         self.pipelines = Pipelines(self.api, Events(self.api, "test"), Metrics(), image="i:1", ask=self._ask)  # type: ignore[arg-type]
+        self.put("ServiceAccount", grants.ACCOUNT, secrets=[{"name": "registry"}, {"name": "a"}])
         sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
         self.put("KRaftCluster", "sample", spec=sample["spec"])
         self.put(kind, "one", spec={**SPECS[kind], **changes})
@@ -258,7 +259,7 @@ def test_a_cluster_that_is_not_there_is_named_and_nothing_is_made(kind: str) -> 
     world = World(kind, clusterRef="other")
     world.run()
     assert world.conditions()["Degraded"] == ("True", "ClusterNotFound", "there is no KRaftCluster other in demo")
-    assert {one for one, *_ in world.api.objects} == {"KRaftCluster", kind, "Event"}
+    assert {one for one, *_ in world.api.objects} == {"KRaftCluster", "ServiceAccount", kind, "Event"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -300,7 +301,77 @@ def test_what_is_gone_is_forgotten_and_what_is_there_is_found() -> None:
     assert world.run() is None
 
 
-# Secrets
+# Secrets and claims
+
+
+def _env(**source: Any) -> dict[str, Any]:
+    return {**TABLE, "driver": {"env": [{"name": "KEY", "valueFrom": source}]}}
+
+
+def test_a_secret_that_no_administrator_has_allowed_is_refused() -> None:
+    """The author of a KafkaTable read any Secret of the namespace by `driver.env`."""
+    world = World("KafkaTable", **_env(secretKeyRef={"name": "admin", "key": "k"}))
+    world.run()
+    status, reason, message = world.conditions()["Degraded"]
+    assert (status, reason) == ("True", "SecretNotAllowed")
+    assert "driver.env KEY names the Secret admin" in message
+    assert "kubectl patch serviceaccount kraft-pipeline -n demo" in message
+    assert not world.made("Deployment")
+    world.api.objects["ServiceAccount", "demo", grants.ACCOUNT]["secrets"].append({"name": "admin"})
+    world.run()
+    assert world.made("Deployment")
+    world.resource["spec"]["value"] = _avro(passwordSecret={"name": "root", "key": "k"})
+    world.run()
+    assert "value.registry.passwordSecret names the Secret root" in world.conditions()["Degraded"][2]
+
+
+@pytest.mark.parametrize("source", [{"fileKeyRef": {"volumeName": "v"}}, {"later": {}}])
+def test_a_source_of_a_variable_that_is_not_known_is_refused(source: dict[str, Any]) -> None:
+    world = World("KafkaTable", **_env(**source))
+    world.run()
+    assert world.conditions()["Degraded"][1] == "NotUnderstood"
+    assert not world.made("Deployment")
+
+
+def test_the_account_of_pipelines_is_made_without_rights_and_never_edited() -> None:
+    world = World("KafkaTable")
+    del world.api.objects["ServiceAccount", "demo", grants.ACCOUNT]
+    world.run(2)
+    (account,) = world.made("ServiceAccount")
+    assert account["automountServiceAccountToken"] is False
+    assert "secrets" not in account
+    assert [one for one in world.api.writes if one[1] == "ServiceAccount"] == [
+        ("create", "ServiceAccount", "kraft-pipeline")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (None, "ClaimNotFound"),
+        ({}, "ClaimNotAllowed"),
+        (
+            {
+                "app.kubernetes.io/name": "kraftcluster",
+                "app.kubernetes.io/managed-by": "kraft-operator",
+                grants.ALLOWED: "allowed",
+            },
+            "ClaimNotAllowed",
+        ),
+        ({grants.ALLOWED: "allowed"}, "Starting"),
+    ],
+)
+def test_a_claim_is_mounted_only_if_it_is_labelled_and_never_a_nodes(
+    labels: dict[str, str] | None, reason: str
+) -> None:
+    """A pipeline could mount the volume of a broker."""
+    lake = {"name": "lake", "mountPath": "/lake", "claimName": "mine"}
+    world = World("KafkaTable", driver={"volumes": [lake]})
+    if labels is not None:
+        world.put("PersistentVolumeClaim", "mine", labels=labels, spec={"accessModes": ["ReadWriteOnce"]})
+    world.run()
+    assert world.conditions()["Ready"][1] == reason
+    assert bool(world.made("Deployment")) == (reason == "Starting")
 
 
 def _avro(**registry: Any) -> dict[str, Any]:
@@ -353,7 +424,7 @@ def test_a_driver_of_executors_has_an_account_and_they_have_none() -> None:
     assert world.driver["spec"]["automountServiceAccountToken"] is True
     template = _template(world)
     assert template["spec"]["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in template["spec"]
+    assert template["spec"]["serviceAccountName"] == grants.ACCOUNT, "of no rights, unlike the driver's"
     assert template["metadata"]["labels"] == {**world.selector, **template["metadata"]["labels"]}
 
 
@@ -418,7 +489,7 @@ def test_executors_that_cannot_be_are_told() -> None:
 def test_a_claim_of_one_machine_is_refused(mode: str, reason: str) -> None:
     lake = {"name": "lake", "mountPath": "/lake", "claimName": "mine"}
     world = World("KafkaTable", **{**CREW, "driver": {"volumes": [lake]}})
-    world.put("PersistentVolumeClaim", "mine", spec={"accessModes": [mode]})
+    world.put("PersistentVolumeClaim", "mine", labels={grants.ALLOWED: "allowed"}, spec={"accessModes": [mode]})
     world.run()
     assert world.conditions()["Ready"][1] == reason
 
@@ -437,4 +508,4 @@ def test_local_drivers_have_neither_files_nor_account() -> None:
     world = World("KafkaTable")
     world.run()
     assert set(world.made("ConfigMap")[0]["data"]) == {FILE}
-    assert "serviceAccountName" not in world.driver["spec"]
+    assert world.driver["spec"]["serviceAccountName"] == grants.ACCOUNT

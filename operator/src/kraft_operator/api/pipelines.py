@@ -40,7 +40,8 @@ Schedule = Annotated[
 
 
 class DriverVolume(Model):
-    """A volume of the driver: a claim that is there, or one that the operator makes and never deletes."""
+    """A volume of the driver: a claim that is there and labelled kraftcluster.io/pipelines=allowed, or one that the
+    operator makes and never deletes."""
 
     RULES: ClassVar = (
         Rule(
@@ -74,7 +75,10 @@ class Driver(Model):
     resources: DriverResources = DriverResources()
     env: Annotated[
         list[Free],
-        Field(max_length=ENV_MAX, description="as of a container: keys of an object store come from a secret by it"),
+        Field(
+            max_length=ENV_MAX,
+            description="as of a container; Secrets are those that the service account kraft-pipeline lists",
+        ),
     ] = []
     volumes: Annotated[list[DriverVolume], Field(max_length=VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))] = []
     scratch: Annotated[Quantity, Field(description="of temporary files, at most")] = "4Gi"

@@ -37,6 +37,7 @@ PLURALS: Final = {
     "PersistentVolumeClaim": ("api/v1", "persistentvolumeclaims"),
     "Event": ("api/v1", "events"),
     "Node": ("api/v1", "nodes"),
+    "ServiceAccount": ("api/v1", "serviceaccounts"),
     "Job": ("apis/batch/v1", "jobs"),
     "CronJob": ("apis/batch/v1", "cronjobs"),
     "Deployment": ("apis/apps/v1", "deployments"),

@@ -22,7 +22,7 @@ from kraft_operator.api.pipelines import (
     RunSpec,
     given,
 )
-from kraft_operator.pipelines import executors
+from kraft_operator.pipelines import executors, grants
 from kraft_operator.pipelines.kinds import Kind
 from kraft_operator.specs.cluster import MANAGER, digest
 from kraft_operator.specs.network import MANAGER_APP, PIPELINE_APP, PIPELINES_CLUSTER
@@ -225,6 +225,7 @@ def _pod(one: Pipeline) -> Object:
         ],
     }
     spec: Object = {
+        "serviceAccountName": grants.ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,

@@ -24,7 +24,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
-from kraft_operator.pipelines import executors, told
+from kraft_operator.pipelines import executors, grants, told
 from kraft_operator.pipelines.kinds import KINDS, Kind
 from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, claim_name, objects
 from kraft_operator.reconcile import Key
@@ -121,6 +121,10 @@ class Pipelines:
         if not image:
             raise _RefusedError("NoImage", "neither driver.image nor the operator names an image")
         servers = await self._servers(metadata["namespace"], spec.cluster_ref)
+        try:
+            await grants.check(self._api, metadata["namespace"], spec)
+        except grants.NotGrantedError as error:
+            raise _RefusedError(error.reason, str(error)) from None
         one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
         if executors.wanted(spec):
             await self._shared(one)

@@ -1,0 +1,90 @@
+"""What a pipeline may use of its namespace: Secrets and claims that an administrator has allowed.
+
+Whoever may write a KafkaTable need not be allowed to read Secrets, and its driver hands on whatever it is given. The
+service account of pipelines is the grant: it has no rights and no token, and its `secrets` list the Secrets that
+pipelines may name. A claim is allowed by a label. The operator reads no Secret, and edits neither list nor label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.pipelines import KafkaTableSpec, PipelineSpec
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.specs.cluster import MANAGED_BY, MANAGER
+from kraft_operator.specs.network import PIPELINE_APP
+
+ACCOUNT: Final = "kraft-pipeline"
+"""Of the pods of all pipelines of a namespace."""
+ALLOWED: Final = f"{GROUP}/pipelines"
+"""The label of a claim that pipelines may mount: `allowed`."""
+SOURCES: Final = frozenset({"configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef"})
+"""Of environment variables."""
+CONFLICT: Final = 409
+
+
+class NotGrantedError(Exception):
+    """Something that no administrator has allowed. `reason` for programs."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
+    """Make the service account where there is none. Raises NotGrantedError."""
+    account = await api.get("ServiceAccount", namespace, ACCOUNT) or await _made(api, namespace)
+    allowed = {one["name"] for one in account.get("secrets", ())}
+    for where, secret in secrets(spec):
+        if secret not in allowed:
+            grant = f"kubectl patch serviceaccount {ACCOUNT} -n {namespace}"
+            grant += f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
+            text = f"{where} names the Secret {secret}, which pipelines of this namespace may not use: an administrator"
+            raise NotGrantedError("SecretNotAllowed", f"{text} allows it by {grant}")
+    for volume in spec.driver.volumes:
+        if volume.claim_name is not None:
+            _check_claim(await api.get("PersistentVolumeClaim", namespace, volume.claim_name), volume.claim_name)
+
+
+def secrets(spec: PipelineSpec) -> Iterable[tuple[str, str]]:
+    """Each Secret that the driver would read, and by which field. Raises NotGrantedError for what may hide one."""
+    registry = spec.value.registry if isinstance(spec, KafkaTableSpec) else None
+    if registry is not None and registry.password_secret is not None:
+        yield "value.registry.passwordSecret", registry.password_secret.name
+    for variable in spec.driver.env:
+        where = f"driver.env {variable.get('name')}"
+        source = variable.get("valueFrom") or {}
+        unknown = sorted(source.keys() - SOURCES)
+        if unknown or variable.keys() - {"name", "value", "valueFrom"}:
+            text = f"{where}: {', '.join(unknown) or 'a field'} is not known to this operator"
+            raise NotGrantedError("NotUnderstood", f"{text}: use value, or valueFrom with {', '.join(sorted(SOURCES))}")
+        if "secretKeyRef" in source:
+            yield where, str(source["secretKeyRef"].get("name", ""))
+
+
+def _check_claim(claim: dict[str, Any] | None, name: str) -> None:
+    if claim is None:
+        text = f"there is no claim {name}: make it, with the label {ALLOWED}=allowed, or give size instead of claimName"
+        raise NotGrantedError("ClaimNotFound", text)
+    labels = claim["metadata"].get("labels", {})
+    if labels.get(MANAGED_BY) == MANAGER and labels.get("app.kubernetes.io/name") != PIPELINE_APP:
+        text = f"the claim {name} is a node's: a pipeline that mounted it would read and change a broker's log"
+        raise NotGrantedError("ClaimNotAllowed", text)
+    if labels.get(ALLOWED) != "allowed":
+        text = f"pipelines may not mount the claim {name}: an administrator allows it by kubectl label pvc {name}"
+        raise NotGrantedError("ClaimNotAllowed", f"{text} {ALLOWED}=allowed")
+
+
+async def _made(api: Api, namespace: str) -> dict[str, Any]:
+    """Without rights and Secrets: what it may use is an administrator's to say."""
+    labels = {MANAGED_BY: MANAGER, "app.kubernetes.io/name": PIPELINE_APP}
+    metadata = {"name": ACCOUNT, "namespace": namespace, "labels": labels}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    try:
+        return await api.create({**account, "automountServiceAccountToken": False})
+    except ApiError as error:
+        if error.status != CONFLICT:
+            raise
+        return await api.get("ServiceAccount", namespace, ACCOUNT) or account
