@@ -22,7 +22,13 @@ from kraft_operator.specs.network import PIPELINE_APP
 INSTANCE: Final = "app.kubernetes.io/instance"
 SELECTOR: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": "kraftcluster"}
 """Objects whose events wake the cluster that they belong to."""
-OBJECTS: Final = (("", "v1", "pods"), ("", "v1", "persistentvolumeclaims"), ("batch", "v1", "jobs"))
+OBJECTS: Final = (
+    ("", "v1", "pods"),
+    ("", "v1", "persistentvolumeclaims"),
+    ("", "v1", "services"),
+    ("", "v1", "configmaps"),
+    ("batch", "v1", "jobs"),
+)
 
 
 PIPELINES: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": PIPELINE_APP}

@@ -24,7 +24,7 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen, ServiceRefusedError
 from kraft_operator.apply.objects import difference
 from kraft_operator.apply.topic_objects import TopicObjects, cluster_missing
 from kraft_operator.events import Events
@@ -389,6 +389,8 @@ class _Pass:
                     raise
                 refused = error
         for kind, steps in itertools.groupby(plan_.steps, key=type):
+            if isinstance(refused, ServiceRefusedError) and issubclass(kind, do.DISRUPTIVE):
+                continue
             try:
                 if kind is do.Remember:
                     for step in steps:

@@ -60,9 +60,13 @@ class FakeApi:
         made["metadata"]["uid"] = f"uid-{next(self._versions)}"
         return self._end("create", key, made)
 
-    async def apply(self, body: Object) -> Object:
-        key = self._begin("apply", body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
+    async def apply(self, body: Object, *, rehearse: bool = False) -> Object:
+        key = self._begin(
+            "rehearse" if rehearse else "apply", body["kind"], body["metadata"]["namespace"], body["metadata"]["name"]
+        )
         there = self.objects.get(key)
+        if rehearse:
+            return copy.deepcopy(body)
         made = merged(there, body) if there is not None else copy.deepcopy(body)
         made["metadata"].setdefault("uid", f"uid-{next(self._versions)}")
         if body["kind"] == "Service" and body["spec"].get("type") == "NodePort":

@@ -23,7 +23,7 @@ RECORDED = Path(__file__).parent / "recorded" / "kraftcluster.json"
 
 KUBECTL = """#!{python}
 import json, sys
-words = [word for word in sys.argv[1:] if not word.startswith("--context=")]
+words = [word for word in sys.argv[1:] if not word.startswith(("--context=", "--namespace="))]
 with open("{folder}/asked", "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 resource = json.load(open("{folder}/resource.json"))
@@ -355,3 +355,15 @@ def test_what_kubectl_complains_of_is_told_in_one_line_and_by_the_exit_code(api:
     found = api.run("status")
     assert (found.exit_code, found.output.count("\n")) == (code, 1)
     assert found.output.startswith(said), found.output
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_namespace_may_stand_before_the_command(before: bool, api: Api) -> None:
+    """`kubectl kraft -n ns status` was no such option."""
+    flags = ["-n", "there", "--context", "lab"]
+    done = api.run(*flags, "status", "smoke") if before else api.run("status", "smoke", *flags)
+    assert done.exit_code == 0, done.output
+    assert {"--namespace=there", "--context=lab"} <= set(api.asked[0])
+    both = api.run("-n", "one", "-c", "smoke", "status", "-n", "other")
+    assert both.exit_code == 0
+    assert "--namespace=other" in api.asked[-1], "the nearer one counts"

@@ -13,6 +13,8 @@ CONTROLLER_PORT: Final = 9090
 POOLS_MAX: Final = 10
 LISTENERS_MAX: Final = 8
 REPLACEMENTS_MAX: Final = 32
+VOTERS: Final = (1, 3, 5, 7, 9)
+"""How many controllers there may be unless their number is changing."""
 OWN_KEYS: Final = (
     "advertised.listeners",
     "broker.id",
@@ -192,6 +194,11 @@ class KRaftClusterSpec(Model):
         Rule(
             f"self.nodePools.{_VOTERS} >= 1",
             "a cluster needs controllers: give one pool the role controller and replicas of 1, 3 or 5",
+        ),
+        Rule(
+            f"self.quorum.allowVoterChanges || self.nodePools.{_VOTERS} in {list(VOTERS)}",
+            "an even number of controllers survives no more failures than one less: give the pools with the role"
+            " controller 1, 3 or 5 replicas",
         ),
         Rule(
             f"self.quorum.allowVoterChanges || ({_SAME_VOTERS_CEL.format('oldSelf', 'self')}"

@@ -53,6 +53,17 @@ class InTheWayError(ApiError):
         super().__init__(CONFLICT, "InTheWay", text)
 
 
+class ServiceRefusedError(ApiError):
+    """Kubernetes refuses a service that brokers are to be restarted for."""
+
+    lasting = True
+
+    def __init__(self, name: str, error: ApiError) -> None:
+        said = str(error).partition(": ")[2]
+        text = f"{said}; no node is restarted for service {name} until the listener is corrected"
+        super().__init__(error.status, error.reason, text)
+
+
 class NotYetError(Exception):
     """A step has to wait for something that Kubernetes has not done yet."""
 
@@ -228,20 +239,15 @@ class Hands:
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.external]
         wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
+        later: list[Object] = []
         for node in self._record.nodes:
             pool = cluster.pool(node.pool)
             if pool is not None and "broker" in pool.roles and not node.stopped:
                 # Those that are there change with their broker's restart: it advertises what they are.
-                own = [service for _, service in self._services(node)]
-                wanted += [one for one in own if (one["kind"], one["metadata"]["name"]) not in there]
-        refused: ApiError | NotYetError | None = None
-        for one in wanted:
-            try:
-                await self._ensure(one, there.get((one["kind"], one["metadata"]["name"])))
-            except (ApiError, NotYetError) as error:
-                if isinstance(error, ApiError) and not error.lasting:
-                    raise
-                refused = refused or error
+                for _, service in self._services(node):
+                    known = there.get(("Service", service["metadata"]["name"]))
+                    (wanted if known is None else later).append(service)
+        refused = await self._ensure_all(wanted, later, there)
         used = self._configs_in_use()
         for key, one in there.items():
             if key not in names and (
@@ -252,6 +258,28 @@ class Hands:
         await self._take_up_orphans()
         if refused is not None:
             raise refused
+
+    async def _ensure_all(
+        self, wanted: list[Object], later: list[Object], there: Mapping[tuple[str, str], Object]
+    ) -> ApiError | NotYetError | None:
+        """The first refusal. What is for `later`, a broker's restart, is only rehearsed: it must be possible."""
+        refused: ApiError | NotYetError | None = None
+        for one, act in [*((one, self._ensure) for one in wanted), *((one, self._rehearse) for one in later)]:
+            try:
+                await act(one, there.get((one["kind"], one["metadata"]["name"])))
+            except (ApiError, NotYetError) as error:
+                if isinstance(error, ApiError) and not error.lasting:
+                    raise
+                service = one["kind"] == "Service" and not isinstance(error, InTheWayError | NotYetError)
+                if service and not isinstance(refused, ServiceRefusedError):
+                    refused = ServiceRefusedError(one["metadata"]["name"], error)
+                refused = refused or error
+        return refused
+
+    async def _rehearse(self, service: Object, there: Object | None) -> None:
+        wanted = marked(service)
+        if not same(wanted, there):
+            await self._api.apply(wanted, rehearse=True)
 
     async def _own(self, claims: Iterable[Object]) -> None:
         """Volumes go with the resource, or outlive it, as their pool says by now."""

@@ -130,11 +130,6 @@ class KubeTarget:
         return rows
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-def main() -> None:
-    """Look after KRaftClusters: how they are, and requests to their operator."""
-
-
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which cluster is meant."""
     for option in (
@@ -147,9 +142,20 @@ def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@_selects
+def main(**_: str | None) -> None:
+    """Look after KRaftClusters: how they are, and requests to their operator.
+
+    Options that say which cluster is meant stand before or behind the command, as kubectl's do.
+    """
+
+
 def _find(cluster: str | None, named: str | None = None, **flags: str | None) -> KubeTarget:
+    before = click.get_current_context().find_root().params
+    flags = {name: value or before.get(name) for name, value in flags.items()}
     kubectl = Kubectl([f"--{name}={value}" for name, value in flags.items() if value is not None])
-    name = named or cluster
+    name = named or cluster or before.get("cluster")
     if name is None:
         there = kubectl.run("get", KIND, "-o", "name").split()
         if len(there) != 1:

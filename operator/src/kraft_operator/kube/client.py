@@ -126,10 +126,13 @@ class Api:
             "POST", kind, path(kind, namespace), body=body, params={"fieldManager": MANAGER}, repeat=False
         )
 
-    async def apply(self, body: Object) -> Object:
-        """Server-side: what we no longer name of what we owned goes away; what others own stays."""
+    async def apply(self, body: Object, *, rehearse: bool = False) -> Object:
+        """Server-side: what we no longer name of what we owned goes away; what others own stays.
+
+        `rehearse`: only find out whether the API server would take it.
+        """
         kind, metadata = body["kind"], body["metadata"]
-        params = {"fieldManager": MANAGER, "force": "true"}
+        params = {"fieldManager": MANAGER, "force": "true", **({"dryRun": "All"} if rehearse else {})}
         where = path(kind, metadata.get("namespace"), metadata["name"])
         return await self._request("PATCH", kind, where, body=body, params=params, content=APPLY)
 

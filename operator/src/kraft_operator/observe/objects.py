@@ -57,7 +57,7 @@ def kube(
     )
 
 
-def ours(cluster: Cluster, objects: Iterable[Object]) -> list[Object]:
+def ours(cluster: Cluster, objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Pods and jobs of this cluster. Labels can be copied: an owner cannot, and of orphans only names of ours count."""
     return [one for one in objects if _is_ours(cluster, one)]
 
@@ -68,7 +68,7 @@ def _is_ours(cluster: Cluster, one: Object) -> bool:
     if owners:
         return any(owner["uid"] == cluster.uid for owner in owners)
     number = metadata.get("labels", {}).get(NODE_LABEL, "")
-    return number.isdigit() and metadata["name"] == cluster.node(int(number))
+    return bool(number.isdigit() and metadata["name"] == cluster.node(int(number)))
 
 
 def others(cluster: Cluster, one: Object) -> str | None:
@@ -117,7 +117,14 @@ def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
         rack=rack,
         message=why_not(one)[:MESSAGE_CHARS_MAX],
         over=status.get("phase") in ENDED,
+        fails=any(_fails(container) for container in status.get("containerStatuses", ())),
     )
+
+
+def _fails(container: Object) -> bool:
+    """Whether a container waits for something that does not come by itself, such as an image that does not exist."""
+    reason = container.get("state", {}).get("waiting", {}).get("reason", "")
+    return bool(reason) and not _starts(container)
 
 
 def _told(one: Object, told: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:

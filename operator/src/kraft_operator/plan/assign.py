@@ -29,6 +29,10 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
         record = replace(record, dynamic=not wanted.static_quorum)
     for pool in wanted.pools:
         record = _filled(record, pool)
+    controllers = sum(pool.replicas for pool in wanted.pools if pool.controller)
+    if new_cluster and wanted.first_voters and controllers not in wanted.first_voters:
+        text = f"a new cluster has 1, 3 or 5 controllers, not {controllers}: change the replicas of the pools with the"
+        return Blocked("EvenQuorum", text + " role controller; nothing has been formatted yet")
     names = {pool.name for pool in wanted.pools}
     record = record.having(*(replace(node, leaving=True) for node in record.nodes if node.pool not in names))
     if not record.voters or new_cluster:

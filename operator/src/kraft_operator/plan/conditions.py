@@ -42,7 +42,7 @@ def _ready(s: Situation | None) -> Told:
         return Told("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
     if s.wanted.hibernated:
         return Told("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
-    missing = s.unsettled()
+    missing = [*s.unsettled(), *s.outdated()]
     if not s.record.nodes:
         return Told("Ready", "False", "Beginning", "nodes are being assigned")
     if missing:

@@ -38,6 +38,8 @@ class Pod:
     """Why it is not ready, as Kubernetes has it."""
     over: bool = False
     """It has ended for good (evicted, its machine shut down): only another pod can take its place."""
+    fails: bool = False
+    """A container of it cannot start, or ends again and again (`message` says why)."""
     missing: str = ""
     """An object that it refers to and that does not exist: without it the pod's next start fails."""
     restorable: bool = False

@@ -40,6 +40,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     recover(s)
     move(s)
     _configure(s)
+    _name_failing(s)
     if wanted.hibernated:
         _hibernate(s)
     elif not any(isinstance(step, Remember | Recreate) for step in s.plan.steps):
@@ -47,6 +48,14 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
         _disturb(s)
         _supervise(s)
     return s.plan
+
+
+def _name_failing(s: Situation) -> None:
+    """Pods that do not come up by themselves: an image that cannot be pulled, a process that ends at each start."""
+    for node in s.record.nodes:
+        pod = s.kube.pods.get(node.id)
+        if pod is not None and pod.fails and not pod.terminating:
+            s.plan.block("PodFails", f"the pod of {node.kind} does not start: {pod.message}")
 
 
 def _disturb(s: Situation) -> None:

@@ -106,6 +106,16 @@ class Situation:
                 found.append(f"{node.kind}: not unfenced yet")
         return found
 
+    def outdated(self) -> list[str]:
+        """Brokers that advertise an address at which nobody reaches them any more."""
+        found = []
+        for node in self.record.nodes:
+            pod, now = self.kube.pods.get(node.id), self.kube.addresses.get(node.id)
+            was = None if pod is None else pod.aspects.get(ADDRESSES)
+            if was is not None and now is not None and now != was:
+                found.append(f"{node.kind}: advertises {was}, and is reached by {now} once it has been restarted")
+        return found
+
     def serves(self, node_id: int) -> bool:
         """Whether it is a registered broker that is not fenced."""
         broker = None if self.metadata is None else self.metadata.brokers.get(node_id)

@@ -49,6 +49,8 @@ class Wanted:
     pools: tuple[Pool, ...]
     cluster_id: str | None = None
     static_quorum: bool = True
+    first_voters: frozenset[int] = frozenset()
+    """How many controllers a new cluster may have; any number if empty."""
     dynamic_config: Mapping[str, str] = field(default_factory=dict)
     """Keys that brokers take over without a restart."""
     replacements: tuple[Replacement, ...] = ()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from kraft_operator.api.base import GROUP
@@ -15,6 +14,7 @@ from kraft_operator.api.status import (
     PartitionsStatus,
     StepStatus,
 )
+from kraft_operator.plan import steps as do
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.observed import Metadata
 from kraft_operator.plan.record import Node, Record
@@ -23,6 +23,8 @@ from kraft_operator.plan.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, Cluster
 from kraft_operator.specs.remembered import remembered
 
+LISTED_MAX: Final = 5
+"""Things that a step's words name."""
 PLAN_LINES_MAX: Final = 20
 """Of what comes next; more is in the nodes' `needsRestart`."""
 
@@ -184,18 +186,51 @@ def nodes_of(step: Step) -> list[int]:
 
 
 def said(step: Step) -> str:
-    """A step in words."""
-    name = type(step).__name__
+    """A step in words: what, to which nodes, and why or what it changes."""
     nodes = ", ".join(map(str, nodes_of(step)))
-    why = getattr(step, "why", "")
-    if not nodes and not why:
-        why = ", ".join(_worded(f.name, getattr(step, f.name)) for f in fields(step) if getattr(step, f.name))
-    return name + (f" {nodes}" if nodes else "") + (f": {why}" if why else "")
+    what = getattr(step, "why", "") or _changes(step)
+    return type(step).__name__ + (f" {nodes}" if nodes else "") + (f": {what}" if what else "")
 
 
-def _worded(name: str, value: object) -> str:
-    """A field of a step: collections are counted, the rest is told."""
-    return f"{len(value)} {name}" if isinstance(value, Sized) and not isinstance(value, str) else f"{name} {value}"
+def _changes(step: Step) -> str:
+    """What a step without a reason of its own changes."""
+    match step:
+        case do.CreateVolume(disk=disk):
+            return f"the claims of disk {disk} are created"
+        case do.Format(disk=disk):
+            return f"the job that formats disk {disk} is created"
+        case do.DropJob(disk=disk):
+            return f"the job that formats disk {disk} is deleted"
+        case do.MarkFormatted(node=node, disk=disk):
+            return f"disk {disk} is formatted, and its claims are marked as node {node}'s"
+        case do.GrowVolume(size_bytes=sizes):
+            return _listed([f"{name} to {size} bytes" for name, size in sorted(sizes.items())])
+        case do.DeleteVolume(disk=disk):
+            return f"the claims of disk {disk} are deleted, as deletionPolicy says"
+        case do.CreatePod():
+            return "its pod is created"
+        case do.RestoreConfig(name=name):
+            return f"{name} is created again, as its pod needs it"
+        case do.SetConfig(put=put, remove=remove):
+            return _listed(
+                [*(f"{key}={value}" for key, value in put.items()), *(f"{key} is removed" for key in remove)]
+            )
+        case do.SetFeature(name=name, level=level):
+            return f"{name} is finalized at level {level}"
+        case do.Throttle(topics=topics, on=on):
+            return f"replicas of {_listed(topics)} are throttled {'while they move' if on else 'no longer'}"
+        case do.Reassign(moves=moves):
+            return _listed([f"{topic}-{number} to {_ids(ids)}" for (topic, number), ids in moves.items()])
+        case do.Unregister():
+            return "its registration is removed"
+        case do.AddVoter():
+            return "it becomes a voter"
+    return ""
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - LISTED_MAX
+    return ", ".join(words[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _step(plan: Plan) -> StepStatus | None:

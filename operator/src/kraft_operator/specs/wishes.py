@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kraft_operator.api.base import GROUP
+from kraft_operator.api.cluster import VOTERS
 from kraft_operator.plan.levels import UNKNOWN, level_of
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
@@ -44,6 +45,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         pools=pools,
         cluster_id=spec.cluster_id,
         static_quorum=spec.quorum.mode == "Static",
+        first_voters=frozenset(VOTERS),
         dynamic_config=dynamic,
         replacements=tuple(Replacement(r.name, r.node, r.by, frozenset(r.accept)) for r in spec.replacements),
         parallel_by_rack=spec.update_strategy.parallelism == "Rack",
