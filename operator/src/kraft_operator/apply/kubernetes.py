@@ -264,13 +264,16 @@ class Hands:
     ) -> ApiError | NotYetError | None:
         """The first refusal. What is for `later`, a broker's restart, is only rehearsed: it must be possible."""
         refused: ApiError | NotYetError | None = None
-        for one, act in [*((one, self._ensure) for one in wanted), *((one, self._rehearse) for one in later)]:
+        for number, one in enumerate([*wanted, *later]):
+            known = there.get((one["kind"], one["metadata"]["name"]))
             try:
-                await act(one, there.get((one["kind"], one["metadata"]["name"])))
-            except (ApiError, NotYetError) as error:
-                if isinstance(error, ApiError) and not error.lasting:
+                await (self._ensure(one, known) if number < len(wanted) else self._rehearse(one, known))
+            except NotYetError as error:
+                refused = refused or error
+            except ApiError as error:
+                if not error.lasting:
                     raise
-                service = one["kind"] == "Service" and not isinstance(error, InTheWayError | NotYetError)
+                service = one["kind"] == "Service" and not isinstance(error, InTheWayError)
                 if service and not isinstance(refused, ServiceRefusedError):
                     refused = ServiceRefusedError(one["metadata"]["name"], error)
                 refused = refused or error
