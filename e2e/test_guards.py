@@ -153,3 +153,35 @@ def test_deleting_works_with_the_operator_gone(operator: None) -> None:
     finally:
         kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=2", check=True)
         one.delete()
+
+
+ACLS = """
+from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, NewTopic
+from confluent_kafka.admin import ResourcePatternType, ResourceType
+admin = AdminClient({{"bootstrap.servers": "{bootstrap}"}})
+what = (ResourceType.TOPIC, "secret", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.DESCRIBE,
+        AclPermissionType.DENY)
+{do}
+"""
+
+
+def test_topics_that_the_operator_may_not_see_block_restarts_and_are_named(cluster: Cluster) -> None:
+    """They did not exist for it: gates passed, and a scale-down would have deleted live replicas."""
+    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    config = {**cluster.spec["config"], **authorizer, "allow.everyone.if.no.acl.found": "true"}
+    cluster.change(config=config)
+    cluster.settle()
+    bootstrap = f"{cluster.name}-bootstrap:9092"
+    hide = 'admin.create_topics([NewTopic("secret", 3, 3)])["secret"].result(30)\n'
+    hide += "[one.result(30) for one in admin.create_acls([AclBinding(*what)]).values()]"
+    _tool(cluster, ACLS.format(bootstrap=bootstrap, do=hide))
+    before = cluster.uids()
+    cluster.change(config={**config, "queued.max.requests": "700"}, replicas=2)
+    until("it is named", lambda: "PartitionsUnseen" in str(cluster.status.get("plan")))
+    assert "1 topics are hidden from the operator" in str(cluster.status["plan"])
+    after = cluster.uids()
+    assert all(after[number] == before[number] for number in (101, 102, 103))
+    show = "[one.result(30) for one in admin.delete_acls([AclBindingFilter(*what)]).values()]"
+    _tool(cluster, ACLS.format(bootstrap=bootstrap, do=show))
+    cluster.settle()
+    assert sorted(cluster.pods()) == [1, 2, 3, 101, 102]

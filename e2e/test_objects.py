@@ -1,0 +1,97 @@
+"""Objects of a cluster that somebody deletes, copies or spoils; what Kubernetes refuses, before a node is restarted."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+from e2e.kube import NAMESPACE, NODE_IMAGE, Cluster, Object, get, kubectl, needs_kubernetes, until
+
+pytestmark = needs_kubernetes
+
+
+def _operators(count: int) -> None:
+    kubectl("scale", "deploy", "-n", NAMESPACE, "--all", f"--replicas={count}", check=True)
+    if count:
+        kubectl("rollout", "status", "deploy", "-n", NAMESPACE, "--timeout=120s", check=True)
+    else:
+        until("no operator runs", lambda: not get("pods", selector="app.kubernetes.io/name=kraftcluster-operator"))
+
+
+def _config(pod: Object) -> str:
+    return str(next(one["configMap"]["name"] for one in pod["spec"]["volumes"] if one["name"] == "config"))
+
+
+def test_a_configuration_that_is_deleted_under_a_broker_is_restored(cluster: Cluster) -> None:
+    """After the next restart of the machine the broker was stuck in ContainerCreating, and Ready was True."""
+    name = _config(cluster.pods()[101])
+    before = get("configmap", name)
+    assert before["immutable"]
+    _operators(0)
+    kubectl("delete", "configmap", name, "-n", NAMESPACE, check=True)
+    _operators(2)
+    after = until("it is back", lambda: get("configmap", name))
+    assert after["data"] == before["data"]
+    kubectl("delete", "configmap", name, "-n", NAMESPACE, check=True)
+    until("it is back at once", lambda: get("configmap", name), 20)
+    cluster.settle()
+
+
+def test_a_copy_of_a_pod_is_left_alone(cluster: Cluster) -> None:
+    """Pods were known by their labels alone, which `kubectl debug --copy-to` copies."""
+    uids = cluster.uids()
+    pod = cluster.pods()[101]
+    labels = pod["metadata"]["labels"]
+    container = {"name": "node", "image": NODE_IMAGE, "command": ["sleep", "infinity"]}
+    container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}  # type: ignore[assignment]
+    security = {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"containers": [container], "securityContext": security, "terminationGracePeriodSeconds": 0}
+    metadata = {"name": "zz-copy", "namespace": NAMESPACE, "labels": labels}
+    kubectl(
+        "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, check=True
+    )
+    try:
+        for number in range(3):
+            cluster.annotate("look", str(number))
+            time.sleep(3)
+        assert get("pod", "zz-copy")["metadata"].get("deletionTimestamp") is None
+        assert cluster.settled()
+    finally:
+        kubectl("delete", "pod", "zz-copy", "-n", NAMESPACE, "--grace-period=0", "--force", check=True)
+    assert cluster.uids() == uids
+
+
+def test_an_image_that_cannot_be_pulled_is_degraded(cluster: Cluster) -> None:
+    cluster.change(image="localhost/no-such-image:1")
+    until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PodFails")
+    assert "ImagePull" in cluster.condition("Degraded")["message"]
+    cluster.change(image=NODE_IMAGE)
+    cluster.settle()
+
+
+def test_a_port_that_kubernetes_refuses_restarts_nobody(cluster: Cluster) -> None:
+    """Three controllers were restarted and a broker was stopped first."""
+    uids, right = cluster.uids(), copy.deepcopy(cluster.spec["listeners"])
+    wrong = [*right, {"name": "more", "port": 9095, "type": "NodePort", "firstNodePort": 80}]
+    cluster.change(listeners=wrong)
+    until("it is named", lambda: "until the listener is corrected" in cluster.condition("Degraded").get("message", ""))
+    time.sleep(8)
+    assert cluster.uids() == uids
+    cluster.change(listeners=right)
+    cluster.settle()
+
+
+def test_a_cluster_that_is_deleted_and_applied_anew_begins_anew(operator: None) -> None:
+    """It took up claims that the garbage collector was about to delete."""
+    one = Cluster("anew")
+    for pool in one.document["spec"]["nodePools"]:
+        pool["storage"]["deletionPolicy"] = "Delete"
+    one.delete()
+    one.apply()
+    one.settle()
+    first = one.status["clusterId"]
+    kubectl("delete", "kc", one.name, "-n", NAMESPACE, "--wait=true", check=True)
+    one.apply()
+    one.settle()
+    assert one.status["clusterId"] != first
+    one.delete()
