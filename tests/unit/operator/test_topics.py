@@ -391,6 +391,22 @@ def test_a_topic_that_was_made_before_a_crash_is_known_for_its_own() -> None:
     assert operator.settle({"t": {"partitions": 1}}) == {"t": True}
 
 
+def test_an_operator_knows_its_topics_under_a_definition_of_before() -> None:
+    """Helm upgrades the operator and leaves the definitions: the API server drops what they do not have."""
+
+    class Old(Operator):
+        async def tell(self, states: Mapping[str, TopicState]) -> None:
+            await super().tell(states)
+            for status in self.statuses.values():
+                status.pop("creating", None)
+                status.pop("managedConfig", None)
+
+    operator = Old()
+    assert operator.settle({"t": {"config": {"retention.ms": "5"}}}) == {"t": True}
+    assert operator.settle({"t": {"config": {"retention.ms": "6"}, "partitions": 2}}) == {"t": True}
+    assert operator.look("t").there["t"].config == {"retention.ms": "6"}
+
+
 def test_what_the_cluster_refuses_is_told() -> None:
     operator = Operator()
     ready = operator.settle({"t": {"replicas": 7}, "u": {"config": {"no.such.key": "1"}}})

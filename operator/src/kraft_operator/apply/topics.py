@@ -82,6 +82,8 @@ def declared(
 
 def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
     metadata, status = one["metadata"], one.get("status", {})
+    # A definition of before has no `creating`, but the reason.
+    reason = next((condition["reason"] for condition in status.get("conditions", ())), "")
     return TopicWish(
         metadata["name"],
         spec.topic_name or metadata["name"],
@@ -94,7 +96,7 @@ def _wish(one: Mapping[str, Any], spec: KRaftTopicSpec) -> TopicWish:
         metadata.get("creationTimestamp", ""),
         status.get("topicId", ""),
         frozenset(status.get("managedConfig", ())),
-        bool(status.get("creating")),
+        bool(status.get("creating", reason == "Creating")),
     )
 
 
