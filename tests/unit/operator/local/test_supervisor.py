@@ -323,5 +323,5 @@ def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage, monkeypatch:
 
     lines = asyncio.run(look())["status"]["plan"]
     assert "Remember: nodes are assigned" in lines
-    assert "CreateVolume 104" in lines
+    assert "CreateVolume 104: the claims of disk 0 are created" in lines
     assert (stage.folder.root / "cluster.json").read_text() == written
