@@ -18,6 +18,8 @@ log = logging.getLogger("kraft_operator.events")
 MESSAGE_CHARS_MAX: Final = 1000
 """The API server takes 1024."""
 REASON_CHARS_MAX: Final = 128
+NAME_CHARS_MAX: Final = 230
+"""Of the resource in the event's name, which has 253 characters at most."""
 
 
 class Events:
@@ -35,10 +37,11 @@ class Events:
         """`kind` is Normal or Warning."""
         metadata = resource["metadata"]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = metadata["name"][:NAME_CHARS_MAX].rstrip("-.")
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+            "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
             "involvedObject": {
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": resource.get("kind", "KRaftCluster"),
