@@ -92,6 +92,11 @@ class File(Protocol):
 class Disk(Protocol):
     """A file system. Paths are absolute or relative strings; every method may raise OSError."""
 
+    open_max: int
+    """How many files may be kept open for later use; the process needs descriptors for other things, too."""
+    relief: Callable[[], bool] | None
+    """Asked on the loop to close files that can be opened again, when descriptors run out: whether it closed any."""
+
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing; FileNotFoundError when missing and not `create`."""
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from kraft_node.base.ids import Uuid
     from kraft_node.base.request import Handler
     from kraft_node.broker.controller_link import ControllerLink
+    from kraft_node.log.errors import LogDirDamaged
     from kraft_node.log.manager import LogManager
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
@@ -291,6 +292,12 @@ class Broker:
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
             self.lifecycle.directories_changed()
+
+    def replica_withdrawn(self, topic: str, index: int, damage: LogDirDamaged | None) -> None:
+        """A log must not be used any more: it is quarantined, or (None) it may be opened anew at once."""
+        topic_id = self.replicas.withdrawn(topic, index)
+        if damage is not None and topic_id is not None:
+            self.storage.quarantined(topic_id, index)
 
     # --- committed metadata ---
 

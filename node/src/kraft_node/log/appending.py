@@ -14,6 +14,7 @@ from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names, txn_index
 from kraft_node.log.config import LONG_MAX
+from kraft_node.log.errors import is_shortage
 from kraft_node.log.results import AppendInfo, whole_batches
 from kraft_node.log.validate import check_records, looks_sound, rewrite, target_codec
 from kraft_node.records.batch import (
@@ -213,6 +214,8 @@ def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) ->
     try:
         end_transaction(log, header, base, coordinator_epoch, aborted=kind == ControlType.ABORT)
     except OSError as e:
+        if is_shortage(e):
+            log.dir.unsettled(log)
         raise log.dir.fail(e) from e
 
 

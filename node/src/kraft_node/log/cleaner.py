@@ -357,7 +357,7 @@ class Cleaner:
             try:
                 ratio = dirty_ratio(log, first_dirty, now_ms)
             except (OSError, LogDirDamaged) as e:
-                log.dir.fail(e)
+                self._gave_up(log, e)
                 continue
             enough = ratio >= WHOLE_RATIO or ratio > log.config.min_cleanable_dirty_ratio
             if enough and (best is None or ratio > best[0]):
@@ -386,15 +386,9 @@ class Cleaner:
             )
             self._done(log, end.value)
             return
-        except (OSError, LogDirDamaged) as e:
+        except Exception as e:
             self._busy = False
-            if not log.closed:
-                log.dir.fail(e)
-            return
-        except BatchError as e:
-            self._busy = False
-            self._bad.add(log.name)
-            logger.error("%s cannot be compacted: %s", log.name, e)
+            self._gave_up(log, e)
             return
         if work is None:
             self._pause(lambda: self._go_on(log, cleaning, steps))
@@ -404,9 +398,22 @@ class Cleaner:
             if isinstance(result, BaseException):
                 self._busy = False
                 steps.close()
-                if not log.closed:
-                    log.dir.fail(result)
+                self._gave_up(log, result)
             else:
                 self._go_on(log, cleaning, steps)
 
         log.dir.env.background.submit(log.dir.lane, work, worked)
+
+    def _gave_up(self, log: Log, error: BaseException) -> None:
+        """A pass has ended early. Raises what nobody expected: the next log has its turn all the same."""
+        if log.closed:
+            return
+        if isinstance(error, LogDirDamaged):
+            log.dir.damaged(log, error)
+        elif isinstance(error, OSError):
+            log.dir.fail(error)  # without a descriptor it is tried again the next time
+        else:
+            self._bad.add(log.name)
+            logger.error("log cannot be compacted log=%s reason=%r", log.name, error)
+            if not isinstance(error, BatchError):
+                raise error

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import TEMPORARY, Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
+from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names, trimming
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
-from kraft_node.log.errors import LogDirInvalid
+from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class Directory(LogDir):
         "futures",
         "high_watermarks",
         "offsets_dirty",
+        "on_withdrawn",
         "originals",
+        "quarantined",
         "recovery_points",
         "retired",
         "start_offsets",
@@ -90,6 +93,10 @@ class Directory(LogDir):
         """Paths of logs that an earlier run has set aside."""
         self.futures: list[tuple[tuple[str, int], str]] = []
         """Copies of logs from other directories that an earlier run has not completed: partition and path."""
+        self.quarantined: dict[tuple[str, int], LogDirDamaged] = {}
+        """Logs whose data is damaged, and how: nobody is given them. Their files stay as they are."""
+        self.on_withdrawn: Callable[[Log, LogDirDamaged | None], None] | None = None
+        """Told of an open log that must not be used any more: it is damaged, or (None) has to be opened anew."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
         self.offsets_dirty = False
@@ -106,6 +113,21 @@ class Directory(LogDir):
     @property
     def online(self) -> bool:
         return self.failed is None
+
+    # --- logs that fail by themselves ---
+
+    def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:
+        """Quarantine the replica; the directory and the other logs in it go on."""
+        if self.on_withdrawn is not None and not log.closed:
+            self.on_withdrawn(log, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def unsettled(self, log: Log) -> None:
+        """Have the log opened anew, with the recovery that follows a kill, before anybody uses it."""
+        if self.on_withdrawn is not None and not log.closed:
+            self.on_withdrawn(log, None)
+
+    # --- sizes ---
 
     def volume_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system. Raises OSError."""
@@ -327,14 +349,10 @@ class Directory(LogDir):
         def work() -> None:
             self.env.disk.fsync_dir(self.path)
 
-        def done(result: BaseException | None) -> None:
-            if isinstance(result, BaseException):
-                self.fail(result)
-
         def start() -> None:
             self._names_sync = None
             if self.failed is None:
-                self.env.background.submit(self.lane, work, done)
+                self.run(work, _nothing)
 
         self._names_sync = self.env.scheduler.call_later(delay_ms, start)
         self._names_sync_ms = due_ms
@@ -367,6 +385,10 @@ class Directory(LogDir):
     @property
     def directory_id(self) -> Uuid:
         return Uuid(self.id) if self.id else ZERO_UUID
+
+
+def _nothing() -> None:
+    """Nobody waits."""
 
 
 def _positive(offsets: OffsetMap) -> OffsetMap:

@@ -1,6 +1,21 @@
-"""What makes a log directory unusable. Both are fatal for that directory and never for another."""
+"""What makes a log directory, or a log in it, unusable; and what passes.
+
+- An I/O error ends the log directory (`LogDirFailure`), and no other one.
+- Damage to data that had been durable ends the replica (`LogDirDamaged`): the directory quarantines it.
+- A process without free descriptors waits (`is_shortage`): nothing is wrong with any file.
+"""
 
 from __future__ import annotations
+
+import errno
+from typing import Final
+
+SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether the process or the system has no file descriptor left for the moment."""
+    return isinstance(error, OSError) and error.errno in SHORTAGES
 
 
 class LogDirError(Exception):

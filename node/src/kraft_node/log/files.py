@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Buffer, Disk, Env, File
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.log.errors import LogDirError, LogDirFailure
+from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
 
 OPEN_FILES_MAX: Final = 2048
 """Files kept open by default; half of what common systems allow a process, the rest is for connections."""
@@ -20,6 +23,9 @@ OPEN_FILES_MAX: Final = 2048
 
 ORIGINALS_MAX: Final = 64
 """Files to make links to, a few hundred bytes of memory each. Partitions of one topic are mostly made together."""
+
+SHORTAGE_PAUSE_MS: Final = 100
+"""Until work is tried again for which there was no descriptor."""
 
 Put: TypeAlias = Callable[[str, int, Buffer], None]
 """Writes bytes to a file, now or later: path, position, data. From position 0 on they are all that the file holds."""
@@ -115,6 +121,15 @@ class FileCache:
             handle.file = None
             self._open.pop(handle, None)
 
+    def shed(self) -> bool:
+        """Close all files: descriptors are short. Whether any was open; those that are being sent stay open."""
+        shed = bool(self._open)
+        for handle in self._open:
+            handle.file = None
+            handle.used = False
+        self._open.clear()
+        return shed
+
     def _evict(self) -> None:
         while len(self._open) > self._limit:
             handle, _ = self._open.popitem(last=False)
@@ -146,12 +161,41 @@ class LogDir:
         """A log is about to be cut off at `offset`; what is kept of it elsewhere must not reach further."""
 
     def fail(self, error: BaseException) -> KafkaError:
-        """The directory is dead from now on; the error for whoever asked."""
+        """The directory is dead from now on; the error for whoever asked. A shortage of descriptors ends nothing."""
+        if is_shortage(error):
+            self.files.shed()
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {error}; try again")
         if self.failed is None:
             self.failed = error if isinstance(error, LogDirError) else LogDirFailure(self.path, error)
             if self.on_failure is not None:
                 self.on_failure(self)
         return self.storage_error()
+
+    def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:  # noqa: ARG002
+        """Data of a log is not what was written; the error for whoever asked. A directory of one log ends with it."""
+        return self.fail(error)
+
+    def unsettled(self, log: Log) -> None:
+        """For want of a descriptor a change of a log was given up half done: its files are right, its memory is not."""
+
+    def run(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
+        """Have the directory's thread do `work`, then call `done`.
+
+        An error ends the directory and calls `failed`. While descriptors are short, `work` is done again and again.
+        """
+
+        def finished(result: BaseException | None) -> None:
+            if not isinstance(result, BaseException):
+                done()
+            elif is_shortage(result) and self.failed is None:
+                self.files.shed()
+                self.env.scheduler.call_later(SHORTAGE_PAUSE_MS, self.run, work, done, failed)
+            else:
+                self.fail(result)
+                if failed is not None:
+                    failed()
+
+        self.env.background.submit(self.lane, work, finished)
 
     def check(self) -> None:
         """Raise KAFKA_STORAGE_ERROR when the directory is dead."""

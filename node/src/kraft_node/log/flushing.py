@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
-from kraft_node.log.files import Originals, write_file
+from kraft_node.log.errors import is_shortage
+from kraft_node.log.files import SHORTAGE_PAUSE_MS, Originals, write_file
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -148,6 +149,11 @@ def flush_now(log: Log) -> None:
         flush.done()
 
 
+def _again(log: Log, done: Callable[[], None] | None) -> None:
+    if not log.closed and log.dir.failed is None:
+        schedule(log, done)
+
+
 def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
     """Fsync what is written now in the directory's thread; then move the recovery point and call `done`.
 
@@ -159,10 +165,16 @@ def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
         flush = Flush(log, log.end_offset if done is not None else log.active.base)
     except OSError as e:
         log.dir.fail(e)
+        if is_shortage(e):
+            log.dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, _again, log, done)
         return
     log.flush_scheduled = True
 
     def finished(result: BaseException | None) -> None:
+        if isinstance(result, BaseException) and is_shortage(result) and log.dir.failed is None:
+            log.dir.files.shed()
+            log.dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, submit)
+            return
         log.flush_scheduled = False
         if isinstance(result, BaseException):
             if not log.closed:
@@ -174,4 +186,7 @@ def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
         elif log.recovery_point < log.active.base and not log.closed and log.dir.failed is None:
             schedule(log)  # segments that have been rolled meanwhile
 
-    log.dir.env.background.submit(log.dir.lane, flush.work, finished)
+    def submit() -> None:
+        log.dir.env.background.submit(log.dir.lane, flush.work, finished)
+
+    submit()

@@ -7,6 +7,7 @@ most one, in another directory than its log.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -106,8 +107,12 @@ class Futures:
                 compacted_below=self._compacted_below(topic, partition),
             )
             log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
-        except (OSError, LogDirDamaged) as e:
+        except OSError as e:
             raise directory.fail(e) from e
+        except LogDirDamaged as e:
+            logger.error("copy removed topic=%s partition=%d reason=%s", topic, partition, e)
+            self.delete(topic, partition)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
         log.held = True
         found.log = log
         return log
@@ -212,6 +217,19 @@ class Futures:
                 if found.log is not None:
                     found.log.close()
                 del self._found[key]
+
+    def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+        """An open copy is damaged: it goes, and with it the move. Or (None) it has to be opened anew."""
+        found = self._found.get((log.topic, log.partition))
+        if found is None or found.log is not log:
+            return
+        if damage is not None:
+            logger.error("copy removed topic=%s partition=%d reason=%s", log.topic, log.partition, damage)
+            with contextlib.suppress(KafkaError):  # its directory is dead, which has been said
+                self.delete(log.topic, log.partition)
+            return
+        log.close()
+        found.log, found.clean = None, False
 
     def open_unproven(self, directory: Directory) -> None:
         """Look at copies that nobody has opened yet: the directory is about to be marked as closed cleanly.

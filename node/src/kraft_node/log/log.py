@@ -20,7 +20,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import appending, flushing, lookup, names, trimming
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
-from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.errors import LogDirDamaged, is_shortage
 from kraft_node.log.files import LogDir, Put, write_file
 from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import Producers
@@ -283,7 +283,7 @@ class Log:
                 epochs.assign(leader_epoch, base)
             segment.append(buffers, size, last, max_timestamp)
         except (OSError, LogDirDamaged) as e:
-            raise log_dir.fail(e) from e
+            raise self._fail_half_done(e) from e
         self.end_offset = last + 1
 
     def _roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
@@ -373,18 +373,21 @@ class Log:
                 if number >= len(self.segments) or self.segment(number).base >= limit:
                     return FetchSlice(offset, b"", None, limit)
         except (OSError, LogDirDamaged) as e:
-            raise self.dir.fail(e) from e
+            raise self._fail(e) from e
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record not older than `timestamp` (ms); None when there is none.
 
-        -3 asks for the record with the largest timestamp (KIP-734). Raises KafkaError KAFKA_STORAGE_ERROR.
+        -3 asks for the record with the largest timestamp (KIP-734). Raises KafkaError KAFKA_STORAGE_ERROR;
+        CORRUPT_MESSAGE for a batch that is as its producer sent it, but no records.
         """
         self.dir.check()
         try:
             return lookup.offset_for_timestamp(self, timestamp)
-        except (OSError, LogDirDamaged, BatchError) as e:
-            raise self.dir.fail(e) from e
+        except (OSError, LogDirDamaged) as e:
+            raise self._fail(e) from e
+        except BatchError as e:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {e}") from e
 
     # --- getting shorter ---
 
@@ -437,7 +440,17 @@ class Log:
         try:
             return work()
         except (OSError, LogDirDamaged) as e:
-            raise self.dir.fail(e) from e
+            raise self._fail_half_done(e) from e
+
+    def _fail_half_done(self, error: OSError | LogDirDamaged) -> KafkaError:
+        """As `_fail`, for changes: one that has no descriptor is given up in the middle."""
+        if is_shortage(error):
+            self.dir.unsettled(self)
+        return self._fail(error)
+
+    def _fail(self, error: OSError | LogDirDamaged) -> KafkaError:
+        """The error for whoever asked, after an I/O error has ended the directory, or damage this replica."""
+        return self.dir.damaged(self, error) if isinstance(error, LogDirDamaged) else self.dir.fail(error)
 
     # --- durability ---
 

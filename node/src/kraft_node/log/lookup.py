@@ -5,12 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
+from fastcrc.crc32 import iscsi as crc32c
+
 from kraft_node.base.env import FileSlice
 from kraft_node.log import names, txn_index
 from kraft_node.log.index import floor_time_entry
 from kraft_node.log.results import FetchSlice
 from kraft_node.log.scan import BadBatch, batches
-from kraft_node.records.batch import LOG_OVERHEAD, BatchHeader, Record, iter_records
+from kraft_node.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -111,8 +113,13 @@ def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tupl
 
 
 def records_of(segment: Segment, header: BatchHeader) -> list[Record]:
-    """The records of the batch in a segment that `header` describes. Raises OSError, BatchError."""
+    """The records of the batch in a segment that `header` describes.
+
+    Raises OSError, BadBatch for a batch that is not as it was written, BatchError for one that never was sound.
+    """
     data = segment.file().pread(header.position, header.length)
+    if crc32c(memoryview(data)[ATTRIBUTES_POSITION:]) != header.crc:
+        raise BadBatch(header.position, "the CRC does not fit")
     return list(iter_records(data))
 
 

@@ -20,7 +20,7 @@ from kraft_node.log import names, partition_metadata
 from kraft_node.log.closing import close_directory
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory, directory_of
-from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirInvalid
+from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, LogDirInvalid
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
 from kraft_node.log.housekeeping import Housekeeping
@@ -32,6 +32,8 @@ logger = logging.getLogger("kraft_node.log")
 
 Entry: TypeAlias = Log | Directory
 """An open log, or the directory of one that is not open."""
+OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
+"""Hears of a log that must be let go of: topic, partition, and its damage; None when it may be opened again at once."""
 OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
 """Hears of a dead directory: path, the partitions in it, why."""
 
@@ -49,17 +51,20 @@ class LogManager:
         topic_config: Callable[[str], LogConfig] | None = None,
         timing: Timing | None = None,
         on_failure: OnFailure | None = None,
+        on_withdrawn: OnWithdrawn | None = None,
         open_files_max: int = OPEN_FILES_MAX,
         locked: Sequence[str] = (),
     ) -> None:
         """`topic_config` gives a topic's configuration; `locked` are directories whose lock somebody else holds."""
         self.env = env
-        self.files = FileCache(env.disk, open_files_max)
+        self.files = FileCache(env.disk, min(open_files_max, env.disk.open_max))
+        env.disk.relief = self.files.shed
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.topic_config = topic_config or (lambda _: make_config())
         self.timing = timing or Timing()
         self.on_failure = on_failure
+        self.on_withdrawn = on_withdrawn
         self.directories = [Directory(env, path, self.files) for path in dirs]
         self._locked = frozenset(locked)
         self._logs: dict[str, dict[int, Entry]] = {}
@@ -78,12 +83,14 @@ class LogManager:
         for one that is not this node's, LogDirFailure when none is left.
         """
         for directory in self.directories:
-            directory.on_failure = self._failed
+            directory.on_failure, directory.on_withdrawn = self._failed, self._withdrawn
             try:
                 self.cluster_id = directory.take(self.cluster_id, self.node_id, locked=directory.path in self._locked)
                 self._load(directory)
             except OSError as e:
                 directory.fail(e)
+                if directory.online:  # descriptors are short before anything is served: the limit is too low
+                    raise LogDirFailure(directory.path, e) from e
         self._check_ids()
         if not any(directory.online for directory in self.directories):
             failed = self.directories[0].failed
@@ -171,8 +178,11 @@ class LogManager:
     def open(self, directory: Directory, topic: str, partition: int) -> Log:
         """Open a log that is not, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         directory.check()
-        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         key = (topic, partition)
+        damage = directory.quarantined.get(key)
+        if damage is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
         clean = key not in directory.unrecovered
         try:
             log = open_log(
@@ -188,8 +198,10 @@ class LogManager:
                 compacted_below=directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED),
             )
             log.topic_id = partition_metadata.read(self.env.disk, path)
-        except (OSError, LogDirDamaged) as e:
+        except OSError as e:
             raise directory.fail(e) from e
+        except LogDirDamaged as e:
+            raise self._quarantine(directory, topic, partition, e) from e
         directory.unrecovered.pop(key, None)
         self._logs[topic][partition] = log
         return log
@@ -333,6 +345,7 @@ class LogManager:
             del self._logs[topic]
         directory.count -= 1
         directory.unrecovered.pop((topic, partition), None)
+        directory.quarantined.pop((topic, partition), None)
         self.forget_offsets(directory, topic, partition)
         return directory, path
 
@@ -376,6 +389,37 @@ class LogManager:
 
     # --- failure ---
 
+    def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
+        """Why the log is quarantined; None when it is not."""
+        directory = self.directory_of(topic, partition)
+        return None if directory is None else directory.quarantined.get((topic, partition))
+
+    def _quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
+        """Give the log to nobody any more. Its files stay: an administrator, or the leader's copy, replaces them."""
+        directory.quarantined[topic, partition] = damage
+        directory.unrecovered.pop((topic, partition), None)
+        logger.error("replica quarantined topic=%s partition=%d reason=%s", topic, partition, damage)
+        if self.on_withdrawn is not None:
+            self.env.scheduler.call_soon(self.on_withdrawn, topic, partition, damage)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+
+    def _withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+        """An open log is damaged, or (None) has to be opened anew: close it, have whoever uses it let go of it."""
+        topic, partition = log.topic, log.partition
+        if self.entry(topic, partition) is not log:
+            self.futures.withdrawn(log, damage)
+            return
+        log.close()
+        directory = directory_of(log)
+        self.forget_open(log)
+        if damage is not None:
+            self._quarantine(directory, topic, partition, damage)
+            return
+        directory.unrecovered[topic, partition] = None
+        logger.warning("log is opened anew topic=%s partition=%d reason=no descriptor was left", topic, partition)
+        if self.on_withdrawn is not None:
+            self.env.scheduler.call_soon(self.on_withdrawn, topic, partition, None)
+
     def _failed(self, failed: LogDir) -> None:
         """A directory is dead: forget its logs, tell who must know."""
         self.futures.forget(failed)
@@ -410,13 +454,7 @@ class LogManager:
 
     def submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Have the directory's thread do `work`, then call `done`; an error kills the directory first."""
-
-        def finished(result: BaseException | None) -> None:
-            if isinstance(result, BaseException):
-                directory.fail(result)
-            done()
-
-        self.env.background.submit(directory.lane, work, finished)
+        directory.run(work, done, done)
 
     # --- stop ---
 

@@ -299,6 +299,9 @@ class Segment:
         except BadBatch as e:
             at, self.size = self.size, size
             raise self.damaged(e, at) from None
+        except OSError:
+            self.size, self.index_count = size, -1
+            raise
         self.size = size
         self._add_time_entry()
         self.write_indexes()

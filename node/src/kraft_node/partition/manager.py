@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraft_node.base.env import Buffer, Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.log.errors import is_shortage
+from kraft_node.log.files import SHORTAGE_PAUSE_MS
 from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 
@@ -179,21 +181,26 @@ class ReplicaManager:
             self._to_open[topic_id, index] = None
 
     def _open_some(self) -> None:
-        for key in list(islice(self._to_open, OPEN_STEP)):
-            del self._to_open[key]
-            if key in self._partitions:
-                continue
-            try:
-                self._make(*key)
-            except KafkaError as error:
-                if (
-                    error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                ):  # for the moment: the log of its name is on its way out
-                    self.env.scheduler.call_later(OPEN_AGAIN_MS, self._open_again, *key)
-                else:
-                    log.warning("Replica %s-%d is not opened: %s", uuid_text(key[0]), key[1], error)
-        if self._to_open:
-            self.env.scheduler.call_soon(self._open_some)
+        some = list(islice(self._to_open, OPEN_STEP))
+        try:
+            for key in some:
+                del self._to_open[key]  # whatever becomes of it, the others have their turn
+                if key not in self._partitions:
+                    self._open(*key)
+        finally:
+            if self._to_open:
+                self.env.scheduler.call_soon(self._open_some)
+
+    def _open(self, topic_id: Uuid, index: int) -> None:
+        try:
+            self._make(topic_id, index)
+        except KafkaError as error:
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # the log of its name is on its way out
+                self.env.scheduler.call_later(OPEN_AGAIN_MS, self._open_again, topic_id, index)
+            elif isinstance(error.__cause__, OSError) and is_shortage(error.__cause__):
+                self.env.scheduler.call_later(SHORTAGE_PAUSE_MS, self._open_again, topic_id, index)
+            else:
+                log.warning("Replica %s-%d is not opened: %s", uuid_text(topic_id), index, error)
 
     def _open_again(self, topic_id: Uuid, index: int) -> None:
         state = self.image.topics.partition(topic_id, index)
@@ -265,6 +272,19 @@ class ReplicaManager:
                 del self._partitions[partition.topic_id, index]
                 self.dropped(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def withdrawn(self, name: str, index: int) -> Uuid | None:
+        """The log of a partition must not be used any more. Its topic id; None when the partition is not this broker's.
+
+        The log is opened again, if it can be, when somebody asks, or at once where there are other replicas.
+        """
+        self.failed([(name, index)])
+        topic = self.image.topics.by_name(name)
+        state = None if topic is None else topic.partition(index)
+        if topic is None or state is None or self.node_id not in state.replicas:
+            return None
+        self._open_later(topic.id, index, state)
+        return topic.id
 
     # --- for the coordinators ---
 

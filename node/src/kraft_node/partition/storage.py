@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
 from kraft_node.log import partition_metadata
+from kraft_node.metadata.partitions import NO_LEADER
 
 if TYPE_CHECKING:
     from kraft_node.base.config.topic import TopicConfig
@@ -40,15 +41,21 @@ class Storage:
         self._assign = assign
         self._lost: set[tuple[str, int]] = set()
         """Partitions whose log was in a directory that has died since the start."""
+        self._told_lost: set[tuple[Uuid, int]] = set()
+        """Replicas that were quarantined, until they have a log again."""
         logs.topic_config = topic_config
 
     def open(self, topic: str, index: int, topic_id: Uuid, state: PartitionState) -> Log:
         """The log of a partition, created when there is none, with the topic's configuration in force.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead.
+        A quarantined log is set aside once the controller counts on other replicas alone; the leader has its records.
+        Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead, or the log is quarantined.
         """
         logs = self._logs
         wanted = state.directory(self._node_id)
+        if logs.damage(topic, index) is not None and self._is_elsewhere(state):
+            log.warning("replica is fetched anew topic=%s partition=%d leader=%d", topic, index, state.leader)
+            logs.set_aside(topic, index)
         found = logs.get(topic, index)
         if found is not None and found.topic_id != topic_id:
             stranger = _stranger(found)
@@ -65,6 +72,11 @@ class Storage:
             self._adopt(found, topic_id)
         self._tell_directory(found, topic_id, index, wanted)
         return found
+
+    def _is_elsewhere(self, state: PartitionState) -> bool:
+        """Whether another broker leads, and nobody counts on what this replica has."""
+        me = self._node_id
+        return state.leader not in (NO_LEADER, me) and me not in state.isr and me not in state.elr
 
     def _is_completed_move(self, topic: str, index: int, topic_id: Uuid, wanted: Uuid) -> bool:
         """Whether a copy without its log is complete: a crash came between the two names of a move.
@@ -99,6 +111,11 @@ class Storage:
                 f"the log directory of {topic}-{index} is not online ({uuid_text(wanted)})",
             )
 
+    def quarantined(self, topic_id: Uuid, index: int) -> None:
+        """Have the controller count on other replicas: it is told that this one is in a directory that is lost."""
+        self._told_lost.add((topic_id, index))
+        self._assign(topic_id, index, DIRECTORY_LOST)
+
     def lost(self, partitions: Iterable[tuple[str, int]]) -> None:
         """A directory has died with the logs of these partitions."""
         self._lost.update(partitions)
@@ -113,10 +130,12 @@ class Storage:
 
     def _tell_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
         actual = Uuid(found.dir.id)
-        if wanted in (actual, DIRECTORY_LOST):
+        was_lost = wanted == DIRECTORY_LOST or (topic_id, index) in self._told_lost
+        self._told_lost.discard((topic_id, index))
+        if wanted == actual and not was_lost:
             return
-        # A broker's only directory needs no telling unless the metadata thinks of another one.
-        if len(self._logs.directories) > 1 or _is_assigned(wanted):
+        # A broker's only directory needs no telling unless the metadata thinks of another one, or of none that works.
+        if len(self._logs.directories) > 1 or _is_assigned(wanted) or was_lost:
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:

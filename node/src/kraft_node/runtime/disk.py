@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import resource
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from kraft_node.base.env import Buffer
 
@@ -18,6 +22,12 @@ IOV_MAX: Final = 1024
 
 SYNCFS_TELLS_ERRORS: Final = (5, 8)
 """The Linux release whose syncfs returns errors of writing back; before, it returned 0 whatever had happened."""
+
+SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
+SHORTAGE_PAUSE_S: Final = 0.05
+SHORTAGE_TRIES: Final = 200
+"""How often a lane tries again for want of a descriptor: ten seconds, then whoever gave it the work is told."""
+T = TypeVar("T")
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
@@ -151,11 +161,37 @@ def _find_syncfs() -> Callable[[int], int] | None:
 
 
 class RealDisk:
-    """The file systems of this machine."""
+    """The file systems of this machine. Made by the thread of the loop."""
+
+    def __init__(self) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.open_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft // 2
+        self.relief: Callable[[], bool] | None = None
+        self._loop_thread = threading.get_ident()
+
+    def _relieved(self, work: Callable[[], T]) -> T:
+        """Do what needs a descriptor. If there is none, close idle files (on the loop) or wait (elsewhere)."""
+        is_loop = threading.get_ident() == self._loop_thread
+        for attempt in range(SHORTAGE_TRIES):
+            try:
+                return work()
+            except OSError as e:
+                if e.errno not in SHORTAGES:
+                    raise
+                if is_loop and (attempt or self.relief is None or not self.relief()):
+                    raise
+            if not is_loop:
+                time.sleep(SHORTAGE_PAUSE_S)
+        return work()
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644))
+        try:
+            return RealFile(path, os.open(path, flags, 0o644))
+        except OSError as e:
+            if e.errno not in SHORTAGES:
+                raise
+        return RealFile(path, self._relieved(lambda: os.open(path, flags, 0o644)))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -170,7 +206,7 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._relieved(lambda: os.listdir(path)))
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
         if new:
@@ -191,7 +227,7 @@ class RealDisk:
         shutil.rmtree(path)
 
     def fsync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._relieved(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             os.fsync(fd)
         finally:

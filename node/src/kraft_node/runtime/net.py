@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -27,6 +29,9 @@ ACCEPTS_MAX: Final = 256
 ACCEPT_PAUSE_MS: Final = 100
 """How long accepting rests when the process has no descriptor left: trying at once would spin."""
 
+FILES_RESERVE: Final = 64
+"""Descriptors that connections leave to files, which are opened and closed all the time."""
+
 BACKLOG: Final = 511
 
 JOIN_MAX: Final = 64 * 1024
@@ -42,6 +47,12 @@ MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 """Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
 
 _Part: TypeAlias = "memoryview | FileSlice"
+
+
+def descriptors_max() -> int:
+    """How many descriptors this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class SocketTransport:
@@ -299,6 +310,10 @@ class SocketListener:
                 self._loop.rewatch(sock.fileno(), 0)
                 self._loop.call_later(ACCEPT_PAUSE_MS, self._resume)
                 return
+            if connection.fileno() >= self._net.connections_below:
+                connection.close()
+                log.error("connection refused port=%d reason=the other descriptors are kept for files", self.port)
+                continue
             self._net.adopt(connection, (address[0], address[1]), self._accept)
 
     def _resume(self) -> None:
@@ -325,6 +340,8 @@ class SocketNet:
         self.send_buffer = -1
         self.receive_buffer = -1
         self.backlog = BACKLOG
+        self.connections_below = descriptors_max() - FILES_RESERVE
+        """New connections with this descriptor or a higher one are refused: logs must go on when clients are many."""
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> SocketListener:
         """Bind and listen; an empty `host` is every address of this machine, v4 and v6."""

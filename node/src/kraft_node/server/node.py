@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.client_quotas import ClientQuotas
     from kraft_node.controller.controller import Controller
+    from kraft_node.log.errors import LogDirDamaged
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.security.authorizer import Authorizer
@@ -133,7 +134,7 @@ class Node:
         self._refuse_what_is_not_served()
         self._started_ms = self.env.clock.monotonic_ms()
         try:
-            self.storage = storage = open_storage(self.env, config, self._directory_failed)
+            self.storage = storage = open_storage(self.env, config, self._directory_failed, self._replica_withdrawn)
         except StorageRefused as e:
             raise StartRefused(str(e)) from None
         log.info(
@@ -461,6 +462,10 @@ class Node:
             self.faults.end(f"all log directories have failed, the last one {directory}: {error}")
         elif self.broker is not None:
             self.broker.directory_failed(partitions)
+
+    def _replica_withdrawn(self, topic: str, index: int, damage: LogDirDamaged | None) -> None:
+        if self.broker is not None:
+            self.broker.replica_withdrawn(topic, index, damage)
 
     # Stop
 

@@ -171,6 +171,14 @@ class NodeMetrics:
         cordoned = [((("logDirectory", one.path),), float(one.cordoned)) for one in storage.logs.directories]
         yield _one("kafka_log_logmanager_cordonedlogdirectorycount", sum(value for _, value in cordoned))
         yield "kafka_log_logmanager_logdirectorycordoned", "gauge", cordoned
+        quarantined = [
+            ((("logDirectory", one.path), ("partition", str(partition)), ("topic", topic)), 1.0)
+            for one in storage.logs.directories
+            for topic, partition in one.quarantined
+        ]
+        yield _one("kraft_quarantined_replica_count", len(quarantined))
+        if quarantined:
+            yield "kraft_quarantined_replica", "gauge", quarantined
 
     def _groups(self) -> Iterable[Family]:
         broker = self._node.broker

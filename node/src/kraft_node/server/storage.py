@@ -15,7 +15,7 @@ from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import lock_directory
 from kraft_node.log.errors import LogDirError
-from kraft_node.log.manager import LogManager, OnFailure
+from kraft_node.log.manager import LogManager, OnFailure, OnWithdrawn
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_node.log.timing import STRAY_DELAY_MS, Timing
 
@@ -69,12 +69,19 @@ class NodeStorage:
             lock.release()
 
 
-def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure) -> NodeStorage:
-    """Take all directories. `on_failure` hears of those that die later. Raises StorageRefused."""
+def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure, on_withdrawn: OnWithdrawn) -> NodeStorage:
+    """Take all directories. The callbacks hear of directories and logs that fail later. Raises StorageRefused."""
     locks: list[DiskLock] = []
     timing = Timing(config)
     timing.stray_delay_ms = _stray_delay_ms(config)
-    logs = LogManager(env, config.log_dirs, node_id=config.node_id, timing=timing, on_failure=on_failure)
+    logs = LogManager(
+        env,
+        config.log_dirs,
+        node_id=config.node_id,
+        timing=timing,
+        on_failure=on_failure,
+        on_withdrawn=on_withdrawn,
+    )
     try:
         logs.start()
         cluster_id, directory_id = _metadata_directory(env, config, logs, locks)

@@ -10,7 +10,8 @@ happened, a failed fsync has made nothing durable.
 `full`: nothing grows any more; a write takes place as far as the file reached before, and says ENOSPC. `dead`: whatever
 touches a directory that died fails with EIO; what was not synced there may be gone when it works again (`revive`).
 `die_after` ends the process at one of its operations, before that has happened; what it does while it unwinds does not
-reach the disk. Nothing else ever changes a stored byte: `flip` does, for tests of bit rot.
+reach the disk. `short`: the process has no descriptor left. Nothing else ever changes a stored byte: `flip` does, for
+tests of bit rot.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from kraft_node.base.env import Buffer
+from kraft_node.base.ids import METADATA_TOPIC_NAME
 
 SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40
+OPEN_MAX: Final = 2048
 
 
 class Inode:
@@ -182,6 +185,10 @@ class SimDisk:
         self.locks: set[str] = set()
         self.opened: WeakSet[SimFile] = WeakSet()
         """Files that the process has open; one that nothing refers to is closed, as a real one is."""
+        self.open_max = OPEN_MAX
+        self.relief: Callable[[], bool] | None = None
+        self.short = False
+        """Whether the process has no descriptor left: whatever needs one fails with EMFILE."""
         self.fail: Callable[[str, str], OSError | None] | None = None
         """Asked before every (operation, path); what it returns is raised."""
         self.full = False
@@ -233,6 +240,7 @@ class SimDisk:
         """The process ends: locks are free, its files are closed, the page cache stays."""
         self.locks.clear()
         self.opened = WeakSet()
+        self.short = False
         self._dies_at = -1
 
     def lose_power(self) -> None:
@@ -269,6 +277,7 @@ class SimDisk:
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimFile:
         path = _clean(path)
         self.reach(path)
+        self._take_descriptor(path)
         found = self._find(path)
         if isinstance(found, Dir):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -295,9 +304,20 @@ class SimDisk:
     def mtime_ms(self, path: str) -> int:
         return self._inode(path).mtime_ms
 
+    def _take_descriptor(self, path: str) -> None:
+        """Closing files does not help: what other parts of the process hold takes all that there are.
+
+        A lane waits for a descriptor before it fsyncs a directory.
+        """
+        if self.short and METADATA_TOPIC_NAME not in path:  # whose few files stay open
+            if self.relief is not None:
+                self.relief()
+            raise OSError(errno.EMFILE, "too many open files", path)
+
     def listdir(self, path: str) -> list[str]:
         self.reach(path)
-        return sorted(self._dir(path).names)
+        self._take_descriptor(path)
+        return self.names(path)
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
         if new and self.exists(path):
@@ -378,6 +398,10 @@ class SimDisk:
 
     def total_bytes(self, path: str) -> int:  # noqa: ARG002
         return DISK_BYTES
+
+    def names(self, path: str) -> list[str]:
+        """As `listdir`, for those who look at the disk from outside."""
+        return sorted(self._dir(path).names)
 
     def pinned(self) -> dict[str, int]:
         """Bytes of the files that the process has open and that have no name any more, by the path they had."""

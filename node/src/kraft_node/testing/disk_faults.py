@@ -9,7 +9,8 @@ Permitted to one broker at a time, as `cluster_faults` says of a loss of power, 
 all others are caught up: an *empty* disk under the same node id; bits that *rot* in what was synced (of records and
 snapshots, where a checksum covers them); and for brokers a failing fsync, and a log *directory* that dies beside others
 that live. The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be
-given them: the law `rot`. Such a disk is replaced by an empty one once everything that was on it is on others.
+given them: the law `rot`. It may do so for the metadata alone: a damaged partition ends neither the process nor its
+directory, the law `grain`. Such a disk is replaced by an empty one once everything that was on it is on others.
 
 A process goes on for no more than `GIVES_UP_MS` after an fsync has failed: the law `fsync`.
 """
@@ -20,7 +21,7 @@ import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID
 from kraft_node.metadata.features import ELR_VERSION
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.records.batch import iter_headers
@@ -212,6 +213,7 @@ class DiskFaults(Misfortune):
             machine.disk.flip(path, position, rng.randrange(8))
             self.world.note("faults", f"a bit of {machine.name} has rotted in {path} at {position}")
             machine.rotten, self.rotten = True, machine
+            machine.metadata_rotten = METADATA_TOPIC_NAME in path
         self._again(machine)
         if not machine.running:
             super().heal()
@@ -229,6 +231,8 @@ class DiskFaults(Misfortune):
             self.cluster.voters_stay = False
         if machine.running:  # who takes a disk away waits until it has nothing that the others lack
             self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
+        if machine.running and not machine.metadata_rotten and machine.has_lost_directories():
+            self.checker.broken("grain", machine.name, "a damaged replica has ended its log directory")
         machine.kill()
         mended = self.world.run(lambda: self._whole_without(machine) or self._broken(), MENDS_MAX_MS)
         if self._broken():

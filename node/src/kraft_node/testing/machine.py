@@ -57,7 +57,9 @@ class SimMachine:
         self.ailing: str | None = None
         """What is wrong with its disk: it may refuse to start, and give up."""
         self.rotten = False
-        """Whether bits have rotted on its disk: likewise, and what it holds is not to be believed."""
+        """Whether bits have rotted on its disk: what it holds is not to be believed."""
+        self.metadata_rotten = False
+        """Whether they are of the metadata: the node may refuse to start, and give up."""
         self.gave_up = False
         """Whether the last process did."""
         self.on_end: Callable[[str], None] = lambda _how: None
@@ -139,7 +141,7 @@ class SimMachine:
     def _fails(self, why: str) -> None:
         self.world.note(self.name, why)
         self.gave_up = True
-        if self.ailing is None and not self.rotten:
+        if self.ailing is None and not self.metadata_rotten:
             self.broken = why
 
     # -- the ends of a process
@@ -180,7 +182,7 @@ class SimMachine:
             self._end("killed")
         self.disk = self.host.disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
         self.world.note(self.name, "has an empty disk")
-        self.ailing, self.rotten = None, False
+        self.ailing, self.rotten, self.metadata_rotten = None, False, False
         self.format(cluster_id)
 
     def replace_directory(self, path: str, cluster_id: str) -> None:
@@ -218,14 +220,14 @@ class SimMachine:
     def partitions(self) -> list[tuple[str, int]]:
         """Those with a log on the disk."""
         paths = [path for path in self.config.log_dirs if path != self.disk.dead and self.disk.is_dir(path)]
-        found = (names.parse_partition_dir(name) for path in paths for name in self.disk.listdir(path))
+        found = (names.parse_partition_dir(name) for path in paths for name in self.disk.names(path))
         return [partition for partition in found if partition is not None]
 
     def log_bytes(self, topic: str, partition: int) -> int:
         """Bytes of all segments of a partition on its disk, also of those that are on their way out."""
         folders = [f"{path}/{names.partition_dir(topic, partition)}" for path in self.config.log_dirs]
         disk = self.disk
-        paths = [f"{at}/{name}" for at in folders if disk.is_dir(at) for name in disk.listdir(at) if names.LOG in name]
+        paths = [f"{at}/{name}" for at in folders if disk.is_dir(at) for name in disk.names(at) if names.LOG in name]
         return sum(disk.size(path) for path in paths)
 
     def blocked(self, duration_ms: float) -> None:

@@ -8,6 +8,7 @@ Everything is drawn from the seed: how often logs are flushed and rolled, who pr
 from __future__ import annotations
 
 import logging
+import random
 import traceback
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ SETTLED_MS: Final = 3_000.0
 """When nothing happens any more, every broker has caught up with the metadata by then."""
 FREED_MAX_MS: Final = 40_000.0
 """Retention begins `log.initial.task.delay.ms` after a start at the latest."""
+SHORT_SHARE: Final = 0.25
+"""Of the seeds in which a process runs out of descriptors."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
@@ -170,6 +173,7 @@ class Scenario:
         for name, (count, configs) in self.topics.items():
             self._finish(self._script("maker", maker.create_surely(name, count, configs)))
         self._start_clients()
+        self._run_short()
         self.faults.script(self.scripts)
         self._heal()
         for worker in self.workers:
@@ -179,6 +183,25 @@ class Scenario:
         if self.world.rng.random() < 0.5:
             self.faults.restart(self.cluster.machines[0])
         self._audit()
+
+    def _run_short(self) -> None:
+        """Sometimes clients take all descriptors for a while. Nobody may take that for a dead disk."""
+        rng = random.Random(f"descriptors of {self.world.seed}")  # apart: the other seeds live as they did before
+        if rng.random() < SHORT_SHARE:
+            for machine in self.cluster.machines:
+                self.world.at(rng.uniform(300.0, 4000.0), self._short, machine, rng.uniform(50.0, 800.0))
+
+    def _short(self, machine: SimMachine, duration_ms: float) -> None:
+        if not machine.serving:
+            return
+        self.world.note("faults", f"{machine.name} has no descriptor left for {duration_ms:.0f} ms")
+        disk = machine.disk
+        disk.short = True
+
+        def over() -> None:
+            disk.short = False
+
+        self.world.at(duration_ms, over)
 
     def _process_ended(self, machine: SimMachine) -> Callable[[str], None]:
         def ended(how: str) -> None:

@@ -1,17 +1,20 @@
 """DescribeLogDirs (35), versions 1-5: what lies in which log directory (3 top-level error, 4 volume sizes, 5 cordoned).
 
 A partition that has never been asked for has no log on disk yet; it is listed with size 0 in the directory where its
-log will be, as Kafka has created it by then.
+log will be, as Kafka has created it by then. A replica that is quarantined has the lag -1: Kafka's for one whose log
+nobody can tell the end of.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
 from kraft_node.wire.messages import DescribeLogDirsResponse as Response
+
+UNKNOWN_LAG: Final = -1
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
@@ -41,7 +44,8 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
         topics: dict[str, list[Any]] = {}
         for topic, index, size in sizes:
             if wanted is None or (topic, index) in wanted:
-                row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=0)
+                lag = 0 if (topic, index) not in directory.quarantined else UNKNOWN_LAG
+                row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
                 topics.setdefault(topic, []).append(row)
         for topic, index, size, end in broker.logs.futures.sizes(directory):
             if wanted is None or (topic, index) in wanted:
@@ -55,7 +59,7 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
 def _lag(broker: Broker, topic: str, index: int, end: int) -> int:
     """How many offsets a copy that ends at `end` has still to take from the log; -1 where there is none."""
     partition = broker.replicas.peek((topic, index))
-    return -1 if partition is None else max(0, partition.log.end_offset - end)
+    return UNKNOWN_LAG if partition is None else max(0, partition.log.end_offset - end)
 
 
 def _unused(broker: Broker, wanted: set[tuple[str, int]] | None) -> dict[Uuid, list[tuple[str, int, int]]]:
