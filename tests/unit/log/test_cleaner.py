@@ -387,3 +387,29 @@ def test_the_largest_timestamp_is_one_that_is_still_there() -> None:
     assert log.offset_for_timestamp(-3) == (NOW + 500, 0)
     compact(log)
     assert log.offset_for_timestamp(-3) == (NOW, all_records(log)[0].offset)
+
+
+def test_a_log_on_which_compaction_fails_unexpectedly_does_not_wedge_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    manager = node.start(topic_config=lambda _topic: make_config({**CONFIG, "min.cleanable.dirty.ratio": "0"}))
+    for partition in (0, 1):
+        log = manager.create("t", partition, ID)
+        fill(log, 1)
+        log.roll(log.end_offset)
+    keep = Cleaning._keep
+
+    def fails(self: Cleaning, header: Any, data: bytes) -> bytes:
+        if self._log.partition == 0:
+            raise ValueError("nobody expected this")
+        return keep(self, header, data)
+
+    monkeypatch.setattr(Cleaning, "_keep", fails)
+    with pytest.raises(ValueError, match="nobody expected this"):
+        node.rest(60_000)
+    before = [log.size_bytes for log in manager.open_logs()]
+    node.rest(60_000)
+    after = [log.size_bytes for log in manager.open_logs()]
+    assert after[0] == before[0]
+    assert after[1] < before[1]

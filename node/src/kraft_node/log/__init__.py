@@ -24,6 +24,7 @@ before the answer, and for the few files of directory management), retry after a
 
 Durability. Below the recovery point everything is on stable storage: batches, their index entries, leader epochs,
 producer snapshots. Recovery walks only what lies beyond. What is torn there is cut off with a log line; what is wrong
-below it makes the directory refuse, naming file and offset (`errors.LogDirDamaged`). An OSError from a write or fsync
-ends the directory (`errors.LogDirFailure`): its logs answer KAFKA_STORAGE_ERROR until the node is started again.
+below it quarantines the log, naming file and offset (`errors.LogDirDamaged`). An OSError from a write or fsync ends the
+directory (`errors.LogDirFailure`): its logs answer KAFKA_STORAGE_ERROR until the node is started again. A lack of
+descriptors ends nothing.
 """

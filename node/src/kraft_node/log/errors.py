@@ -44,7 +44,7 @@ class LogDirDamaged(LogDirError):  # noqa: N818
         super().__init__(
             directory,
             f"{file} is damaged at offset {offset}: {reason}; these records were durable, so they are not cut off "
-            "(restore the file, or remove the partition's directory where other replicas have the records)",
+            "(fetched again from the leader where there is another replica; else restore the file and restart)",
         )
         self.file = file
         self.offset = offset

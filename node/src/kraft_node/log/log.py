@@ -1,8 +1,8 @@
 """The log of one partition (Kafka's UnifiedLog): appends, reads, and where its beginning, end and stable end are.
 
 Made by `opening.open_log`; owned by `manager.LogManager` (partitions) and `metadata_log.MetadataLog`. Everything runs
-on the event loop; only fsyncs go to the background thread of the log directory. Failures of the disk kill the log
-directory and come out as KAFKA_STORAGE_ERROR, as does a damaged file.
+on the event loop; only fsyncs go to the background thread of the log directory. Failures of the disk end the log
+directory, damage ends this log; both come out as KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 After a clean stop nothing is scanned but the few batches behind the last index entry. After an unclean one everything
 beyond the recovery point is walked and its CRCs proven: the first batch that is not sound ends the log, for it and what
 follows had not been made durable. Damage below the recovery point is another matter: those records were durable, may
-have been committed, and the log directory refuses (`LogDirDamaged`).
+have been committed, and opening is refused (`LogDirDamaged`).
 """
 
 from __future__ import annotations
