@@ -176,7 +176,7 @@ class Cluster:
         kubectl("delete", "kc", self.name, "-n", self.namespace, "--ignore-not-found", check=True)
         until(f"pods of {self.name} are gone", lambda: not self.pods(), 120)
         instance = f"app.kubernetes.io/instance={self.name}"
-        kubectl("delete", "pvc", "-n", self.namespace, "-l", instance, "--wait=false", check=True)
+        kubectl("delete", "pvc,configmap", "-n", self.namespace, "-l", instance, "--wait=false", check=True)
 
 
 def operator_log(namespace: str = NAMESPACE, lines: int = 40) -> str:

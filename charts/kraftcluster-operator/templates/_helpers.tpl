@@ -31,6 +31,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [kraftcluster.io]
   resources: [kraftclusters, krafttopics, kafkatables, kafkametadataarchives, kafkascrubs]
   verbs: [get, list, watch]
+{{- /* Annotations that ask for a replacement are removed once it is done. */}}
+- apiGroups: [kraftcluster.io]
+  resources: [kraftclusters]
+  verbs: [patch]
 - apiGroups: [kraftcluster.io]
   resources:
     - kraftclusters/status

@@ -24,8 +24,9 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, Seen, ServiceRefusedError
+from kraft_operator.apply.kubernetes import Hands, InTheWayError, KubeStep, NotYetError, Seen, ServiceRefusedError
 from kraft_operator.apply.objects import difference
+from kraft_operator.apply.record import BadRecordError, RecordObject
 from kraft_operator.apply.topic_objects import TopicObjects, cluster_missing
 from kraft_operator.events import Events
 from kraft_operator.kafka.client import Client, RefusedError, UnreachableError
@@ -45,8 +46,7 @@ from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import replicas_of
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import INSTANCE, Cluster, digest
-from kraft_operator.specs.remembered import record_of, remembered
-from kraft_operator.specs.wishes import wishes
+from kraft_operator.specs.wishes import REPLACE, wishes
 
 log = logging.getLogger("kraft_operator.reconcile")
 
@@ -155,8 +155,14 @@ class Reconciler:
             return self._resync_s
         cluster, before = found
         spec = cluster.spec
-        record = record_of(before)
-        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines, record)
+        kept = RecordObject(self._api, cluster)
+        try:
+            record = await kept.read(before)
+        except (BadRecordError, InTheWayError) as error:
+            await self._tell_wrong(key, memory, resource, "RecordNotUnderstood", str(error))
+            return BLOCKED_S
+        await kept.keep(record)
+        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines, record, kept)
         topics = await self._api.list("KRaftTopic", key.namespace)
         wanted = replace(
             wishes(cluster, resource["metadata"].get("annotations", {})),
@@ -190,6 +196,7 @@ class Reconciler:
                 revision=wanted.revision,
             )
             await one.report(document(after), now)
+            await one.withdraw(s.replaced() if s is not None else frozenset())
             if not spec.paused and not spec.hibernated and await one.topics(topics, record, self._events):
                 plan_.waits.append("topics change")
         if failure is not None:
@@ -320,6 +327,7 @@ class _Pass:
     machines: bool
     record: Record
     """In force."""
+    kept: RecordObject
     seen: Seen = field(default_factory=Seen)
 
     async def _share(self) -> None:
@@ -457,16 +465,24 @@ class _Pass:
         one = by_topics.Pass(self.memory.client, brokers[0], keeper, record.cluster_id)
         return await one.run(declared, claims)
 
+    async def withdraw(self, replaced: frozenset[str]) -> None:
+        """Requests by annotation end with the replacement that they ask for."""
+        done = replaced | {item.name for item in self.record.replacements if item.done}
+        there = self.resource["metadata"].get("annotations", {})
+        keys = [key for key in there if key.startswith(REPLACE) and key.removeprefix(REPLACE) in done]
+        if keys:
+            patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
+            try:
+                self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
+            except ApiError as error:  # it asks for nothing any more: the next pass removes it
+                log.warning("%s/%s: requests that are done stay: %s", self.cluster.namespace, self.cluster.name, error)
+
     # The status
 
     async def _remember(self, step: do.Remember) -> Record:
         """Write the record; another writer's change makes it fail."""
         log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
-        generation = self.before.observed_generation
-        after = document(status(self.cluster, step.record, None, do.Plan(), self.before, generation=generation, now=""))
-        await self._patch({key: after[key] for key in remembered(step.record) if key in after})
-        if record_of(KRaftClusterStatus.model_validate(self.resource["status"], extra="ignore")) != step.record:
-            raise ApiError(0, "NotRemembered", "the API server's definition of KRaftCluster is older than the operator")
+        await self.kept.keep(step.record)
         return step.record
 
     async def report(self, after: dict[str, Any], now: str) -> None:

@@ -7,6 +7,7 @@ file, merges patches into it, and refuses those of an older resourceVersion in t
 from __future__ import annotations
 
 import json
+import re
 import stat
 import sys
 from collections.abc import Callable
@@ -32,6 +33,8 @@ def merge(old, new):
     for key, value in new.items():
         if isinstance(value, dict):
             merge(old.setdefault(key, {{}}), value)
+        elif value is None:
+            old.pop(key, None)
         else:
             old[key] = value
 if words[0] == "get" and words[2:] == ["-o", "name"]:
@@ -43,15 +46,6 @@ elif words[0] == "get":
 elif words[0] == "patch":
     body = json.loads(words[-1])
     version = body["metadata"].pop("resourceVersion", None) if "metadata" in body else None
-    try:
-        others = open("{folder}/conflicts").read()
-    except FileNotFoundError:
-        others = ""
-    if others:  # somebody else is faster
-        open("{folder}/conflicts", "w").write(others[1:])
-        resource["metadata"]["resourceVersion"] += "1"
-        resource["spec"]["replacements"].append({{"name": "theirs", "node": 1, "by": "EmptyDisk", "accept": []}})
-        open("{folder}/resource.json", "w").write(json.dumps(resource))
     if version not in (None, resource["metadata"]["resourceVersion"]):
         sys.exit('Error from server (Conflict): Operation cannot be fulfilled on kraftclusters.kraftcluster.io "%s": '
                  "the object has been modified; please apply your changes to the latest version and try again" % name)
@@ -241,18 +235,13 @@ def test_what_waits_because_the_cluster_is_paused_says_so(api: Api, words: list[
     assert "not done in 0 s, it goes on: spec.paused is set" in done.output
 
 
-def test_replace_adds_to_the_list_whatever_others_do_to_it(api: Api) -> None:
-    (api.folder / "conflicts").write_text("xx")
+def test_replace_asks_by_an_annotation_and_leaves_the_specification_alone(api: Api) -> None:
+    before = api.resource["spec"]
     done = api.run("replace", "2", "--new-id", "--accept", "MetadataPause", "--no-wait")
     assert done.exit_code == 0, done.output
-    names = [one["name"] for one in api.resource["spec"]["replacements"]]
-    assert names == ["theirs", "theirs", "node-2-1"]
-    assert api.resource["spec"]["replacements"][-1] == {
-        "name": "node-2-1",
-        "node": 2,
-        "by": "NewId",
-        "accept": ["MetadataPause"],
-    }
+    assert api.resource["spec"] == before, "Git would ask for it again"
+    (name,) = re.findall(r"replacement (\S+) is asked for", done.output)
+    assert api.resource["metadata"]["annotations"][f"replace.kraftcluster.io/{name}"] == "2 NewId MetadataPause"
 
 
 def test_a_replacement_that_stays_refused_is_withdrawn_with_the_reason(
@@ -261,10 +250,11 @@ def test_a_replacement_that_stays_refused_is_withdrawn_with_the_reason(
     said = "replacement node-2-1 of node 2: voter 3 is behind or down"
     api.change(lambda r: _condition(r, "Degraded", "True", said))
     monkeypatch.setattr(commands, "REFUSED_S", 0.0)
+    monkeypatch.setattr(commands, "_free_name", lambda *_: "node-2-1")
     done = api.run("replace", "2")
     assert done.exit_code == 3
     assert f"refused, and withdrawn: {said}" in done.output
-    assert api.resource["spec"]["replacements"] == []
+    assert not [key for key in api.resource["metadata"].get("annotations", {}) if key.startswith("replace.")]
 
 
 def test_replace_waits_until_it_is_done_and_all_are_ready(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +266,10 @@ def test_replace_waits_until_it_is_done_and_all_are_ready(api: Api, monkeypatch:
         looks.append(1)
         resource = api.resource
         if len(looks) == 1:
-            resource["status"]["replacements"].append({**item, "name": "node-2-2", "done": False})
+            (key,) = [key for key in resource["metadata"]["annotations"] if key.startswith("replace.")]
+            name = key.partition("/")[2]
+            assert name != item["name"], "a name that was used is not used again"
+            resource["status"]["replacements"].append({**item, "name": name, "done": False})
         elif len(looks) == 2:
             resource["status"]["replacements"][-1]["done"] = True
         else:
@@ -287,7 +280,7 @@ def test_replace_waits_until_it_is_done_and_all_are_ready(api: Api, monkeypatch:
     monkeypatch.setattr("kraft_operator.cli.target.pause", time_goes_on)
     done = api.run("replace", "2")
     assert done.exit_code == 0, done.output
-    assert "replacement node-2-2 is done" in done.output, "a name that was used is not used again"
+    assert re.search(r"replacement node-2-\d{12} is done", done.output)
     assert len(looks) == 3
 
 

@@ -23,6 +23,10 @@ STEPS: dict[type, tuple[do.Step, str]] = {
         do.MarkFormatted(1, 0),
         "MarkFormatted 1: disk 0 is formatted, and its claims are marked as node 1's",
     ),
+    do.MarkReplaced: (
+        do.MarkReplaced(1, 1, ("disk",)),
+        "MarkReplaced 1: the claims of disk 1 tell that replacement disk is done",
+    ),
     do.GrowVolume: (do.GrowVolume(1, 0, {"data": 1}), "GrowVolume 1: data to 1 bytes"),
     do.DeleteVolume: (
         do.DeleteVolume(1, 0),

@@ -84,6 +84,8 @@ class World:
     disks: dict[tuple[int, int], dict[str, bool]] = field(default_factory=dict)
     """Where pools name volumes: each with whether it is formatted."""
     sizes: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    replaced: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    """Which replacements volumes tell to be done."""
     formats: dict[tuple[int, int], int] = field(default_factory=dict)
     racks: dict[int, str] = field(default_factory=dict)
     """Of the machines that pods land on, by node id."""
@@ -183,6 +185,7 @@ class World:
                 frozenset(name for name, mine in self.disks.get(key, {}).items() if owner and not mine),
                 self.volume_racks.get(key[0], ""),
                 key[0] in self.owned,
+                self.replaced.get(key, frozenset()),
             )
             for key, owner in self.volumes.items()
         }
@@ -266,6 +269,9 @@ class World:
             self.volumes[key] = f"{self.record.cluster_id}/{step.node}"
             del self.jobs[key]
             self.disks[key] = dict.fromkeys(self.disks.get(key, ()), True)
+        elif isinstance(step, do.MarkReplaced):
+            assert (step.node, step.disk) in self.volumes
+            self.replaced[step.node, step.disk] = frozenset(step.names)
         elif isinstance(step, do.DeleteVolume):
             del self.volumes[step.node, step.disk]
         elif isinstance(step, do.CreatePod):

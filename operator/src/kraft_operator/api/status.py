@@ -59,6 +59,7 @@ class ReplacementStatus(Model):
     disk: Annotated[int, Field(description="EmptyDisk: the disk that takes over")] = 0
     new_id: NodeId | None = None
     done: bool = False
+    accept: Annotated[list[str], Field(description="risks that were accepted when it began")] = []
 
 
 class PartitionsStatus(Model):

@@ -31,6 +31,7 @@ KubeStep = (
     | do.Format
     | do.DropJob
     | do.MarkFormatted
+    | do.MarkReplaced
     | do.GrowVolume
     | do.DeleteVolume
     | do.CreatePod
@@ -99,6 +100,8 @@ class Hands:
                 await self._drop_jobs(step.node)
             case do.MarkFormatted():
                 await self._mark(step)
+            case do.MarkReplaced():
+                await self._annotate(step.node, step.disk, storage.REPLACED, ",".join(step.names))
             case do.GrowVolume():
                 await self._grow(step)
             case do.DeleteVolume():
@@ -160,13 +163,15 @@ class Hands:
         )
 
     async def _mark(self, step: do.MarkFormatted) -> None:
-        owner = f"{self._record.cluster_id}/{step.node}"
-        for claim in self._claims(step.node, step.disk):
-            if claim["metadata"].get("annotations", {}).get(storage.FORMATTED) != owner:
-                annotations = {"annotations": {storage.FORMATTED: owner}}
-                version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
-                await self._patch(claim, {"metadata": {**annotations, **version}})
+        await self._annotate(step.node, step.disk, storage.FORMATTED, f"{self._record.cluster_id}/{step.node}")
         await self._drop_jobs(step.node)
+
+    async def _annotate(self, node_id: int, disk: int, key: str, value: str) -> None:
+        """All claims of a disk."""
+        for claim in self._claims(node_id, disk):
+            if claim["metadata"].get("annotations", {}).get(key) != value:
+                version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+                await self._patch(claim, {"metadata": {"annotations": {key: value}, **version}})
 
     async def _drop_jobs(self, node_id: int) -> None:
         for number, one in by_node(self._seen.jobs):

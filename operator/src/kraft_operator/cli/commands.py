@@ -238,10 +238,11 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
 
 
 def _free_name(resource: Mapping[str, Any], node: int) -> str:
-    """A replacement is carried out once under its name."""
+    """A replacement is carried out once under its name, also under one that nobody remembers."""
     asked = resource.get("spec", {}).get("replacements", ())
     taken = {one["name"] for one in (*asked, *resource.get("status", {}).get("replacements", ()))}
-    return next(name for n in range(1, len(taken) + 2) if (name := f"node-{node}-{n}") not in taken)
+    begin = f"node-{node}-{datetime.now(UTC).strftime('%y%m%d%H%M%S')}"
+    return next(name for n in range(len(taken) + 1) if (name := begin + f"-{n}" * (n > 0)) not in taken)
 
 
 def _until_replaced(target: Target, name: str, timeout: float) -> None:

@@ -20,6 +20,7 @@ import click
 from kraft_operator.cli.commands import shared
 from kraft_operator.cli.kraftcluster import print_completion
 from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure
+from kraft_operator.specs.wishes import REPLACE, request_text
 
 NO_FILES: Final = 4
 """Cobra's directive: names of files complete nothing."""
@@ -33,8 +34,6 @@ _SAYS: Final = {
     REFUSED: ("Forbidden", "is invalid", "Unauthorized", "be logged in"),
 }
 """Exit codes by what kubectl says."""
-ATTEMPTS_MAX: Final = 5
-"""Of a change to a list that somebody else changes at the same time."""
 
 
 class Kubectl:
@@ -93,24 +92,11 @@ class KubeTarget:
         self._patch({"spec": {name: value}})
 
     def ask_replacement(self, item: Mapping[str, Any]) -> None:
-        self._change_replacements(lambda items: [*items, dict(item)])
+        """By an annotation, which the operator removes: nothing stays that a later `kubectl apply` would ask again."""
+        self.annotate({f"{REPLACE}{item['name']}": request_text(item)})
 
     def withdraw_replacement(self, name: str) -> None:
-        self._change_replacements(lambda items: [one for one in items if one["name"] != name])
-
-    def _change_replacements(self, change: Callable[[list[Any]], list[Any]]) -> None:
-        """Of the list as it is now: nobody else's change is lost."""
-        for attempt in range(ATTEMPTS_MAX):
-            resource = self.resource()
-            version = resource["metadata"]["resourceVersion"]
-            items = change(resource["spec"].get("replacements", []))
-            try:
-                self._patch({"metadata": {"resourceVersion": version}, "spec": {"replacements": items}})
-            except click.ClickException as error:
-                if "modified" not in error.message or attempt == ATTEMPTS_MAX - 1:
-                    raise
-            else:
-                return
+        self._patch({"metadata": {"annotations": {f"{REPLACE}{name}": None}}})
 
     def _patch(self, body: Mapping[str, Any]) -> None:
         words = ["patch", KIND, self.name, "--type=merge", f"--field-manager={MANAGER}", "-p", json.dumps(body)]

@@ -73,9 +73,8 @@ class LocalTarget:
             setattr(requests, name, value)
 
     def ask_replacement(self, item: Mapping[str, Any]) -> None:
-        done = {one.name for one in self.folder.memory().record.replacements if one.done}
         with self.folder.asking() as requests:
-            requests.replacements = [one for one in requests.replacements if one["name"] not in done] + [dict(item)]
+            requests.replacements = [*requests.replacements, dict(item)]
 
     def withdraw_replacement(self, name: str) -> None:
         with self.folder.asking() as requests:

@@ -18,7 +18,7 @@ from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
-from kraft_operator.specs.storage import DISK, FORMATTED, VOLUMES
+from kraft_operator.specs.storage import DISK, FORMATTED, REPLACED, VOLUMES
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
@@ -319,7 +319,9 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     owned = all(
         any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())) for one in parts.values()
     )
-    return Volume(", ".join(owners), sizes, unmarked, rack, owned)
+    # On all of them, as they are written one after the other.
+    replaced = frozenset.intersection(*(frozenset(one.get(REPLACED, "").split(",")) for one in marks.values())) - {""}
+    return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:

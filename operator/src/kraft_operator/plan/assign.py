@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraft_operator.plan.observed import Kube
-from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.record import Node, Record, Replacement
 from kraft_operator.plan.steps import Blocked
 from kraft_operator.plan.wanted import Pool, Wanted
 
@@ -57,6 +57,13 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
             " in spec.clusterId and remove the others",
         )
     record = replace(record, cluster_id=wanted.cluster_id or next(iter(ids), fresh_id))
+    # A request that is older than the record was carried out before, or is for a node that is no more.
+    record = replace(
+        record,
+        replacements=tuple(
+            Replacement(one.name, one.node, one.by, done=True, accept=one.accept) for one in wanted.replacements
+        ),
+    )
     for pool in wanted.pools:
         mine = [node_id for node_id in kept if 0 <= node_id - pool.first_id < 100]
         if len(mine) > pool.replicas:

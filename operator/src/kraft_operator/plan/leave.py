@@ -9,6 +9,7 @@ from dataclasses import replace
 from kraft_operator.plan.drain import drained
 from kraft_operator.plan.gates import node_without
 from kraft_operator.plan.record import Node
+from kraft_operator.plan.replace import marked
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import DeleteVolume, DropJob, Remember, Stop, Unregister
 from kraft_operator.plan.voters import former
@@ -64,6 +65,8 @@ def _forget(s: Situation, node: Node) -> None:
     record = s.record.without(node.id)
     item = record.open_replacement()
     if item is not None and item.by == "NewId" and item.node == node.id:
+        if item.new_id is not None and not marked(s, item, item.new_id):
+            return
         record = record.replacing(replace(item, done=True))
     s.plan.steps.append(Remember(record, f"{node.kind} is forgotten, its id retired"))
 

@@ -60,6 +60,8 @@ class Volume:
     """Of the machine that it can be used on, where that is known and is one."""
     owned: bool = False
     """It is to go with its node, as far as anybody knows whose pool is gone."""
+    replaced: frozenset[str] = frozenset()
+    """Names of the replacements of its node that are done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,9 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
         return Plan(blocked=[now])
     if now != record:
         return Plan(steps=[Remember(now, "nodes are assigned")])
+    gone = _all_gone(s)
+    if gone is not None:
+        return Plan(blocked=[gone])
     provision(s)
     recover(s)
     move(s)
@@ -56,6 +59,15 @@ def _name_failing(s: Situation) -> None:
         pod = s.kube.pods.get(node.id)
         if pod is not None and pod.fails and not pod.terminating:
             s.plan.block("PodFails", f"the pod of {node.kind} does not start: {pod.message}")
+
+
+def _all_gone(s: Situation) -> Blocked | None:
+    """Volumes are remembered, and none is there: a restore that has not come so far, or a cluster that is to begin."""
+    formatted = [node.id for node in s.record.nodes if node.formatted and not node.leaving]
+    if not formatted or s.kube.volumes or s.kube.pods or any(s.held(node) for node in s.record.nodes):
+        return None
+    text = f"nodes {formatted} are remembered, and none of their volumes is there: restore the volumes; or, to begin a"
+    return Blocked("VolumesGone", f"{text} new cluster, delete the resource and its record, and apply it again")
 
 
 def _disturb(s: Situation) -> None:

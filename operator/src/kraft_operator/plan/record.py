@@ -1,4 +1,4 @@
-"""What is remembered between passes: `status` of the resource. All else is observed anew."""
+"""What is remembered between passes, in an object of its own. All else is observed anew."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class Replacement:
     disk: int = 0
     new_id: int | None = None
     done: bool = False
+    accept: frozenset[str] = frozenset()
+    """Risks that were accepted when it began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kraft_operator.plan.assign import next_id
 from kraft_operator.plan.gates import isr_without, node_without, partitions_known, quorum_without, voter_sets
 from kraft_operator.plan.record import Node, Replacement
 from kraft_operator.plan.situation import Situation
-from kraft_operator.plan.steps import Blocked, Remember, Stop
+from kraft_operator.plan.steps import Blocked, MarkReplaced, Remember, Stop
 from kraft_operator.plan.voters import dynamic_voters, stale
 
 
@@ -31,14 +31,16 @@ def pause_accepted(s: Situation) -> bool:
         return False
     node, request = s.record.node(item.node), _request(s, item.name)
     begun = node is not None and node.stopped  # there is no way back
-    return begun or (request is not None and "MetadataPause" in request.accept)
+    return begun or "MetadataPause" in _accepted(item, request)
 
 
 def replacement(s: Situation) -> bool:
     """Plan the next step of a replacement; whether there is one under way that goes before anything else."""
+    for text in s.wanted.malformed:
+        s.plan.block("ReplacementRefused", text)
     item = s.record.open_replacement()
     if item is None:
-        known = {done.name for done in s.record.replacements}
+        known = {done.name for done in s.record.replacements} | s.replaced()
         return any(_begin(s, request) for request in s.wanted.replacements if request.name not in known)
     node = s.record.node(item.node)
     if node is None or (item.by == "EmptyDisk" and node.leaving):
@@ -51,8 +53,24 @@ def _request(s: Situation, name: str) -> asked.Replacement | None:
     return next((request for request in s.wanted.replacements if request.name == name), None)
 
 
+def _accepted(item: Replacement, request: asked.Replacement | None) -> frozenset[str]:
+    """Risks that were accepted when it began, or since."""
+    return item.accept | (request.accept if request is not None else frozenset())
+
+
 def _done(item: Replacement) -> Replacement:
     return dataclasses.replace(item, done=True)
+
+
+def marked(s: Situation, item: Replacement, node_id: int) -> bool:
+    """Whether the volumes that took over tell that the replacement is done; plans that they do."""
+    node = s.record.node(node_id)
+    volume = None if node is None else s.kube.volumes.get((node.id, node.disk))
+    if node is None or volume is None or item.name in volume.replaced:
+        return True
+    earlier = {name for (owner, _), one in s.kube.volumes.items() if owner == node.id for name in one.replaced}
+    s.plan.steps.append(MarkReplaced(node.id, node.disk, tuple(sorted({*earlier, item.name}))))
+    return False
 
 
 def _begin(s: Situation, request: asked.Replacement) -> bool:
@@ -67,14 +85,15 @@ def _begin(s: Situation, request: asked.Replacement) -> bool:
     if request.by == "EmptyDisk":
         # Never a disk's number that was used: volumes of former disks are kept.
         used = [disk for owner, disk in s.kube.volumes if owner == node.id]
-        item = Replacement(request.name, node.id, request.by, disk=max([node.disk, *used]) + 1)
+        disk = max([node.disk, *used]) + 1
+        item = Replacement(request.name, node.id, request.by, disk=disk, accept=request.accept)
         record = s.record.replacing(item)
     else:
         pool = s.wanted.pool(node.pool)
         new = Node(
             next_id(s.record, pool.first_id if pool is not None else node.id), node.pool, node.controller, node.broker
         )
-        item = Replacement(request.name, node.id, request.by, new_id=new.id)
+        item = Replacement(request.name, node.id, request.by, new_id=new.id, accept=request.accept)
         record = s.record.having(new, dataclasses.replace(node, leaving=True)).replacing(item)
     s.plan.steps.append(Remember(record, f"replacement {request.name} of node {node.id} begins"))
     return True
@@ -133,8 +152,7 @@ def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
 def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
     if node.disk < item.disk:
         if node.id in s.kube.pods:
-            request = _request(s, item.name)
-            accepted = request is not None and "DataLoss" in request.accept
+            accepted = "DataLoss" in _accepted(item, _request(s, item.name))
             blocked = quorum_without(s, node.id) if s.votes(node) else None
             if blocked is None and node.broker:
                 blocked = _last_copies(s, node, accepted=accepted)
@@ -157,7 +175,8 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
         # The voter of the old disk goes, the one of the new disk comes.
         return True
     if waits is None:
-        s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"replacement {item.name} is done"))
+        if marked(s, item, node.id):
+            s.plan.steps.append(Remember(s.record.replacing(_done(item)), f"replacement {item.name} is done"))
     else:
         s.plan.waits.append(f"replacement {item.name}: {waits}")
     return True

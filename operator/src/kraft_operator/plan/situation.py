@@ -121,6 +121,10 @@ class Situation:
         broker = None if self.metadata is None else self.metadata.brokers.get(node_id)
         return broker is not None and not broker.fenced
 
+    def replaced(self) -> frozenset[str]:
+        """Replacements that the volumes tell to be done."""
+        return frozenset(name for volume in self.kube.volumes.values() for name in volume.replaced)
+
     # What pods shall be
 
     def aspects(self, node: Node) -> dict[str, str]:

@@ -57,6 +57,15 @@ class MarkFormatted:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkReplaced:
+    """Write on the volumes of a disk which replacements of its node are done: the record may be lost or restored."""
+
+    node: int
+    disk: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GrowVolume:
     """Ask for larger volumes."""
 
@@ -173,6 +182,7 @@ Step: TypeAlias = (
     | Format
     | DropJob
     | MarkFormatted
+    | MarkReplaced
     | GrowVolume
     | DeleteVolume
     | CreatePod

@@ -34,7 +34,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One entry of `spec.replacements`."""
+    """A request: an annotation, or an entry of `spec.replacements`."""
 
     name: str
     node: int
@@ -54,6 +54,8 @@ class Wanted:
     dynamic_config: Mapping[str, str] = field(default_factory=dict)
     """Keys that brokers take over without a restart."""
     replacements: tuple[Replacement, ...] = ()
+    malformed: tuple[str, ...] = ()
+    """What is wrong with requests that cannot be read."""
     parallel_by_rack: bool = False
     rolls_paused: bool = False
     paused: bool = False

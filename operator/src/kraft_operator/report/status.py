@@ -203,6 +203,8 @@ def _changes(step: Step) -> str:
             return f"the job that formats disk {disk} is deleted"
         case do.MarkFormatted(node=node, disk=disk):
             return f"disk {disk} is formatted, and its claims are marked as node {node}'s"
+        case do.MarkReplaced(disk=disk, names=names):
+            return f"the claims of disk {disk} tell that replacement {_listed(list(names))} is done"
         case do.GrowVolume(size_bytes=sizes):
             return _listed([f"{name} to {size} bytes" for name, size in sorted(sizes.items())])
         case do.DeleteVolume(disk=disk):

@@ -29,7 +29,10 @@ def record_of(status: KRaftClusterStatus) -> Record:
         ),
         retired=tuple(status.retired_ids),
         voters=tuple(status.voters),
-        replacements=tuple(Replacement(r.name, r.node, r.by, r.disk, r.new_id, r.done) for r in status.replacements),
+        replacements=tuple(
+            Replacement(r.name, r.node, r.by, r.disk, r.new_id, r.done, frozenset(r.accept))
+            for r in status.replacements
+        ),
         managed_config=tuple(status.managed_config),
         dynamic=status.dynamic,
         balanced=tuple(status.balanced),
@@ -60,7 +63,15 @@ def remembered(record: Record) -> dict[str, Any]:
         "retiredIds": list(record.retired),
         "voters": list(record.voters),
         "replacements": [
-            {"name": r.name, "node": r.node, "by": r.by, "disk": r.disk, "newId": r.new_id, "done": r.done}
+            {
+                "name": r.name,
+                "node": r.node,
+                "by": r.by,
+                "disk": r.disk,
+                "newId": r.new_id,
+                "done": r.done,
+                "accept": sorted(r.accept),
+            }
             for r in record.replacements
         ],
         "managedConfig": list(record.managed_config),

@@ -15,6 +15,8 @@ from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, container_secu
 
 FORMATTED: Final = f"{GROUP}/formatted-for"
 """On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""
+REPLACED: Final = f"{GROUP}/replaced"
+"""On a claim: names of the replacements of its node that are done, by commas."""
 DISK: Final = f"{GROUP}/disk"
 VOLUMES: Final = f"{GROUP}/volumes"
 """On a format job: how many volumes it formats."""

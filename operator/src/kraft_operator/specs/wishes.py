@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import VOTERS
@@ -19,6 +19,10 @@ ROLL: Final = f"{GROUP}/roll"
 """`101=2026-01-01,102=x`: restarts by hand; a new word behind the id is a new restart."""
 REBALANCE: Final = f"{GROUP}/rebalance"
 """Any word: replicas are balanced once for it."""
+REPLACE: Final = f"replace.{GROUP}/"
+"""Before the name of a replacement: `3 EmptyDisk`, `3 NewId MetadataPause`. Removed once it is done."""
+WAYS: Final = frozenset({"EmptyDisk", "NewId"})
+RISKS: Final = frozenset({"MetadataPause", "DataLoss"})
 APPROVE: Final = f"{GROUP}/approve"
 """The revision that somebody approves."""
 
@@ -26,6 +30,9 @@ APPROVE: Final = f"{GROUP}/approve"
 def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
     """What the planner works on. Words of annotations that are no ids are left out."""
     spec = cluster.spec
+    asked, malformed = requests_of(annotations)
+    named = {one.name for one in asked}
+    listed = [Replacement(r.name, r.node, r.by, frozenset(r.accept)) for r in spec.replacements if r.name not in named]
     pools = tuple(
         Pool(
             pool.name,
@@ -47,7 +54,8 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         static_quorum=spec.quorum.mode == "Static",
         first_voters=frozenset(VOTERS),
         dynamic_config=dynamic,
-        replacements=tuple(Replacement(r.name, r.node, r.by, frozenset(r.accept)) for r in spec.replacements),
+        replacements=(*listed, *asked),
+        malformed=malformed,
         parallel_by_rack=spec.update_strategy.parallelism == "Rack",
         rolls_paused=spec.update_strategy.paused,
         paused=spec.paused,
@@ -57,7 +65,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         revision=digest(
             [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
             + [sorted(rolls.items()), spec.quorum.mode]
-            + [[one.name, one.node, one.by, sorted(one.accept)] for one in spec.replacements]
+            + [[one.name, one.node, one.by, sorted(one.accept)] for one in (*listed, *asked)]
         ),
         skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdecimal()),
         rolls=rolls,
@@ -71,6 +79,28 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         balance_new=spec.rebalance.after_scaling,
         balance=annotations.get(REBALANCE, ""),
     )
+
+
+def requests_of(annotations: Mapping[str, str]) -> tuple[tuple[Replacement, ...], tuple[str, ...]]:
+    """The replacements that annotations ask for, and what is wrong with those that cannot be read."""
+    found, wrong = [], []
+    for key, text in sorted(annotations.items()):
+        if not key.startswith(REPLACE):
+            continue
+        node, by, *accepted = [*text.split(), *["", ""][len(text.split()) :]]
+        if node.isdecimal() and by in WAYS and RISKS.issuperset(accepted):
+            found.append(Replacement(key.removeprefix(REPLACE), int(node), by, frozenset(accepted)))
+        else:
+            wrong.append(
+                f"annotation {key} is {text!r}: write NODE and {' or '.join(sorted(WAYS))}, and behind them the risks"
+                f" that are accepted ({', '.join(sorted(RISKS))}), such as '3 EmptyDisk'"
+            )
+    return tuple(found), tuple(wrong)
+
+
+def request_text(item: Mapping[str, Any]) -> str:
+    """The annotation's value for an entry as `spec.replacements` has it."""
+    return " ".join([str(item["node"]), str(item["by"]), *item.get("accept", ())])
 
 
 def rolls_of(text: str) -> dict[int, str]:

@@ -15,6 +15,7 @@ from kraft_operator.apply.local.resource import BadResourceError
 from kraft_operator.apply.local.supervisor import Supervisor, asked_for
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Seen
+from kraft_operator.plan.record import Replacement
 from tests.unit.operator.local.fakes import FakeProcesses
 from tests.unit.operator.sample import ROOT, sample
 
@@ -325,3 +326,15 @@ def test_who_only_looks_tells_what_a_file_would_begin(stage: Stage, monkeypatch:
     assert "Remember: nodes are assigned" in lines
     assert "CreateVolume 104: the claims of disk 0 are created" in lines
     assert (stage.folder.root / "cluster.json").read_text() == written
+
+
+def test_a_request_of_the_command_line_ends_with_its_replacement(stage: Stage) -> None:
+    stage.load()
+    stage.passes(1)
+    items = [{"name": name, "node": 2, "by": "EmptyDisk", "accept": []} for name in ("done", "open")]
+    with stage.folder.asking() as requests:
+        requests.replacements = items
+    record = stage.supervisor.memory.record
+    stage.supervisor.memory.record = record.replacing(Replacement("done", 2, "EmptyDisk", done=True))
+    stage.passes(1)
+    assert [one["name"] for one in stage.folder.requests().replacements] == ["open"]

@@ -275,3 +275,11 @@ def test_a_new_disk_leaves_the_old_one_as_it_was(stage: Stage) -> None:
 
 def test_steps_of_the_cluster_itself_are_left_to_it(stage: Stage) -> None:
     assert not stage.world.carry_out(stage.cluster, do.Unregister(101))
+
+
+def test_a_disk_tells_which_replacements_are_done(stage: Stage) -> None:
+    stage.format()
+    assert stage.kube().volumes[101, 0].replaced == frozenset()  # type: ignore[attr-defined]
+    stage.do(do.MarkReplaced(101, 0, ("disk", "older")))
+    stage.reborn()
+    assert stage.kube().volumes[101, 0].replaced == {"disk", "older"}  # type: ignore[attr-defined]

@@ -268,11 +268,20 @@ class Supervisor:
             self._wrote_at = self._clock()
             if not await self._do(step, observed):
                 break
+        self._withdraw()
         await self._reconcile_topics(observed)
         resource = self._told(observed, wanted, before)
         self.folder.tell(resource)
         self._shown.status(resource)
         return self.last
+
+    def _withdraw(self) -> None:
+        """Requests of the command line end with the replacement that they ask for."""
+        done = {item.name for item in self.memory.record.replacements if item.done}
+        if any(one["name"] in done for one in self._requests.replacements):
+            with self.folder.asking() as requests:
+                requests.replacements = [one for one in requests.replacements if one["name"] not in done]
+            self._requests = self.folder.requests()
 
     async def _reconcile_topics(self, observed: Observed) -> None:
         """As on Kubernetes: once a broker serves, a batch in a pass."""

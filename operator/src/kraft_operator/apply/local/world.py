@@ -40,6 +40,8 @@ from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ids
 
 MARK: Final = "formatted-for"
+REPLACED: Final = "replaced"
+"""Names of the replacements of its node that are done, by commas."""
 STOPPING: Final = "stopping.json"
 PROPERTIES: Final = "server.properties"
 RESTART_S: Final = 1.0
@@ -187,7 +189,9 @@ class World:
         foreign = sorted(owners - {f"{self.memory.record.cluster_id}/{node.id}"})
         there = {path.name: path for path in (log_dirs(pool, folder) if pool is not None else ()) if path.is_dir()}
         unmarked = frozenset(name for name, path in there.items() if marked and _owner(path) is None)
-        return Volume(foreign[0] if foreign else marked, dict.fromkeys(there, ROOM), unmarked)
+        done = folder / REPLACED
+        replaced = frozenset(done.read_text().strip().split(",") if done.exists() else ()) - {""}
+        return Volume(foreign[0] if foreign else marked, dict.fromkeys(there, ROOM), unmarked, replaced=replaced)
 
     def _job(self, node: Node) -> Job | None:
         key_ = (node.id, node.disk)
@@ -247,6 +251,8 @@ class World:
                     f"{self.memory.record.cluster_id}/{step.node}\n"
                 )
                 self._processes.forget(self._job_folder(step.node, step.disk))
+            case do.MarkReplaced():
+                (self.folder.disk(step.node, step.disk) / REPLACED).write_text(",".join(step.names) + "\n")
             case do.DeleteVolume():
                 folder = self.folder.disk(step.node, step.disk)
                 gone = folder.with_name(f"deleted-{step.disk}")

@@ -1,0 +1,99 @@
+"""The record of a cluster on Kubernetes: the ConfigMap `NAME-record`, apart from the resource whose status may be lost.
+
+Who calls it: the reconciler, before it plans and whenever something is to be remembered. The object shares the fate of
+the volumes: it belongs to the resource if all volumes do, else it outlives the resource, as they do. Every write names
+the version that was read: another writer's change makes it fail.
+
+An operator before this one kept the record in the status, which still tells all of it. Where the object is missing, the
+status is believed, and the object is made of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
+from kraft_operator.kube.client import Api
+from kraft_operator.plan.record import Record
+from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, Cluster
+from kraft_operator.specs.remembered import record_of, remembered
+from kraft_operator.specs.storage import owned
+
+VERSION: Final = "1"
+KIND: Final = "ConfigMap"
+
+Object = dict[str, Any]
+
+
+class BadRecordError(Exception):
+    """The object is there and cannot be understood: nothing may be done then."""
+
+
+class RecordObject:
+    """The object of one cluster, as it was last read or written."""
+
+    def __init__(self, api: Api, cluster: Cluster) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._there: Object | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self._cluster.name}-record"
+
+    async def read(self, before: KRaftClusterStatus) -> Record:
+        """What is remembered; of the status `before` where there is no object yet.
+
+        Raises BadRecordError, InTheWayError, and NotYetError for an object that is about to be collected.
+        """
+        self._there = await self._api.get(KIND, self._cluster.namespace, self.name)
+        if self._there is None:
+            return record_of(before)
+        metadata = self._there["metadata"]
+        labels = metadata.get("labels", {})
+        if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
+            raise InTheWayError(KIND, self.name)
+        owners = {one["uid"] for one in metadata.get("ownerReferences", ())}
+        if "deletionTimestamp" in metadata or not owners <= {self._cluster.uid}:
+            raise NotYetError(f"ConfigMap {self.name} goes with the KRaftCluster of before: it is not gone yet")
+        return self._parsed(self._there.get("data", {}))
+
+    def _parsed(self, data: dict[str, str]) -> Record:
+        where = f"ConfigMap {self.name}"
+        if data.get("version") != VERSION:
+            text = f"{where}: version {data.get('version')!r}, and this operator knows {VERSION}: run the operator that"
+            raise BadRecordError(f"{text} wrote it, or a later one")
+        try:
+            return record_of(KRaftClusterStatus.model_validate_json(data.get("record", "")))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            place = ".".join(map(str, problem["loc"])) or "record"
+            raise BadRecordError(f"{where}: {place}: {problem['msg']}: restore it from a backup") from None
+
+    async def keep(self, record: Record) -> None:
+        """Write it where it differs. Raises ApiError 409 when somebody else has changed it since it was read."""
+        data = {"version": VERSION, "record": json.dumps(remembered(record), separators=(",", ":"))}
+        owners = self._cluster.owner() if all(map(owned, self._cluster.spec.node_pools)) else []
+        there = self._there
+        if there is None:
+            if record == Record():
+                return
+            self._there = await self._api.create(
+                {"apiVersion": "v1", "kind": KIND, "metadata": self._metadata(owners), "data": data}
+            )
+            return
+        uids = [one["uid"] for one in there["metadata"].get("ownerReferences", ())]
+        if there.get("data") == data and uids == [one["uid"] for one in owners]:
+            return
+        version = there["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version, "ownerReferences": owners}, "data": data}
+        self._there = await self._api.patch(KIND, self._cluster.namespace, self.name, patch)
+
+    def _metadata(self, owners: list[Object]) -> Object:
+        labels = {INSTANCE: self._cluster.name, MANAGED_BY: MANAGER, "app.kubernetes.io/name": "kraftcluster-record"}
+        found: Object = {"name": self.name, "namespace": self._cluster.namespace, "labels": labels}
+        return {**found, "ownerReferences": owners} if owners else found

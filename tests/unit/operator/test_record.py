@@ -1,0 +1,155 @@
+"""The record has an object of its own: a resource that is applied anew, or restored without status, goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from kraft_operator.kube.client import ApiError
+from kraft_operator.reconcile import Reconciler
+from tests.unit.operator.fake_kubernetes import FakeApi
+from tests.unit.operator.test_reconcile import KEY, _api, _condition, _operator, _resource, _settle
+
+RECORD = ("ConfigMap", KEY.namespace, "sample-record")
+DONE = {"name": "old", "node": 2, "by": "EmptyDisk", "disk": 1, "done": True, "accept": ["DataLoss"]}
+
+
+async def _settled(api: FakeApi) -> Reconciler:
+    operator = _operator(api)
+    await _settle(api, operator)
+    await operator.reconcile(KEY)
+    return operator
+
+
+def _record(api: FakeApi) -> dict[str, Any]:
+    return dict(json.loads(api.objects[RECORD]["data"]["record"]))
+
+
+def _applied_anew(api: FakeApi) -> None:
+    resource = _resource()
+    resource["metadata"]["uid"] = "v"
+    resource["spec"]["replacements"] = [{"name": "old", "node": 2, "by": "EmptyDisk", "accept": ["DataLoss"]}]
+    api.objects["KRaftCluster", *KEY] = resource
+
+
+def test_a_resource_applied_anew_goes_on_with_its_record() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        before = _record(api)
+        api.objects[RECORD]["data"]["record"] = json.dumps({**before, "replacements": [DONE], "retiredIds": [7]})
+        _applied_anew(api)
+        await operator.reconcile(KEY)
+        status = api.objects["KRaftCluster", *KEY]["status"]
+        assert status["clusterId"] == before["clusterId"]
+        assert [(one["name"], one["done"]) for one in status["replacements"]] == [("old", True)]
+        assert status["retiredIds"] == [7]
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_the_record_of_an_older_operator_moves_from_the_status() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        before = _record(api)
+        del api.objects[RECORD]
+        await operator.reconcile(KEY)
+        assert _record(api) == before
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_the_record_outlives_the_resource_as_the_volumes_do() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        assert not api.objects[RECORD]["metadata"].get("ownerReferences")
+        resource = api.objects["KRaftCluster", *KEY]
+        for pool in resource["spec"]["nodePools"]:
+            pool["storage"]["deletionPolicy"] = "Delete"
+        await operator.reconcile(KEY)
+        assert [one["uid"] for one in api.objects[RECORD]["metadata"]["ownerReferences"]] == ["u"]
+        resource["spec"]["nodePools"][0]["storage"]["deletionPolicy"] = "Keep"
+        await operator.reconcile(KEY)
+        assert not api.objects[RECORD]["metadata"]["ownerReferences"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_record_that_is_about_to_be_collected_is_not_taken_up() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        api.objects[RECORD]["metadata"]["ownerReferences"] = [{"uid": "former", "kind": "KRaftCluster"}]
+        _applied_anew(api)
+        api.writes.clear()
+        with pytest.raises(Exception, match="not gone yet"):
+            await operator.reconcile(KEY)
+        assert not [write for write in api.writes if write[1] != "Event"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"version": "2", "record": "{}"}, "version '2'"),
+        ({"version": "1", "record": "{"}, "sample-record"),
+        ({"version": "1", "record": '{"more": 1}'}, "more"),
+        ({}, "version None"),
+    ],
+)
+def test_a_record_that_is_not_understood_stops_everything_and_is_named(data: dict[str, str], said: str) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        api.objects[RECORD]["data"] = data
+        del api.objects["Pod", "demo", "sample-3"]
+        api.writes.clear()
+        await operator.reconcile(KEY)
+        assert _condition(api, "Degraded")["reason"] == "RecordNotUnderstood"
+        assert said in _condition(api, "Degraded")["message"]
+        assert {kind for _, kind, _ in api.writes} == {"Event", "KRaftCluster"}
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_two_writers_of_the_record_do_not_overwrite_each_other() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+
+        def other(verb: str, kind: str, name: str) -> None:
+            if (verb, kind, name) == ("patch", "ConfigMap", "sample-record"):
+                api.objects[RECORD]["metadata"]["resourceVersion"] = "theirs"
+
+        with pytest.raises(ApiError) as refused:
+            for _ in range(10):
+                api.before = other
+                await operator.reconcile(KEY)
+                api.work()
+        assert refused.value.status == 409
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_the_record_is_not_taken_for_an_object_left_behind() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = await _settled(api)
+        api.objects["KRaftCluster", *KEY]["metadata"]["generation"] = 2
+        await operator.reconcile(KEY)
+        assert RECORD in api.objects
+        operator.close()
+
+    asyncio.run(main())

@@ -1,0 +1,102 @@
+"""A replacement runs once under its name, whatever happens to the resource that asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.wanted import Replacement
+from tests.unit.operator.world import World, made, wanted
+
+ASKED = (Replacement("disk", 2, "EmptyDisk"), Replacement("broker", 102, "EmptyDisk", frozenset({"DataLoss"})))
+
+
+def _replaced() -> World:
+    world = made()
+    world.wanted = wanted(replacements=ASKED)
+    world.settle()
+    assert {item.name for item in world.record.replacements if item.done} == {"disk", "broker"}
+    world.done.clear()
+    return world
+
+
+def _assert_nothing_happened(world: World) -> None:
+    world.settle()
+    disks = {node.id: node.disk for node in world.record.nodes}
+    assert (disks[2], disks[102], max(disks.values())) == (1, 1, 1)
+    assert not world.actions(do.Stop)
+    assert not world.actions(do.Format)
+
+
+def test_applying_the_resource_anew_does_not_repeat_its_replacements() -> None:
+    """The record is lost with the status; the volumes were kept."""
+    world = _replaced()
+    world.record = Record()
+    for node_id in list(world.pods):
+        world.kill(node_id)
+    _assert_nothing_happened(world)
+    assert {item.name for item in world.record.replacements if item.done} == {"disk", "broker"}
+
+
+def test_a_record_from_before_the_replacement_does_not_repeat_it() -> None:
+    """As restored from an older backup: the claims tell that the replacement was carried out."""
+    world = _replaced()
+    world.record = replace(world.record, replacements=())
+    _assert_nothing_happened(world)
+
+
+def test_a_new_cluster_takes_the_replacements_of_its_first_specification_for_done() -> None:
+    world = World(wanted(replacements=ASKED))
+    world.settle()
+    assert {node.disk for node in world.record.nodes} == {0}
+    assert {item.name for item in world.record.replacements if item.done} == {"disk", "broker"}
+
+
+def test_a_new_name_after_the_resource_was_applied_anew_is_a_new_request() -> None:
+    world = _replaced()
+    world.record = Record()
+    for node_id in list(world.pods):
+        world.kill(node_id)
+    world.settle()
+    world.wanted = wanted(replacements=(*ASKED, Replacement("again", 2, "EmptyDisk")))
+    world.settle()
+    assert {node.id: node.disk for node in world.record.nodes}[2] == 2
+
+
+def test_a_replacement_by_another_id_is_not_repeated_with_an_older_record() -> None:
+    world = made()
+    world.wanted = wanted(replacements=(Replacement("host", 3, "NewId"),))
+    world.settle()
+    ids = [node.id for node in world.record.nodes]
+    assert 3 not in ids
+    world.record = replace(world.record, replacements=())
+    world.wanted = wanted(replacements=(Replacement("host", 4, "NewId"),))
+    world.settle()
+    assert [node.id for node in world.record.nodes] == ids
+
+
+@pytest.mark.parametrize("accepted", [frozenset(), frozenset({"DataLoss"})])
+def test_a_replacement_goes_on_when_its_request_is_withdrawn(accepted: frozenset[str]) -> None:
+    """What was accepted when it began is remembered; a request that comes back later changes nothing."""
+    world = made()
+    world.wanted = wanted(replacements=(Replacement("disk", 102, "EmptyDisk", accepted),))
+    while not world.record.replacements:
+        world.step()
+    world.wanted = wanted()
+    world.settle()
+    (item,) = world.record.replacements
+    assert item.done
+    assert item.accept == accepted
+
+
+def test_a_cluster_whose_volumes_are_all_gone_is_not_begun_anew() -> None:
+    world = made()
+    for node_id in list(world.pods):
+        world.lose_host(node_id)
+    world.step()
+    (blocked,) = world.last.blocked
+    assert blocked.reason == "VolumesGone"
+    assert not world.last.steps

@@ -1,0 +1,48 @@
+"""Replacements that annotations ask for: what is read, and that a request ends with what it asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from kraft_operator.plan.wanted import Replacement
+from kraft_operator.specs.wishes import REPLACE, request_text, requests_of
+from tests.unit.operator.test_reconcile import KEY, _api, _operator, _settle
+from tests.unit.operator.test_record import DONE, RECORD
+
+
+def test_requests_are_read_and_others_annotations_are_not() -> None:
+    item = {"name": "host", "node": 3, "by": "NewId", "accept": ["MetadataPause", "DataLoss"]}
+    asked, wrong = requests_of(
+        {REPLACE + "host": request_text(item), REPLACE + "disk": " 101  EmptyDisk ", "kraftcluster.io/skip": "3"}
+    )
+    risks = frozenset({"MetadataPause", "DataLoss"})
+    assert asked == (Replacement("disk", 101, "EmptyDisk"), Replacement("host", 3, "NewId", risks))
+    assert not wrong
+
+
+@pytest.mark.parametrize("text", ["", "3", "three EmptyDisk", "3 emptydisk", "3 EmptyDisk Loss", "-3 EmptyDisk"])
+def test_a_request_that_cannot_be_read_is_named_with_its_annotation(text: str) -> None:
+    asked, wrong = requests_of({REPLACE + "disk": text})
+    assert not asked
+    assert REPLACE + "disk" in wrong[0]
+    assert repr(text) in wrong[0]
+
+
+def test_a_request_is_removed_once_it_is_done_and_no_other_is() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        await operator.reconcile(KEY)
+        record = json.loads(api.objects[RECORD]["data"]["record"])
+        api.objects[RECORD]["data"]["record"] = json.dumps({**record, "replacements": [DONE]})
+        annotations = {REPLACE + "old": "2 EmptyDisk", REPLACE + "open": "3 EmptyDisk", "mine": "x"}
+        api.objects["KRaftCluster", *KEY]["metadata"]["annotations"] = annotations
+        await operator.reconcile(KEY)
+        assert api.objects["KRaftCluster", *KEY]["metadata"]["annotations"].keys() == {REPLACE + "open", "mine"}
+        operator.close()
+
+    asyncio.run(main())
