@@ -24,6 +24,7 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply.fence import looked_again
 from kraft_operator.apply.kubernetes import Hands, InTheWayError, KubeStep, NotYetError, Seen, ServiceRefusedError
 from kraft_operator.apply.objects import difference
 from kraft_operator.apply.record import BadRecordError, RecordObject
@@ -44,6 +45,7 @@ from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Claim, Record
 from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import replicas_of
+from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import INSTANCE, Cluster, digest
 from kraft_operator.specs.wishes import REPLACE, wishes
@@ -94,6 +96,8 @@ class _Memory:
     told: tuple[tuple[str, str], ...] = ()
     known_at: float = float("-inf")
     """When quorum and metadata were last both known well enough."""
+    tried: tuple[do.Step, ...] = ()
+    """Steps that were carried out last, or refused; without those that are guarded."""
 
 
 class Reconciler:
@@ -162,12 +166,12 @@ class Reconciler:
             await self._tell_wrong(key, memory, resource, "RecordNotUnderstood", str(error))
             return BLOCKED_S
         await kept.keep(record)
-        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines, record, kept)
         topics = await self._api.list("KRaftTopic", key.namespace)
         wanted = replace(
             wishes(cluster, resource["metadata"].get("annotations", {})),
             topic_replicas=replicas_of(by_topics.declared(topics, key.name)[0].wishes),
         )
+        one = _Pass(self._api, memory, cluster, resource, before, self._clock, self._machines, record, kept, wanted)
         observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
         plan_ = plan(record, wanted, observed, fresh_id)
@@ -328,6 +332,7 @@ class _Pass:
     record: Record
     """In force."""
     kept: RecordObject
+    wanted: Wanted
     seen: Seen = field(default_factory=Seen)
 
     async def _share(self) -> None:
@@ -373,6 +378,7 @@ class _Pass:
             self.memory.view.metadata,
             since_write_ms=_ms(now - self.memory.written_at),
             since_pod_change_ms=_ms(now - self.memory.pods_changed_at),
+            tried=self.memory.tried,
         )
 
     async def _racks(self) -> dict[str, str]:
@@ -396,9 +402,51 @@ class _Pass:
                 if isinstance(error, ApiError) and not error.lasting:
                     raise
                 refused = error
-        for kind, steps in itertools.groupby(plan_.steps, key=type):
-            if isinstance(refused, ServiceRefusedError) and issubclass(kind, do.DISRUPTIVE):
-                continue
+        if plan_.guarded is not None:
+            if isinstance(refused, ServiceRefusedError):
+                raise refused
+            await self._guarded(plan_, tell)
+        else:
+            self.memory.tried = tuple(plan_.steps)
+            refused = await self._each(plan_.steps, tell) or refused
+        if refused is not None:
+            raise refused
+
+    async def _guarded(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+        """What disrupts or gives up a disk: after a second look, before its views are too old, and not repeated."""
+
+        def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
+            s = situation(self.record, self.wanted, observed)
+            return plan(self.record, self.wanted, observed, ""), s
+
+        again = await looked_again(plan_, self.observe, think, self.clock)
+        if again is None or await self._is_another():
+            plan_.waits.append(f"{type(plan_.guarded).__name__}: a second look found that something has changed")
+            plan_.steps.clear()
+            return
+        plan_.steps, late = again.steps, f"{type(again.guarded).__name__}: what is known is too old to do it now"
+        if again.good_ms <= 0:
+            raise ApiError(0, "TooLate", late)
+        try:
+            async with asyncio.timeout(again.good_ms / 1000):
+                refused = await self._each(again.steps, tell)
+        except TimeoutError:
+            raise ApiError(0, "TooLate", late) from None
+        if refused is not None:
+            raise refused
+
+    async def _is_another(self) -> bool:
+        """Whether somebody has changed the resource since the pass began: paused it, or skips a node."""
+        there = await self.api.get("KRaftCluster", self.cluster.namespace, self.cluster.name)
+        was, now = self.resource["metadata"], (there or {}).get("metadata", {})
+        return "deletionTimestamp" in now or any(
+            was.get(key) != now.get(key) for key in ("uid", "generation", "annotations")
+        )
+
+    async def _each(self, planned: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> ApiError | NotYetError | None:
+        """Steps in their order, those of one kind together; what was refused for good, or is to wait."""
+        refused: ApiError | NotYetError | None = None
+        for kind, steps in itertools.groupby(planned, key=type):
             try:
                 if kind is do.Remember:
                     for step in steps:
@@ -410,8 +458,7 @@ class _Pass:
                 if kind is do.Remember or (isinstance(error, ApiError) and not error.lasting):
                     raise
                 refused = refused or error
-        if refused is not None:
-            raise refused
+        return refused
 
     async def _all(self, steps: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> None:
         hands = Hands(self.api, self.cluster, self.record, self.seen)
@@ -443,6 +490,8 @@ class _Pass:
             quorum = self.memory.view.quorum.value
             leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
             ask = [*leader, *ask]
+            if isinstance(step, do.RemoveVoter):
+                ask = ask[:1]  # it disrupts: not repeated
         quorum = self.memory.view.quorum.value
         await by_kafka.carry_out(self.memory.client, step, ask, quorum=quorum, controllers=named)
 

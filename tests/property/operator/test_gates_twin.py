@@ -69,20 +69,30 @@ partitions = st.lists(
 
 
 @settings(deadline=None)
-@given(found=partitions, gone=st.sets(st.sampled_from(IDS), min_size=1), tolerated=st.booleans())
+@given(
+    found=partitions,
+    gone=st.sets(st.sampled_from(IDS), min_size=1),
+    down=st.sets(st.sampled_from(IDS)),
+    fenced=st.sets(st.sampled_from(IDS)),
+    tolerated=st.booleans(),
+    with_disks=st.booleans(),
+)
 def test_whoever_may_go_leaves_every_partition_its_in_sync_replicas(
-    found: list[seen.Partition], gone: set[int], tolerated: bool
+    found: list[seen.Partition], gone: set[int], down: set[int], fenced: set[int], tolerated: bool, with_disks: bool
 ) -> None:
+    """`down` have no ready pod, and need not be fenced yet."""
     wanted = Wanted(pools=(), unavailable_topics=frozenset({"t"} if tolerated else ()))
-    metadata = seen.Metadata({i: seen.Broker() for i in IDS}, tuple(found))
-    s = Situation(Record("c"), wanted, seen.Kube(), None, metadata)
+    metadata = seen.Metadata({i: seen.Broker(i in fenced) for i in IDS}, tuple(found))
+    pods = {i: seen.Pod(True, True, {"roles": "broker"}) for i in IDS if i not in down}
+    s = Situation(Record("c"), wanted, seen.Kube(pods), None, metadata)
 
-    harmed = 0
+    harmed = lost = 0
     for partition in found:
-        after = {i for i in partition.isr if i not in gone}
-        lost_one = after != set(partition.isr)
-        harmed += lost_one and (len(after) < partition.min_isr and len(after) < len(partition.replicas))
-    assert (isr_without(s, gone) is None) == (tolerated or harmed == 0)
+        after = {i for i in partition.isr if i not in gone and i not in down and i not in fenced}
+        in_sync = any(i in partition.isr for i in gone)
+        harmed += in_sync and len(after) < partition.min_isr and len(after) < len(partition.replicas)
+        lost += with_disks and not after and any(i in partition.replicas for i in gone)
+    assert (isr_without(s, gone, with_disks=with_disks) is None) == ((tolerated or harmed == 0) and lost == 0)
 
 
 def test_nothing_may_go_while_nothing_is_known() -> None:

@@ -86,9 +86,13 @@ class FakeApi:
         assert part in (None, "status")
         return self._end("patch", key, merged(there, body))
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
+    async def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, version: str | None = None
+    ) -> None:
         key = self._begin("delete", kind, namespace, name)
         there = self.objects.get(key)
+        if there is not None and version not in (None, there["metadata"].get("resourceVersion")):
+            raise ApiError(409, "Conflict", str(key))
         if there is not None and uid in (None, there["metadata"]["uid"]):
             if kind == "Pod":
                 there["metadata"].setdefault("deletionTimestamp", "now")

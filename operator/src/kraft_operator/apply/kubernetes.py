@@ -221,9 +221,17 @@ class Hands:
         return node.id - min(p.first_node_id for p in self._cluster.spec.node_pools if "broker" in p.roles)
 
     async def _stop(self, node_id: int) -> None:
+        """Once, and only the pod as it was seen: a deletion that comes late hits what nobody has looked at."""
         pod = self._seen.pods.get(node_id)
-        if pod is not None and "deletionTimestamp" not in pod["metadata"]:
-            await self._delete({**pod, "kind": "Pod"})
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        name, uid, version = (pod["metadata"][key] for key in ("name", "uid", "resourceVersion"))
+        try:
+            await self._api.delete("Pod", self._cluster.namespace, name, uid, version)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+            raise NotYetError(f"pod {name} has changed since it was looked at") from None
 
     # What all nodes share
 

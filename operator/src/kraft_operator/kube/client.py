@@ -146,15 +146,22 @@ class Api:
         kind, metadata = body["kind"], body["metadata"]
         return await self._request("PUT", kind, path(kind, metadata["namespace"], metadata["name"]), body=body)
 
-    async def delete(self, kind: str, namespace: str, name: str, uid: str | None = None) -> None:
-        """Also fine when it is gone; one of another uid is left alone."""
+    async def delete(
+        self, kind: str, namespace: str, name: str, uid: str | None = None, version: str | None = None
+    ) -> None:
+        """Also fine when it is gone; one of another uid is left alone.
+
+        With `version` only the object as it was seen is deleted, and the request is not repeated: it raises ApiError
+        409 for one that has changed since, and whatever else went wrong.
+        """
         body: Object = {"propagationPolicy": "Background"}
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        known = {"uid": uid, "resourceVersion": version}
+        if preconditions := {key: value for key, value in known.items() if value is not None}:
+            body["preconditions"] = preconditions
         try:
-            await self._request("DELETE", kind, path(kind, namespace, name), body=body)
+            await self._request("DELETE", kind, path(kind, namespace, name), body=body, repeat=version is None)
         except ApiError as error:
-            if error.status not in {404, 409}:
+            if error.status != 404 and (error.status != 409 or version is not None):
                 raise
 
     # What they have in common
@@ -178,7 +185,7 @@ class Api:
                 return await self._once(verb, kind, where, body, params, content)
             except _AgainError as again:
                 # Whoever is throttled was not served; whatever else went wrong may have been done nevertheless.
-                if not tries_left or not (repeat or again.error.status == 429):
+                if not tries_left or not (repeat or (again.error.status == 429 and verb != "DELETE")):
                     raise again.error from None
                 wait_s = max(wait_s, again.after_s)
             await asyncio.sleep(min(wait_s, PAUSE_S_MAX))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kraft_operator.plan.observed import Partition
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import Situation, pod_voters
 from kraft_operator.plan.steps import Blocked
@@ -57,25 +58,38 @@ def partitions_known(s: Situation) -> Blocked | None:
     return None
 
 
-def isr_without(s: Situation, gone: Collection[int]) -> Blocked | None:
-    """Law 5: what speaks against taking brokers `gone` down."""
+def isr_without(s: Situation, gone: Collection[int], *, with_disks: bool = False) -> Blocked | None:
+    """Law 5, the one gate for brokers: what speaks against taking `gone` down now, `with_disks` for good.
+
+    A replica counts if it is in the ISR and its broker is up: a broker that has just died is in its ISRs until it is
+    fenced. A copy on a disk that is given up must not be the last that counts, whatever the ISR was before.
+    """
     unknown = partitions_known(s)
     if unknown is not None:
         return Blocked(unknown.reason, f"{unknown.message}: {_brokers(gone)} up until a broker tells it")
     assert s.metadata is not None
+    serving = s.serving()
     for partition in s.metadata.partitions:
-        left = partition.isr.difference(gone)
+        if partition.isr.isdisjoint(gone) and not (with_disks and set(partition.replicas) & {*gone}):
+            continue
+        left = len(partition.isr.intersection(serving).difference(gone))
         need = min(partition.min_isr, len(partition.replicas))
-        if len(left) < len(partition.isr) and len(left) < need and partition.topic not in s.wanted.unavailable_topics:
-            text = f"partition {partition.name} would have {len(left)} in-sync replicas of at least {need}"
-            lag = sorted(set(partition.replicas) - partition.isr)
-            if lag:
-                text += f": {_brokers(gone)} up until replica {lag[0]} is in sync again"
-            else:
-                text += f": {_brokers(gone)} up; give the topic more replicas, or name it in"
-                text += " updateStrategy.unavailableTopics"
-            return Blocked("PartitionAtRisk", text)
+        if with_disks and not left:
+            return Blocked("PartitionAtRisk", f"no other copy of partition {partition.name} is in sync and up")
+        if partition.isr.isdisjoint(gone) or left >= need or partition.topic in s.wanted.unavailable_topics:
+            continue
+        return Blocked("PartitionAtRisk", _at_risk(partition, gone, left, need, serving))
     return None
+
+
+def _at_risk(partition: Partition, gone: Collection[int], left: int, need: int, serving: frozenset[int]) -> str:
+    text = f"partition {partition.name} would have {left} in-sync replicas of at least {need}: {_brokers(gone)} up"
+    lag = sorted({*partition.replicas}.difference(partition.isr.intersection(serving), gone))
+    if lag and lag[0] in partition.isr:
+        return f"{text} until broker {lag[0]} is up again"
+    if lag:
+        return f"{text} until replica {lag[0]} is in sync again"
+    return f"{text}; give the topic more replicas, or name it in updateStrategy.unavailableTopics"
 
 
 def _brokers(gone: Collection[int]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from kraft_operator.plan.steps import Step
+
 T = TypeVar("T")
 
 THROTTLED: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
@@ -163,7 +165,9 @@ class Observed:
     kube: Seen[Kube]
     quorum: Seen[Quorum] = Seen()
     metadata: Seen[Metadata] = Seen()
-    since_write_ms: int = 2**31
+    since_write_ms: float = 2**31
     """Since this operator last changed anything. A view that is older does not show what was done."""
     since_pod_change_ms: int = 2**31
     """Since a pod last became ready or went away. A view of quorum or metadata that is older does not show it."""
+    tried: tuple[Step, ...] = ()
+    """Steps of the pass before: one that is planned again was refused, or changes nothing, and holds up nothing."""

@@ -7,6 +7,7 @@ then at most one thing that disturbs: a replacement, a change of voters, a resta
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from kraft_operator.plan.assign import assigned
 from kraft_operator.plan.finalize import finalize
@@ -22,6 +23,9 @@ from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, Restart
 from kraft_operator.plan.values import same
 from kraft_operator.plan.voters import change_voters, former_leader
 from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
+
+ACT_AGE_MAX_MS: Final = 5_000
+"""Of the oldest view when a node is taken down."""
 
 
 def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> Plan:
@@ -50,7 +54,24 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
         # What was decided above is done first: two writes of the record in one plan would lose one.
         _disturb(s)
         _supervise(s)
+    _fence(s.plan, observed)
     return s.plan
+
+
+def _fence(plan: Plan, observed: Observed) -> None:
+    """What is guarded is done alone, after all that is not, and only on views that stay young enough for it."""
+    act = plan.guarded
+    if act is None:
+        return
+    seen = [view for view in (observed.kube, observed.quorum, observed.metadata) if view.value is not None]
+    plan.good_ms = ACT_AGE_MAX_MS - max(view.age_ms for view in seen)
+    others = [step for step in plan.steps if step != act]
+    if all(step in observed.tried for step in others) and plan.good_ms > 0:
+        plan.steps = [act]
+        return
+    plan.steps = others
+    if plan.good_ms <= 0:
+        plan.waits.append(f"{type(act).__name__} waits: what is known is older than {ACT_AGE_MAX_MS // 1000} s")
 
 
 def _name_failing(s: Situation) -> None:

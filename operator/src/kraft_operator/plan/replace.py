@@ -139,20 +139,17 @@ def _voters(s: Situation) -> list[int]:
 
 
 def _last_copies(s: Situation, node: Node, *, accepted: bool) -> Blocked | None:
-    unknown = partitions_known(s)
-    if unknown is not None:
-        return unknown
-    assert s.metadata is not None
-    for partition in s.metadata.partitions:
-        if node.id in partition.replicas and partition.isr <= {node.id} and not accepted:
-            return Blocked("PartitionAtRisk", f"its copy of partition {partition.name} is the last: accept DataLoss")
-    return isr_without(s, (node.id,)) if not accepted else None
+    """What speaks against giving up the disk of a broker, now."""
+    blocked = partitions_known(s) if accepted else isr_without(s, (node.id,), with_disks=True)
+    if blocked is None or blocked.reason != "PartitionAtRisk":
+        return blocked
+    return Blocked(blocked.reason, f"{blocked.message}; or accept DataLoss")
 
 
 def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
+    accepted = "DataLoss" in _accepted(item, _request(s, item.name))
     if node.disk < item.disk:
         if node.id in s.kube.pods:
-            accepted = "DataLoss" in _accepted(item, _request(s, item.name))
             blocked = quorum_without(s, node.id) if s.votes(node) else None
             if blocked is None and node.broker:
                 blocked = _last_copies(s, node, accepted=accepted)
@@ -163,12 +160,16 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
             else:
                 s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
         else:
+            # A second look: while the node stopped, its disk may have become the last one with some data.
             blocked = _others_live(s, node) if s.votes(node) else None
+            if blocked is None and node.broker:
+                blocked = _last_copies(s, node, accepted=accepted)
             if blocked is not None:
                 s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
             else:
                 new = dataclasses.replace(node, disk=item.disk, formatted=False)
-                s.plan.steps.append(Remember(s.record.having(new), f"{node.kind} goes over to disk {item.disk}"))
+                why = f"{node.kind} goes over to disk {item.disk}"
+                s.plan.steps.append(Remember(s.record.having(new), why, guarded=True))
         return True
     waits = _not_yet(s, node)
     if waits is not None and node.controller and not s.static and node.formatted and dynamic_voters(s):

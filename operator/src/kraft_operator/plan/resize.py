@@ -8,6 +8,7 @@ Nobody in sync is let go of whom the partition needs to take records.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from kraft_operator.plan.balance import Moves, loads
 from kraft_operator.plan.drain import rack_of
@@ -29,7 +30,9 @@ def resized(s: Situation, metadata: Metadata, brokers: list[int], room: int) -> 
             break
         if partition.moving:
             continue
-        found = _replicas(metadata, partition, s.wanted.topic_replicas[partition.topic], load)
+        # A broker that is down is in its ISRs until it is fenced, and takes no records.
+        counting = replace(partition, isr=partition.isr & s.serving())
+        found = _replicas(metadata, counting, s.wanted.topic_replicas[partition.topic], load)
         if isinstance(found, Blocked):
             blocked = blocked or found
             continue

@@ -116,6 +116,11 @@ class Situation:
                 found.append(f"{node.kind}: advertises {was}, and is reached by {now} once it has been restarted")
         return found
 
+    def serving(self) -> frozenset[int]:
+        """Brokers that are up, registered and not fenced."""
+        brokers = {} if self.metadata is None else self.metadata.brokers
+        return frozenset(i for i, broker in brokers.items() if not broker.fenced and self.up(i))
+
     def serves(self, node_id: int) -> bool:
         """Whether it is a registered broker that is not fenced."""
         broker = None if self.metadata is None else self.metadata.brokers.get(node_id)
@@ -213,7 +218,7 @@ def _current(replica: Replica) -> bool:
     return replica.behind_ms <= BEHIND_MAX_MS
 
 
-def fresh(seen: Seen[T], *, newer_than_ms: int) -> T | None:
+def fresh(seen: Seen[T], *, newer_than_ms: float) -> T | None:
     """The view unless it is too old, or older than something that it should show."""
     return seen.value if seen.age_ms <= AGE_MAX_MS and seen.age_ms < newer_than_ms else None
 

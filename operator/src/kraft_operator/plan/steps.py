@@ -15,6 +15,8 @@ class Remember:
 
     record: Record
     why: str
+    guarded: bool = False
+    """It gives up a disk, and waits for a second look like what disrupts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,10 @@ class Blocked:
     message: str
 
 
+def _is_guarded(step: Step) -> bool:
+    return isinstance(step, DISRUPTIVE) or (isinstance(step, Remember) and step.guarded)
+
+
 @dataclass(slots=True)
 class Plan:
     """The next steps, in their order; what is waited for, and what cannot be done until somebody does something."""
@@ -219,11 +225,18 @@ class Plan:
     blocked: list[Blocked] = field(default_factory=list)
     pending: Step | None = None
     """The disruptive step that waits for approval."""
+    good_ms: float = 0
+    """How long the views that it was made of are good for what is guarded."""
 
     @property
     def disruptive(self) -> Step | None:
         """The one that disrupts, if there is one."""
         return next((step for step in self.steps if isinstance(step, DISRUPTIVE)), None)
+
+    @property
+    def guarded(self) -> Step | None:
+        """The one that disrupts or gives up a disk: it is planned alone, and needs a second look."""
+        return next((step for step in self.steps if _is_guarded(step)), None)
 
     def block(self, reason: str, message: str) -> None:
         self.blocked.append(Blocked(reason, message))

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka
+from kraft_operator.apply.fence import looked_again
 from kraft_operator.apply.local.files import local_aspects
 from kraft_operator.apply.local.folder import Folder, Requests
 from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
@@ -35,7 +36,7 @@ from kraft_operator.plan.levels import name_of
 from kraft_operator.plan.observed import Kube, Metadata, Observed, Quorum, Seen
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
-from kraft_operator.plan.situation import is_controller, situation
+from kraft_operator.plan.situation import Situation, is_controller, situation
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.topics import replicas_of
 from kraft_operator.plan.wanted import Wanted
@@ -126,6 +127,7 @@ class Supervisor:
         self._topics_change = False
         self.ready = False
         self.last = Plan()
+        self._tried: tuple[do.Step, ...] = ()
 
     # The file
 
@@ -217,6 +219,7 @@ class Supervisor:
             self._view.metadata,
             since_write_ms=min(FOREVER_MS, round((now - self._wrote_at) * 1000)),
             since_pod_change_ms=min(FOREVER_MS, round((now - self._changed_at) * 1000)),
+            tried=self._tried,
         )
 
     def _note(self, kube: Kube, starts: dict[int, str]) -> None:
@@ -264,6 +267,10 @@ class Supervisor:
         observed, wanted = await self.observe(), self.wanted()
         before = self.memory.record
         self.last = plan(before, wanted, observed, _fresh_id())
+        if self.last.guarded is not None:
+            await self._look_again(wanted)
+        else:
+            self._tried = tuple(self.last.steps)
         for step in self.last.steps:
             self._wrote_at = self._clock()
             if not await self._do(step, observed):
@@ -274,6 +281,21 @@ class Supervisor:
         self.folder.tell(resource)
         self._shown.status(resource)
         return self.last
+
+    async def _look_again(self, wanted: Wanted) -> None:
+        """Right before what disrupts: it is done if a second look says the same."""
+        record = self.memory.record
+
+        def think(observed: Observed) -> tuple[Plan, Situation | None]:
+            return plan(record, wanted, observed, ""), situation(record, wanted, observed)
+
+        again = await looked_again(self.last, self.observe, think, self._clock)
+        if again is None or again.good_ms <= 0:
+            name = type(self.last.guarded).__name__
+            self.last.waits.append(f"{name}: a second look found that something has changed")
+            self.last.steps.clear()
+        else:
+            self.last = again
 
     def _withdraw(self) -> None:
         """Requests of the command line end with the replacement that they ask for."""
