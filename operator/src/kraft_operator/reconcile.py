@@ -335,14 +335,14 @@ class _Pass:
     wanted: Wanted
     seen: Seen = field(default_factory=Seen)
 
-    async def _share(self) -> None:
+    async def _share(self, held: frozenset[str]) -> None:
         """Services and budgets, when they may have to change."""
         nodes = [[node.id, node.controller, node.broker, node.stopped] for node in self.record.nodes]
-        marks = digest([self.resource["metadata"].get("generation"), nodes, sorted(self.seen.services)])
+        marks = digest([self.resource["metadata"].get("generation"), nodes, sorted(self.seen.services), sorted(held)])
         now = self.clock()
         if self.memory.shared == marks and now - self.memory.shared_at < SHARED_S:
             return
-        await Hands(self.api, self.cluster, self.record, self.seen).share()
+        await Hands(self.api, self.cluster, self.record, self.seen).share(held)
         self.memory.shared, self.memory.shared_at = marks, now
 
     async def observe(self) -> Observed:
@@ -397,7 +397,7 @@ class _Pass:
         refused: ApiError | NotYetError | None = None
         if not self.cluster.spec.paused:
             try:
-                await self._share()
+                await self._share(plan_.held)
             except (ApiError, NotYetError) as error:
                 if isinstance(error, ApiError) and not error.lasting:
                     raise

@@ -235,8 +235,8 @@ class Hands:
 
     # What all nodes share
 
-    async def share(self) -> None:
-        """Services, budgets, policies; and away with what was some node's that has left.
+    async def share(self, held: frozenset[str] = frozenset()) -> None:
+        """Services, budgets, policies; and away with what was some node's that has left. Nobody `held` is evicted.
 
         What is refused holds up none of the others. It is raised at the end.
         """
@@ -250,7 +250,7 @@ class Hands:
         }
         wanted = [network.nodes_service(cluster), network.bootstrap_service(cluster)]
         wanted += [network.external_bootstrap(cluster, one) for one in cluster.external]
-        wanted += [*network.disruption_budgets(cluster, self._record.nodes), *network.network_policies(cluster)]
+        wanted += [*network.disruption_budgets(cluster, self._record.nodes, held), *network.network_policies(cluster)]
         names = {(one["kind"], one["metadata"]["name"]) for one in wanted}
         later: list[Object] = []
         for node in self._record.nodes:

@@ -116,9 +116,17 @@ def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
         terminating="deletionTimestamp" in one["metadata"],
         rack=rack,
         message=why_not(one)[:MESSAGE_CHARS_MAX],
+        machine=one.get("spec", {}).get("nodeName", ""),
+        lost=_lost(one),
         over=status.get("phase") in ENDED,
         fails=any(_fails(container) for container in status.get("containerStatuses", ())),
     )
+
+
+def _lost(one: Object) -> bool:
+    """Whether its machine does not answer: a kubelet changes both conditions, Kubernetes without it changes one."""
+    gone = condition_of(one, "Ready").get("status") == "False"
+    return gone and condition_of(one, "ContainersReady").get("status") == "True"
 
 
 def _fails(container: Object) -> bool:
@@ -176,6 +184,8 @@ def _starts(container: Object) -> bool:
 def why_not(one: Object) -> str:
     """Why a pod is not ready, in the words of Kubernetes or of its container."""
     status = one.get("status", {})
+    if _lost(one):
+        return f"machine {one['spec'].get('nodeName', '')} does not answer"
     if status.get("phase") in ENDED:
         return f"{status.get('reason', status['phase'])}: {status.get('message', '')}".rstrip(": ")
     for container in status.get("containerStatuses", ()):

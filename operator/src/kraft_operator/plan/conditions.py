@@ -29,7 +29,7 @@ class Told(NamedTuple):
 
 def conditions(s: Situation | None, plan: Plan) -> list[Told]:
     """All five, in one order."""
-    return [_ready(s), _quorum(s), _progressing(plan), _degraded(plan), _paused(plan)]
+    return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
 
 def _said(texts: list[str]) -> str:
@@ -64,12 +64,15 @@ def _quorum(s: Situation | None) -> Told:
     return Told("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
 
 
-def _progressing(plan: Plan) -> Told:
+def _progressing(s: Situation | None, plan: Plan) -> Told:
     if plan.steps:
         names = list(dict.fromkeys(type(step).__name__ for step in plan.steps))
         return Told("Progressing", "True", names[-1], _said(names))
     if plan.waits:
         return Told("Progressing", "True", "Waiting", _said(plan.waits))
+    missing = s.unsettled() if s is not None and not s.wanted.hibernated and not s.wanted.paused else []
+    if missing:
+        return Told("Progressing", "True", "Waiting", _said(missing))
     return Told(
         "Progressing", "False", "Settled", "nothing is left to do" if not plan.blocked else "see Degraded, Paused"
     )

@@ -34,7 +34,7 @@ def _leaves(s: Situation, node: Node) -> bool:
     elif pod is not None:
         blocked = None if pod.terminating or not pod.running else node_without(s, node)
         if pod.terminating:
-            s.plan.waits.append(f"{node.kind} stops")
+            s.plan.waits.append(s.stops(node))
         elif blocked is not None:
             s.plan.block(blocked.reason, blocked.message)
         else:

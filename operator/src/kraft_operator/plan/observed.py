@@ -38,6 +38,9 @@ class Pod:
     rack: str = ""
     message: str = ""
     """Why it is not ready, as Kubernetes has it."""
+    machine: str = ""
+    lost: bool = False
+    """Its machine does not answer: whether it runs is unknown."""
     over: bool = False
     """It has ended for good (evicted, its machine shut down): only another pod can take its place."""
     fails: bool = False

@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from kraft_operator.plan.assign import assigned
+from kraft_operator.plan.evictions import held
 from kraft_operator.plan.finalize import finalize
 from kraft_operator.plan.leave import leave
+from kraft_operator.plan.lost import tell_lost
 from kraft_operator.plan.moves import move, throttles
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.provision import provision
@@ -43,6 +45,8 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     gone = _all_gone(s)
     if gone is not None:
         return Plan(blocked=[gone])
+    s.plan.held = held(s)
+    tell_lost(s)
     provision(s)
     recover(s)
     move(s)

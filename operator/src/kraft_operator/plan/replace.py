@@ -154,7 +154,7 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
             if blocked is None and node.broker:
                 blocked = _last_copies(s, node, accepted=accepted)
             if s.kube.pods[node.id].terminating:
-                s.plan.waits.append(f"{node.kind} stops")
+                s.plan.waits.append(f"replacement {item.name}: {s.stops(node)}")
             elif blocked is not None:
                 s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
             else:
@@ -220,7 +220,7 @@ def _new_id(s: Situation, item: Replacement, node: Node) -> bool:
     elif node.id in s.kube.pods:
         blocked = node_without(s, node, pause_accepted=True)
         if s.kube.pods[node.id].terminating:
-            s.plan.waits.append(f"{node.kind} stops")
+            s.plan.waits.append(f"replacement {item.name}: {s.stops(node)}")
         elif blocked is not None:
             s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
         else:

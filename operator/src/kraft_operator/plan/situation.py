@@ -116,6 +116,12 @@ class Situation:
                 found.append(f"{node.kind}: advertises {was}, and is reached by {now} once it has been restarted")
         return found
 
+    def stops(self, node: Node) -> str:
+        """What is waited for while its pod stops."""
+        pod = self.kube.pods.get(node.id)
+        lost = f" on machine {pod.machine}, which does not answer" if pod is not None and pod.lost else ""
+        return f"{node.kind} stops{lost}"
+
     def serving(self) -> frozenset[int]:
         """Brokers that are up, registered and not fenced."""
         brokers = {} if self.metadata is None else self.metadata.brokers

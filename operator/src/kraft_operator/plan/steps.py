@@ -225,6 +225,8 @@ class Plan:
     blocked: list[Blocked] = field(default_factory=list)
     pending: Step | None = None
     """The disruptive step that waits for approval."""
+    held: frozenset[str] = frozenset({"controller", "broker"})
+    """Roles of which nobody may be evicted by others; all of them while nothing is known."""
     good_ms: float = 0
     """How long the views that it was made of are good for what is guarded."""
 

@@ -123,7 +123,7 @@ def _take_out(s: Situation, gone: int) -> bool:
         voters = set(s.record.voters) - {gone}
         s.plan.steps.append(Remember(s.record.voting(voters), f"voter {gone} leaves the quorum"))
     elif pod.terminating:
-        s.plan.waits.append(f"voter {gone} stops")
+        s.plan.waits.append(s.stops(node))
     else:
         s.plan.steps.append(Stop(gone, "it leaves the quorum, and was given up"))
     return True

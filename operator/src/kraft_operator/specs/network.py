@@ -77,8 +77,12 @@ def external_broker(cluster: Cluster, listener: Listener, node_id: int, place: i
     return _service(cluster, cluster.external_service(node_id, listener.name), spec, node_id)
 
 
-def disruption_budgets(cluster: Cluster, nodes: Iterable[Node]) -> list[dict[str, Any]]:
+def disruption_budgets(
+    cluster: Cluster, nodes: Iterable[Node], held: frozenset[str] = frozenset()
+) -> list[dict[str, Any]]:
     """One of `nodes` at a time: of each role, or of all where some have both, as nobody can evict a pod of two budgets.
+
+    Of the roles that are `held`, none.
 
     They say how many stay, not how many may go: that Kubernetes would reckon from the resource's scale, which is the
     size of one pool of brokers.
@@ -88,17 +92,21 @@ def disruption_budgets(cluster: Cluster, nodes: Iterable[Node]) -> list[dict[str
     there = [node for node in nodes if not node.stopped]
     if any(node.controller and node.broker for node in there):
         everybody = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster"}
-        return [_budget(cluster, "nodes", everybody, len(there))]
+        return [_budget(cluster, "nodes", everybody, len(there) - (not held))]
     roles = {"broker": [node for node in there if node.broker], "controller": [n for n in there if n.controller]}
-    return [_budget(cluster, f"{role}s", _selector(cluster, role), len(mine)) for role, mine in roles.items() if mine]
+    return [
+        _budget(cluster, f"{role}s", _selector(cluster, role), len(mine) - (role not in held))
+        for role, mine in roles.items()
+        if mine
+    ]
 
 
-def _budget(cluster: Cluster, whose: str, selector: dict[str, str], count: int) -> dict[str, Any]:
+def _budget(cluster: Cluster, whose: str, selector: dict[str, str], stay: int) -> dict[str, Any]:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": cluster.metadata(f"{cluster.name}-{whose}"),
-        "spec": {"minAvailable": count - 1, "selector": {"matchLabels": selector}},
+        "spec": {"minAvailable": stay, "selector": {"matchLabels": selector}},
     }
 
 
