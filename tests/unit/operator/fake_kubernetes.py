@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import marshal
 from collections.abc import Callable
 from typing import Any
 
@@ -38,12 +39,12 @@ class FakeApi:
 
     async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
         found = self.objects.get((kind, namespace or "", name))
-        return copy.deepcopy(found) if found is not None else None
+        return _copied(found) if found is not None else None
 
     async def list(self, kind: str, namespace: str | None, selector: str = "") -> list[Object]:
         wanted = dict(word.split("=", 1) for word in selector.split(",") if word)
         return [
-            copy.deepcopy(one)
+            _copied(one)
             for (other, where, _), one in sorted(self.objects.items())
             if other == kind
             and namespace in (None, where)
@@ -110,7 +111,7 @@ class FakeApi:
             made["metadata"]["resourceVersion"] = str(next(self._versions))
         self.objects[key] = made
         self._refuse(self.after, verb, key)
-        return copy.deepcopy(made)
+        return _copied(made)
 
     def _refuse(self, fault: Fault, verb: str, key: tuple[str, str, str]) -> None:
         if fault is self.after:
@@ -144,6 +145,11 @@ class FakeApi:
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
                 assert ("PersistentVolumeClaim", namespace, claim) in self.objects, claim
+
+
+def _copied(one: Object) -> Object:
+    """As through JSON, and much faster than `copy.deepcopy`."""
+    return dict(marshal.loads(marshal.dumps(one)))
 
 
 def merged(there: Any, patch: Any) -> Any:

@@ -161,10 +161,14 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
                 s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
         else:
             # A second look: while the node stopped, its disk may have become the last one with some data.
-            blocked = _others_live(s, node) if s.votes(node) else None
-            if blocked is None and node.broker:
-                blocked = _last_copies(s, node, accepted=accepted)
-            if blocked is not None:
+            last = _last_copies(s, node, accepted=accepted) if node.broker else None
+            blocked = (_others_live(s, node) if s.votes(node) else None) or last
+            if last is not None and last.reason == "PartitionAtRisk" and (node.id, node.disk) in s.kube.volumes:
+                # The others catch up from it: it starts again on the disk that it has, and the request waits.
+                others = tuple(one for one in s.record.replacements if one.name != item.name)
+                why = f"{node.kind} starts again on its disk: {last.message}"
+                s.plan.steps.append(Remember(dataclasses.replace(s.record, replacements=others), why))
+            elif blocked is not None:
                 s.plan.block(blocked.reason, f"replacement {item.name}: {blocked.message}")
             else:
                 new = dataclasses.replace(node, disk=item.disk, formatted=False)

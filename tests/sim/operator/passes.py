@@ -1,0 +1,181 @@
+"""`python -m tests.sim.operator.passes [--seeds N] [--first SEED]`: the whole reconciler through a seed's life."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from kraft_operator import reconcile
+from kraft_operator.events import Events
+from kraft_operator.metrics import Metrics
+from tests.sim.operator.clock import SimLoop
+from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, SimView, by_kafka, resource
+
+BEGIN_S: Final = 60.0
+STORY_S: Final = 240.0
+END_S: Final = 900.0
+STEP_S: Final = 0.2
+
+
+class Life:
+    """One cluster under one seed: it is made, lives through faults and wishes, and settles."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.loop = SimLoop()
+        self.api = SimApi(self.loop, self.rng)
+        self.api.objects["KRaftCluster", *KEY] = resource("u0")
+        self.broken: AssertionError | None = None
+        self.swaps = 0
+
+    def run(self) -> None:
+        """Raises AssertionError with the law that was broken."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            with _simulated(self):
+                self.loop.run_until_complete(self._main())
+        finally:
+            asyncio.set_event_loop(None)
+            self.loop.close()
+
+    async def _main(self) -> None:
+        world = asyncio.create_task(self._world())
+        operator = asyncio.create_task(self._operator())
+        self.api.faults = False
+        await self._until(self.settled, BEGIN_S, "it does not begin")
+        self.api.faults = True
+        until = self.loop.time() + STORY_S
+        while self.loop.time() < until and self.broken is None:
+            await asyncio.sleep(self.rng.expovariate(1 / 8))
+            self._strike()
+            if self.rng.random() < 0.1:
+                operator.cancel()
+                await asyncio.gather(operator, return_exceptions=True)
+                operator = asyncio.create_task(self._operator())
+        self.api.faults, self.api.slow_until = False, 0.0
+        await self._until(self.settled, END_S, "it does not settle")
+        for task in (world, operator):
+            task.cancel()
+        await asyncio.gather(world, operator, return_exceptions=True)
+
+    async def _until(self, check: Any, within_s: float, what: str) -> None:
+        until = self.loop.time() + within_s
+        while not check():
+            if self.broken is not None:
+                raise self.broken
+            status = self.api.objects["KRaftCluster", *KEY].get("status", {})
+            assert self.loop.time() < until, f"{what}: {status.get('conditions')}"
+            await asyncio.sleep(1)
+        if self.broken is not None:
+            raise self.broken
+
+    async def _world(self) -> None:
+        while True:
+            self.api.work_on()
+            self.api.cluster.tick()
+            await asyncio.sleep(STEP_S)
+
+    async def _operator(self) -> None:
+        """Passes, as the queue gives them; an end of its memory where it is cancelled."""
+        made = reconcile.Reconciler(self.api, Events(self.api, "sim"), Metrics(), clock=self.loop.time)  # type: ignore[arg-type]
+        while self.broken is None:
+            try:
+                after_s = await made.reconcile(KEY)
+            except AssertionError as error:
+                self.broken = error
+                return
+            except Exception:  # as the queue does: the next pass observes anew
+                after_s = 0.5
+            await asyncio.sleep(min(after_s or 5.0, 5.0))
+
+    def settled(self) -> bool:
+        """Everybody runs what was asked for, everything is in sync, and nothing is left to do."""
+        cluster = self.api.cluster
+        told = self.api.objects["KRaftCluster", *KEY].get("status", {})
+        conditions = {one["type"]: one["status"] for one in told.get("conditions", ())}
+        return (
+            all(cluster.is_up(i) for i in (*VOTERS, *BROKERS))
+            and all(partition.isr == {*BROKERS} for partition in cluster.partitions)
+            and conditions.get("Ready") == "True"
+            and conditions.get("Progressing") == conditions.get("Degraded") == "False"
+            and told.get("observedGeneration") == self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"]
+            and not any(node.get("needsRestart") for node in told.get("nodes", ()))
+        )
+
+    # Faults and wishes
+
+    def _strike(self) -> None:
+        dice, spec = self.rng.random(), self.api.objects["KRaftCluster", *KEY]["spec"]
+        if dice < 0.3:
+            self.api.crash(self.rng.choice((*VOTERS, *BROKERS, *BROKERS)))
+        elif dice < 0.4:
+            self.api.slow_until = self.loop.time() + self.rng.uniform(10, 60)
+        elif dice < 0.65:
+            spec["image"] = f"x/y:{self.rng.randrange(10**6)}"
+            if self.rng.random() < 0.6:
+                spec["config"]["log.retention.ms"] = str(self.rng.randrange(10**6))
+            self._edited()
+        elif dice < 0.9:
+            self._ask(spec)
+        else:
+            self.api.apply_anew(spec)
+
+    def _edited(self) -> None:
+        self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"] += 1
+
+    def _ask(self, spec: dict[str, Any]) -> None:
+        """A replacement, by an entry that stays or by an annotation."""
+        node_id, name = self.rng.choice((*VOTERS, *BROKERS)), f"r{self.rng.randrange(10**6)}"
+        self.api.asked[node_id].add(name)
+        if self.rng.random() < 0.5:
+            spec["replacements"].append({"name": name, "node": node_id, "by": "EmptyDisk", "accept": []})
+            self._edited()
+        else:
+            annotations = self.api.objects["KRaftCluster", *KEY]["metadata"].setdefault("annotations", {})
+            annotations[f"replace.kraftcluster.io/{name}"] = f"{node_id} EmptyDisk"
+
+
+@contextlib.contextmanager
+def _simulated(life: Life) -> Iterator[None]:
+    """The reconciler's eyes and its requests to the cluster are the simulation's."""
+    cluster = life.api.cluster
+
+    async def carry_out(_client: object, step: Any, *_: object, **__: object) -> None:
+        await by_kafka(cluster, step)
+
+    with (
+        patch.object(reconcile, "View", lambda *_: SimView(cluster)),
+        patch("kraft_operator.apply.kafka.carry_out", carry_out),
+    ):
+        yield
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.operator.passes", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
+    args = parser.parse_args()
+    logging.disable()
+    failed, began, swaps = 0, time.monotonic(), 0
+    for seed in range(args.first, args.first + args.seeds):
+        life = Life(seed)
+        try:
+            life.run()
+        except AssertionError as error:
+            failed += 1
+            print(f"FAILED --first {seed} --seeds 1: {str(error)[:900]}", flush=True)
+        swaps += sum(life.api.disks.values())
+    print(f"{args.seeds} seeds, {swaps} disks replaced, {failed} failed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

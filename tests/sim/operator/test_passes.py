@@ -1,0 +1,161 @@
+"""The whole reconciler under seeds: brokers die between plan and act, views are old, the API server is throttled, answers
+are lost, the resource is deleted and applied anew. Known bugs are planted, and each breaks the law that it should.
+
+More seeds: `python -m tests.sim.operator.passes --seeds 300`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraft_operator import reconcile
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply.kubernetes import Hands
+from kraft_operator.apply.record import RecordObject
+from kraft_operator.kube.client import ApiError
+from kraft_operator.plan import assign, gates, planner
+from kraft_operator.plan import replace as replacing
+from kraft_operator.plan.record import Record
+from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.steps import Plan
+from kraft_operator.specs.remembered import record_of
+from tests.sim.operator.passes import Life
+
+Patch = pytest.MonkeyPatch
+FOREVER_MS = 1e9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_law_is_broken_and_the_cluster_settles(seed: int) -> None:
+    Life(seed).run()
+
+
+@pytest.mark.parametrize("seed", [10])
+def test_a_disk_that_became_the_last_is_used_again(seed: int) -> None:
+    """The broker of the last copy in sync was stopped for its replacement, and nobody could catch up."""
+    Life(seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_more_seeds(seed: int) -> None:
+    Life(seed).run()
+
+
+# Planted bugs
+
+
+def _no_deadline(patch: Patch) -> None:
+    patch.setattr(planner, "ACT_AGE_MAX_MS", FOREVER_MS)
+
+
+def _gate_at_plan_time_only(patch: Patch) -> None:
+    """What was planned is done, however long that takes."""
+    _no_deadline(patch)
+
+    async def at_once(planned: Plan, *_: object) -> Plan:
+        return planned
+
+    patch.setattr(reconcile, "looked_again", at_once)
+
+
+def _behind_other_steps(patch: Patch) -> None:
+    """What disrupts comes last in a plan, after steps that take their time."""
+
+    def fence(plan: Plan, _observed: object) -> None:
+        plan.good_ms = FOREVER_MS
+
+    patch.setattr(planner, "_fence", fence)
+
+
+def _repeated_deletion(patch: Patch) -> None:
+    """A deletion that was not answered is sent again for minutes, whatever the pod is by then."""
+    _no_deadline(patch)
+
+    async def stop(self: Any, node_id: int) -> None:
+        pod = self._seen.pods.get(node_id)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return None
+        for again in range(5):
+            try:
+                return await self._api.delete(
+                    "Pod", self._cluster.namespace, pod["metadata"]["name"], pod["metadata"]["uid"]
+                )
+            except ApiError:
+                if again == 4:
+                    raise
+            await reconcile.asyncio.sleep(30)
+
+    patch.setattr(Hands, "_stop", stop)
+
+
+def _record_in_the_status(patch: Patch) -> None:
+    """What is done is known from the status alone."""
+
+    async def read(self: RecordObject, before: KRaftClusterStatus) -> Record:
+        self._there = await self._api.get("ConfigMap", self._cluster.namespace, self.name)
+        return record_of(before)
+
+    begun = assign._begun
+
+    def forgets(record: Record, *more: Any) -> Any:
+        found = begun(record, *more)
+        return replace(found, replacements=()) if isinstance(found, Record) else found
+
+    patch.setattr(RecordObject, "read", read)
+    patch.setattr(assign, "_begun", forgets)
+    patch.setattr(Situation, "replaced", lambda _: frozenset())
+
+
+def _unfenced_is_up(patch: Patch) -> None:
+    """A broker that has died counts until it is fenced."""
+
+    def serving(s: Situation) -> frozenset[int]:
+        assert s.metadata is not None
+        return frozenset(i for i, broker in s.metadata.brokers.items() if not broker.fenced)
+
+    patch.setattr(Situation, "serving", serving)
+
+
+def _no_second_look_at_disks(patch: Patch) -> None:
+    """A disk is given up because it could be before the stop."""
+    last_copies = replacing._last_copies
+
+    def only_before(s: Situation, node: Any, *, accepted: bool) -> Any:
+        return last_copies(s, node, accepted=accepted) if node.id in s.kube.pods else None
+
+    patch.setattr(replacing, "_last_copies", only_before)
+
+
+def _no_gate_of_brokers(patch: Patch) -> None:
+    patch.setattr(gates, "isr_without", lambda *_, **__: None)
+
+
+BUGS: dict[str, tuple[Callable[[Patch], None], str, range]] = {
+    "gate at plan time only": (_gate_at_plan_time_only, "isr|quorum", range(40)),
+    "disruption behind other steps": (_behind_other_steps, "isr|quorum", range(40)),
+    "repeated deletion": (_repeated_deletion, "isr|quorum", range(40)),
+    "record in the status": (_record_in_the_status, "once", range(10)),
+    "who is not fenced is up": (_unfenced_is_up, "isr", range(60)),
+    "no second look at disks": (_no_second_look_at_disks, "copy", range(60)),
+    "no gate of brokers": (_no_gate_of_brokers, "isr", range(20)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_breaks_its_law(bug: str, monkeypatch: Patch) -> None:
+    plant, laws, seeds = BUGS[bug]
+    plant(monkeypatch)
+    for seed in seeds:
+        try:
+            Life(seed).run()
+        except AssertionError as error:
+            if str(error).partition(":")[0] in laws.split("|"):
+                print(f"{bug}: seed {seed}: {error}")
+                return
+    pytest.fail(f"{bug}: no seed of {seeds} finds it")
