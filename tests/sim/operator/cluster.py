@@ -95,7 +95,7 @@ class Cluster:
     def came_up(self, node_id: int) -> None:
         self.up_at[node_id] = self.loop.time()
         self.died.pop(node_id, None)
-        self.catches_up_s[node_id] = self.rng.choice((1.0, 4.0, 20.0, 60.0))
+        self.catches_up_s[node_id] = self.rng.choice((0.5, 1.0, 4.0, 20.0))
         if node_id in BROKERS:
             self.fenced[node_id] = False
 

@@ -39,12 +39,14 @@ class Life:
     def run(self) -> None:
         """Raises AssertionError with the law that was broken."""
         asyncio.set_event_loop(self.loop)
+        logging.disable()
         try:
             with _simulated(self):
                 self.loop.run_until_complete(self._main())
         finally:
             asyncio.set_event_loop(None)
             self.loop.close()
+            logging.disable(logging.NOTSET)
 
     async def _main(self) -> None:
         world = asyncio.create_task(self._world())
@@ -117,16 +119,24 @@ class Life:
         if dice < 0.3:
             self.api.crash(self.rng.choice((*VOTERS, *BROKERS, *BROKERS)))
         elif dice < 0.4:
-            self.api.slow_until = self.loop.time() + self.rng.uniform(10, 60)
+            self._slow()
         elif dice < 0.65:
             spec["image"] = f"x/y:{self.rng.randrange(10**6)}"
             if self.rng.random() < 0.6:
                 spec["config"]["log.retention.ms"] = str(self.rng.randrange(10**6))
             self._edited()
+            if self.rng.random() < 0.5:
+                self._slow()
         elif dice < 0.9:
             self._ask(spec)
         else:
             self.api.apply_anew(spec)
+
+    def _slow(self) -> None:
+        """The API server is throttled, and something happens meanwhile."""
+        self.api.slow_until = self.loop.time() + self.rng.uniform(10, 60)
+        victim = self.rng.choice((*VOTERS, *BROKERS, *BROKERS))
+        self.loop.call_later(self.rng.uniform(1, 40), self.api.crash, victim)
 
     def _edited(self) -> None:
         self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"] += 1
@@ -163,7 +173,6 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     args = parser.parse_args()
-    logging.disable()
     failed, began, swaps = 0, time.monotonic(), 0
     for seed in range(args.first, args.first + args.seeds):
         life = Life(seed)

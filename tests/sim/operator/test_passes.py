@@ -1,11 +1,13 @@
-"""The whole reconciler under seeds: brokers die between plan and act, views are old, the API server is throttled, answers
-are lost, the resource is deleted and applied anew. Known bugs are planted, and each breaks the law that it should.
+"""The whole reconciler under seeds: brokers die between plan and act, views are old, the API server is throttled,
+answers are lost, the resource is deleted and applied anew. Known bugs are planted: each breaks the law that it should.
 
 More seeds: `python -m tests.sim.operator.passes --seeds 300`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -79,16 +81,13 @@ def _repeated_deletion(patch: Patch) -> None:
     async def stop(self: Any, node_id: int) -> None:
         pod = self._seen.pods.get(node_id)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
-            return None
-        for again in range(5):
-            try:
-                return await self._api.delete(
-                    "Pod", self._cluster.namespace, pod["metadata"]["name"], pod["metadata"]["uid"]
-                )
-            except ApiError:
-                if again == 4:
-                    raise
-            await reconcile.asyncio.sleep(30)
+            return
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        for _ in range(5):
+            with contextlib.suppress(ApiError):
+                await self._api.delete("Pod", self._cluster.namespace, name, uid)
+                break
+            await asyncio.sleep(30)
 
     patch.setattr(Hands, "_stop", stop)
 
