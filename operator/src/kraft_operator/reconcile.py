@@ -56,6 +56,8 @@ AGAIN_S: Final = 0.2
 """After a pass that did something: so long, views of the cluster become newer than what was done."""
 WAITING_S: Final = 0.5
 """While something is waited for that no event tells of, such as a replica that catches up."""
+LEAVES_S: Final = 1.0
+"""While the garbage collector has not been there yet."""
 BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
 """Views that are missing or too old for no longer than this are waited for; then somebody should know."""
@@ -165,6 +167,9 @@ class Reconciler:
         except (BadRecordError, InTheWayError) as error:
             await self._tell_wrong(key, memory, resource, "RecordNotUnderstood", str(error))
             return BLOCKED_S
+        except NotYetError as error:
+            await self._tell_wrong(key, memory, resource, "RecordLeaves", str(error))
+            return LEAVES_S
         await kept.keep(record)
         topics = await self._api.list("KRaftTopic", key.namespace)
         wanted = replace(

@@ -90,9 +90,9 @@ def test_a_record_that_is_about_to_be_collected_is_not_taken_up() -> None:
         api.objects[RECORD]["metadata"]["ownerReferences"] = [{"uid": "former", "kind": "KRaftCluster"}]
         _applied_anew(api)
         api.writes.clear()
-        with pytest.raises(Exception, match="not gone yet"):
-            await operator.reconcile(KEY)
-        assert not [write for write in api.writes if write[1] != "Event"]
+        await operator.reconcile(KEY)
+        assert _condition(api, "Degraded")["reason"] == "RecordLeaves"
+        assert {kind for _, kind, _ in api.writes} == {"Event", "KRaftCluster"}
         operator.close()
 
     asyncio.run(main())

@@ -161,7 +161,7 @@ def _empty_disk(s: Situation, item: Replacement, node: Node) -> bool:
                 s.plan.steps.append(Stop(node.id, f"replacement {item.name}: {node.kind} gets an empty disk"))
         else:
             # A second look: while the node stopped, its disk may have become the last one with some data.
-            last = _last_copies(s, node, accepted=accepted) if node.broker else None
+            last = _last_copies(s, node, accepted=False) if node.broker and not accepted else None
             blocked = (_others_live(s, node) if s.votes(node) else None) or last
             if last is not None and last.reason == "PartitionAtRisk" and (node.id, node.disk) in s.kube.volumes:
                 # The others catch up from it: it starts again on the disk that it has, and the request waits.
