@@ -84,7 +84,7 @@ def read(cluster: Cluster, wanted: Range, columns: tuple[str, ...] = ("value",),
     decoder = Decoder(wanted.topic, 0, columns)
     rows = []
     for chunk in fetch_range(cluster, wanted, **options):
-        for part in decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted):
+        for part in decoder.decode(chunk.records, chunk.offset, chunk.end, chunk.aborted):
             rows += [tuple(row.values()) for row in part.to_pylist()]
     return [row[0] for row in rows] if len(columns) == 1 else rows
 

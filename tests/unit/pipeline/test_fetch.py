@@ -48,6 +48,7 @@ class Broker:
         self._answers, self._topics = list(answers), topics
         self._told: TopicInfo | None = None
         self._node = 0
+        self.cut = 0
 
     # what a fetcher asks of a cluster
     def topics(self, names: Any) -> None:
@@ -62,6 +63,12 @@ class Broker:
 
     def leader(self, name: str, partition: int) -> int:
         return self.topic(name).partitions[partition].leader
+
+    def epoch(self, name: str, partition: int) -> int:
+        return self.topic(name).partitions[partition].leader_epoch
+
+    def parted(self, read: Any) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(read, self.cut)
 
     def connection(self, node: int) -> Broker:
         self._node = node
@@ -87,10 +94,10 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch.m, "read_fetch", lambda found: found)
 
 
-def offsets(broker: Any, start: int, end: int, **options: Any) -> list[int]:
+def offsets(broker: Any, start: int, end: int, epoch: int = -1, **options: Any) -> list[int]:
     decoder = Decoder("t", 0, ["offset"])
-    chunks = fetch_range(broker, Range("t", OLD, 0, start, end), **options)
-    return [o for c in chunks for part in decoder.decode(c.records, c.offset, end) for o in part["offset"].to_pylist()]
+    chunks = fetch_range(broker, Range("t", OLD, 0, start, end, epoch), **options)
+    return [o for c in chunks for b in decoder.decode(c.records, c.offset, c.end) for o in b["offset"].to_pylist()]
 
 
 def test_holes_in_a_log_are_passed() -> None:
@@ -158,3 +165,15 @@ def test_an_error_that_does_not_pass_is_no_loss() -> None:
         offsets(Broker([answer(error=29)]), 0, 4, fail_on_data_loss=False)
     with pytest.raises(ClientError, match="NOT_LEADER_OR_FOLLOWER"):
         offsets(Broker([answer(error=6)]), 0, 4, fail_on_data_loss=False)
+
+
+def test_a_leader_that_does_not_have_the_range_is_not_read_beyond_the_cut() -> None:
+    """The range was planned with a leader of epoch 3; this one has epoch 0, and other records from offset 2 on."""
+    broker = Broker([answer(batch(0, 0, 1) + batch(2, 2, 3))])
+    broker.cut = 2
+    with pytest.raises(DataLossError, match="an unclean election has cut off the log at offset 2"):
+        offsets(broker, 0, 4, 3)
+    assert offsets(broker, 0, 4, 3, fail_on_data_loss=False) == [0, 1]
+    asked = len(broker.asked)
+    assert offsets(broker, 3, 4, 3, fail_on_data_loss=False) == []
+    assert len(broker.asked) == asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import iceberg, partitions, schemas
+from kraft_pipeline.tables import iceberg, intents, partitions, schemas
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.spec import SpecError
@@ -177,13 +178,19 @@ def test_files_are_replaced_and_snapshots_expire(tmp_path: Path) -> None:
     assert opened(tmp_path, "other").state() == State()
     there = {path.name for path in (tmp_path / "metadata").glob("*.avro")}
     assert len(there) == 3  # the list, the manifest with the file, and the one that says which are gone
-    # What commits that died have left is told by its name, and goes once it is old.
-    tag = str(one._tag())
-    for name in (f"{tag}-m0.avro", f"snap-1-0-{tag}.avro", ".v9.metadata.json.00", "stranger-m0.avro"):
+    # What commits that died have left is told by their names.
+    work = one._work("b00000004")
+    tag, foreign = str(iceberg._tag(work)), str(iceberg._tag(opened(tmp_path, "other")._work("b00000004")))
+    draft = tmp_path / "metadata" / ".v9.metadata.json.00"
+    for name in (f"{tag}-m0.avro", f"snap-1-0-{tag}.avro", draft.name, f"{foreign}-m0.avro"):
         (tmp_path / "metadata" / name).touch()
+    os.utime(draft, (0, 0))
     assert one.sweep() == 0
-    assert one.sweep(-60) == 3
-    assert {path.name for path in (tmp_path / "metadata").glob("*.avro")} == there | {"stranger-m0.avro"}
+    work.intend(())
+    assert opened(tmp_path, "other").sweep() == 0
+    assert one.sweep() == 3
+    assert list(intents.unsettled(Folder(tmp_path), "app")) == []
+    assert {path.name for path in (tmp_path / "metadata").glob("*.avro")} == there | {f"{foreign}-m0.avro"}
     assert read(tmp_path).scan().to_arrow().num_rows == 4
 
 

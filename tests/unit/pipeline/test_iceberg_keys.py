@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
-from kraft_pipeline.tables import iceberg, maintenance, merging, partitions
-from kraft_pipeline.tables.committer import DELETED, ConflictError, FencedError, State
+from kraft_pipeline.tables import iceberg, intents, maintenance, merging, partitions
+from kraft_pipeline.tables.committer import DELETED, Changes, ConflictError, FencedError, State
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.merging import Merge
@@ -27,7 +27,7 @@ each = InlineEngine().map
 def put(table: IcebergTable, batch: int, *keys: bytes, n: int = 0, gone: bool = False, each: Any = each) -> None:
     changes = SCHEMA.append(pa.field(DELETED, pa.bool_()))
     rows = pa.table({"k": keys, "n": [n] * len(keys), DELETED: [gone] * len(keys)}, changes)
-    table.upsert(batch, position(batch), rows, ["k"], after=batch - 1, each=each)
+    table.upsert(batch, position(batch), Changes(rows, ("k",)), after=batch - 1, each=each)
 
 
 def created(path: Path) -> IcebergTable:
@@ -114,7 +114,8 @@ def test_what_others_commit_meanwhile(tmp_path: Path) -> None:
         other = opened(tmp_path)
         old = other.live()
         rows = pa.concat_tables([pq.read_table(tmp_path / file.path) for file in old])
-        files = Merge(Folder(tmp_path), "compacted", rows.select(["k"])).added(rows, [])
+        work = intents.Work(Folder(tmp_path), "app", 0, "compact-1")
+        files = Merge.of(work, Changes(rows, ("k",)), whole=True).added(rows, [])
         other.replace([file.path for file in old], files)
 
     put(table, 2, b"a", n=2, each=between(compacted))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.client import DataLossError
+from kraft_pipeline.client import BrokerError, DataLossError
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sinks.options import check_kinds, parse_sink
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.options import columns_of, parse
-from kraft_pipeline.sources.positions import Position, continued
+from kraft_pipeline.sources.positions import Position, continued, followed, refuse
 
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 
@@ -159,19 +159,54 @@ def test_offsets_are_written_as_in_the_kafka_source() -> None:
 def test_where_to_go_on() -> None:
     then = Position({("a", 0): 5, ("a", 1): 7, ("b", 0): 9}, "c1", {"a": "0a", "b": "0b"})
     now = Position({("a", 0): 50, ("a", 1): 70, ("a", 2): 1, ("b", 0): 90}, "c1", {"a": "0a", "b": "0b"})
-    good, new = continued(then, now, fail_on_data_loss=True)
-    assert (good, new) == (then.offsets, [("a", 2)])
+    assert continued(then, now) == (then.offsets, [("a", 2)], [])
     again = Position(now.offsets, "c1", {"a": "0a", "b": "ff"})
-    with pytest.raises(DataLossError, match="topic b has been deleted and made again"):
-        continued(then, again, fail_on_data_loss=True)
-    good, new = continued(then, again, fail_on_data_loss=False)
+    good, new, lost = continued(then, again)
     assert (good, new) == ({("a", 0): 5, ("a", 1): 7}, [("a", 2), ("b", 0)])
+    with pytest.raises(DataLossError, match=r"b-0: from offset 9 on .* the topic has been deleted and made again"):
+        refuse(lost)
     other = Position(now.offsets, "c2", {"a": "0a", "b": "0b"})
+    good, new, lost = continued(then, other)
+    assert (good, new, len(lost)) == ({}, sorted(now.offsets), 3)
     with pytest.raises(DataLossError, match="the offsets are of cluster c1, this is cluster c2"):
-        continued(then, other, fail_on_data_loss=True)
-    assert continued(then, other, fail_on_data_loss=False) == ({}, sorted(now.offsets))
+        refuse(lost)
     less = Position({("a", 0): 50, ("a", 1): 70}, "c1", {"a": "0a"})
-    with pytest.raises(DataLossError, match="b-0 is gone"):
-        continued(then, less, fail_on_data_loss=True)
-    assert continued(then, less, fail_on_data_loss=False) == ({("a", 0): 5, ("a", 1): 7}, [])
-    assert continued(Position(then.offsets), again, fail_on_data_loss=True)[0] == then.offsets
+    good, new, lost = continued(then, less)
+    assert (good, new) == ({("a", 0): 5, ("a", 1): 7}, [])
+    with pytest.raises(DataLossError, match=r"b-0: .* the partition is gone"):
+        refuse(lost)
+    assert continued(Position(then.offsets), again).good == then.offsets
+
+
+class Logs:
+    """What leaders answer of the ends of epochs, and of where logs begin."""
+
+    def __init__(self, parted: dict[tuple[str, int], int], starts: dict[tuple[str, int], int]) -> None:
+        self._parted, self._starts = parted, starts
+        self.asked: list[dict[tuple[str, int], tuple[int, int]]] = []
+
+    def parted(self, read: dict[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        self.asked.append(read)
+        return {key: cut for key, cut in self._parted.items() if key in read}
+
+    def offsets(self, wanted: Any) -> dict[tuple[str, int], int]:
+        return {key: self._starts.get(key, 0) for key in wanted}
+
+
+def test_logs_that_were_cut_off_are_read_from_the_cut() -> None:
+    """Leaders of other epochs are asked, and no others; what has no epoch was written by an earlier version."""
+    a, b, c, d = (("t", n) for n in range(4))
+    then = Position({a: 100, b: 100, c: 100, d: 100}, "c", {"t": "00"}, epochs={a: 1, b: 1, d: 4})
+    now = Position({a: 120, b: 120, c: 80, d: 120}, "c", {"t": "00"}, epochs={a: 2, b: 1, c: 5, d: 4})
+    logs: Any = Logs({a: 30, b: 40}, {d: 110})
+    good, new, lost = followed(logs, then, now)
+    assert logs.asked == [{a: (100, 1)}]
+    assert (good, new) == ({a: 30, b: 100, c: 80, d: 100}, [])
+    assert [(loss.partition, loss.first, loss.end) for loss in lost] == [(0, 30, 100), (2, 80, 100)]
+    good, _, lost = followed(logs, then, now, bottom=True)
+    assert good[d] == 110
+    assert str(lost[-1]).endswith("lost: offset 100 is gone, the log has 110 to 120 now")
+    stale = Position({a: 20}, "c", {"t": "00"}, epochs={a: 0})
+    with pytest.raises(BrokerError, match="t-0: its leader of epoch 0 has been replaced"):
+        followed(logs, Position({a: 100}, "c", {"t": "00"}, epochs={a: 1}), stale)
+    assert Position.from_json(then.to_json()) == then

@@ -15,7 +15,7 @@ from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import changes, jsonvalues, maintenance, partitions, schemas, spec, values
-from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, State
+from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
@@ -122,11 +122,16 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
         files.append(Added(f"{len(files)}.parquet", data.size, len(part)))
     levels = partitions.parse(["hour"], schema)
     whole = partitions.with_columns(schema, levels)
-    found = changes.gathered(storage, files, ["k"], whole, levels)
+    order = changes.order_of(schema)
+    found = changes.gathered(storage, files, ["k"], whole, levels, order)
     assert found.column_names == [*whole.names, DELETED]
     kept = {(row["k"], row["n"], row[DELETED], row["_hour"]) for row in found.to_pylist()}
     assert kept == {("a", 3, False, "1970-01-01-00"), ("b", 6, True, "1970-01-01-00"), ("c", 5, False, "1970-01-01-00")}
-    assert changes.gathered(storage, [], ["k"], whole, levels).num_rows == 0
+    assert changes.gathered(storage, [], ["k"], whole, levels, order).num_rows == 0
+    found = changes.gathered(storage, files, ["k"], whole, levels, changes.order_of(schema, "n"))
+    assert {row["k"]: row["n"] for row in found.to_pylist()} == {"a": 8, "b": 6, "c": 7}
+    with pytest.raises(spec.SpecError, match=r"spec.table.orderBy: there is no column 'x'"):
+        changes.order_of(schema, "x")
     with pytest.raises(spec.SpecError, match="there is no column 'x'"):
         changes.check(["x"], schema)
     with pytest.raises(spec.SpecError, match="'f' is double, which is no key"):
@@ -175,11 +180,12 @@ def test_changes_of_rows_are_batches(tmp_path: Path, kind: str) -> None:
     ]
     for batch, rows in enumerate(steps):
         found = pa.Table.from_pylist([dict(zip(staged.names, row, strict=True)) for row in rows], staged)
-        table.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1, each=each)
+        given = Changes(found, ("Der `Key`",))
+        table.upsert(batch, position(batch), given, after=batch - 1, each=each)
         other = keyed(kind, tmp_path)
         assert other.state() == State(batch, position(batch))
         with pytest.raises(ConflictError, match=f"batch {batch} follows {batch - 1}"):
-            other.upsert(batch, position(batch), found, ["Der `Key`"], after=batch - 1, each=each)
+            other.upsert(batch, position(batch), given, after=batch - 1, each=each)
     assert seen(kind, tmp_path) == [{"Der `Key`": b"a", "n": 3}]
 
 
@@ -206,7 +212,7 @@ def test_rows_by_key_are_those_of_a_dictionary(tmp_path: Path, kind: str) -> Non
             if not row[DELETED]:
                 expected[key] = {"deep": None, **{name: value for name, value in row.items() if name != DELETED}}
         found = pa.Table.from_pylist(list(changed.values()), schema.append(pa.field(DELETED, pa.bool_())))
-        table.upsert(batch, position(batch), found, ["a", "b"], after=batch - 1, each=each)
+        table.upsert(batch, position(batch), Changes(found, ("a", "b")), after=batch - 1, each=each)
         if batch % 4 == 3:
             maintenance.compact(given)
         rows = [{"deep": None, **row} for row in seen(kind, tmp_path)]
@@ -221,7 +227,7 @@ def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -
     schema = pa.schema([("k", pa.binary()), ("n", pa.int64()), (DELETED, pa.bool_())])
     rows = pa.table({"k": [b"a"], "n": [1], DELETED: [False]}, schema)
     table.create(schema.remove(2), [])
-    table.upsert(0, position(0), rows, ["k"], after=-1, each=each)
+    table.upsert(0, position(0), Changes(rows, ("k",)), after=-1, each=each)
     assert [file.whole for file in table.live()] == [True]
     DeltaTable(str(tmp_path)).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
     table = keyed("delta", tmp_path)
@@ -229,7 +235,7 @@ def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -
     with pytest.raises(ConflictError, match="has deletion vectors: its files are another writer's to merge"):
         table.replace([file.path for file in table.live()], [])
     with pytest.raises(ValueError, match="has deletion vectors of another writer: it takes no rows by key"):
-        table.upsert(1, position(1), rows, ["k"], after=0, each=each)
+        table.upsert(1, position(1), Changes(rows, ("k",)), after=0, each=each)
     data, minima, maxima = encoded(rows.drop_columns([DELETED]))
     Folder(tmp_path).write("more.parquet", data)
     table.commit(1, position(1), [Added("more.parquet", data.size, 1, {}, minima, maxima)], after=0)
@@ -331,10 +337,11 @@ def test_writers_of_one_parquet_table_have_states_of_their_own(tmp_path: Path) -
 
 def test_where_reading_began_is_kept() -> None:
     a, b, c = (("t", n) for n in range(3))
-    assert _begun(None, {a: 3}) == {a: 3}
+    assert _begun(None, {a: 3}, []) == {a: 3}
     then = Position({a: 9, b: 4, c: 7}, begun={a: 3, b: 4})
-    # a goes on, b is read from somewhere else, c is of a time when this was not kept; one is new.
-    assert _begun(then, {a: 9, b: 0, c: 7, ("t", 3): 2}) == {a: 3, b: 0, ("t", 3): 2}
+    # a goes on, b is another topic's, c is of a time when this was not kept; one is new.
+    assert _begun(then, {a: 9, b: 0, c: 7, ("t", 3): 2}, [b, ("t", 3)]) == {a: 3, b: 0, ("t", 3): 2}
+    assert _begun(then, {a: 2, b: 6}, []) == {a: 2, b: 4}  # cut off below where reading began, and above it
     whole = Position({a: 9}, "c", {"t": "00"}, {a: 3}, {a: 12})
     assert Position.from_json(json.dumps(whole.to_json())) == whole
 

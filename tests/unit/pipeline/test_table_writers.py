@@ -12,7 +12,17 @@ import pytest
 from deltalake import DeltaTable
 
 from kraft_pipeline.tables import spec
-from kraft_pipeline.tables.committer import DELETED, Added, Committer, ConflictError, FencedError, State, is_left, stem
+from kraft_pipeline.tables.committer import (
+    DELETED,
+    Added,
+    Changes,
+    Committer,
+    ConflictError,
+    FencedError,
+    State,
+    is_left,
+    stem,
+)
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.iceberg import IcebergTable
@@ -95,7 +105,7 @@ def test_a_commit_under_way_is_refused(tmp_path: Path, kind: str, what: str, mon
         else:
             rows: Any = pa.table({"n": [0, 1], DELETED: [False, False]})
             keyed: Any = old
-            keyed.upsert(1, position(2), rows, ["n"], after=0, each=InlineEngine().map)
+            keyed.upsert(1, position(2), Changes(rows, ("n",)), after=0, each=InlineEngine().map)
 
     if what == "upsert" and kind == "parquet":
         return
@@ -169,6 +179,7 @@ def test_delta_keeps_files_for_as_long_as_it_is_told_to(tmp_path: Path, monkeypa
 def test_files_that_a_writer_may_sweep() -> None:
     """Not those of later ones, of a compaction beside it, or of another table."""
     names = {
+        "of a longer name": f"{stem('a-eu', 5)}b00000001-x.parquet",
         "of one before": f"{stem('a', 5)}b00000001-x.parquet",
         "its own": f"{stem('a', 6)}b00000001-x.parquet",
         "of a later one": f"{stem('a', 7)}b00000001-x.parquet",

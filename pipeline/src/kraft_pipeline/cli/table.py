@@ -1,4 +1,4 @@
-"""`kraft-pipeline table run|backfill|status|compact|reset FILE`: one KafkaTable."""
+"""`kraft-pipeline table run|backfill|status|acknowledge|compact|reset FILE`: one KafkaTable."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def add(groups: Any) -> None:
     backfill = _command(commands, "backfill", _backfill, "write what came before the table began, also while it runs")
     backfill.add_argument("--since", type=_time, metavar="TIME", help="only from then on: 2024-02-29T10:00:00+00:00")
     _command(commands, "status", _status, "where the table stands, and how far behind the topics")
+    _command(commands, "acknowledge", _acknowledge, "records that topics lost are known: go on behind them")
     compact = _command(commands, "compact", _compact, "small files to large ones, and old ones away")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
     reset = _command(commands, "reset", _reset, "forget the table: files, dead letters and where it stood")
@@ -156,6 +157,17 @@ def _status(options: argparse.Namespace, given: TableSpec) -> int:
         f"batch {found['batch']}, {found['rows']} rows in {found['files']} files, {found['deadLetters']} dead letters, "
         f"{found['lag']} records behind"
     )
+    for loss in found["losses"]:
+        lost = f"from offset {loss['first']} on" if loss["end"] < 0 else f"offsets {loss['first']} to {loss['end'] - 1}"
+        console.print(f"lost: {loss['topic']}-{loss['partition']}, {lost}: {loss['cause']} (table acknowledge)")
+    return 0
+
+
+def _acknowledge(options: argparse.Namespace, given: TableSpec) -> int:
+    from kraft_pipeline.tables.maintenance import acknowledge
+
+    count = acknowledge(given)
+    print(json.dumps({"acknowledged": count}) if options.json else f"{count} losses acknowledged")
     return 0
 
 

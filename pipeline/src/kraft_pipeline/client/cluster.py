@@ -132,9 +132,15 @@ class Cluster:
 
         -1 where no record is as late. `committed`: LATEST means the last stable offset.
         """
-        found: dict[tuple[str, int], int] = {}
+        return {key: answer.offset for key, answer in self.listed(wanted, committed=committed).items()}
 
-        def ask() -> dict[tuple[str, int], int]:
+    def listed(
+        self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False
+    ) -> dict[tuple[str, int], m.OffsetAnswer]:
+        """As `offsets`, with the leader epochs."""
+        found: dict[tuple[str, int], m.OffsetAnswer] = {}
+
+        def ask() -> dict[tuple[str, int], m.OffsetAnswer]:
             left = {key: when for key, when in wanted.items() if key not in found}
             for leader, keys in self._by_leader(left).items():
                 body = m.list_offsets({key: left[key] for key in keys}, committed=committed)
@@ -143,10 +149,36 @@ class Cluster:
                 for (topic, partition), answer in answers.items():
                     if answer.error:
                         raise BrokerError(answer.error, f"offsets of {topic}-{partition}")
-                    found[topic, partition] = answer.offset
+                    found[topic, partition] = answer
             return found
 
         return self.retried("offsets", ask, lambda: self.topics({topic for topic, _ in wanted}))
+
+    def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        """Where logs part from what was read of them up to an offset, by a leader of an epoch; only those that do.
+
+        A log parts where an unclean election cut it off (KIP-320): the leaders of that epoch, and of those before it,
+        end below the offset in the log of the present leader.
+        """
+        ends: dict[tuple[str, int], int] = {}
+
+        def ask() -> dict[tuple[str, int], int]:
+            for leader, keys in self._by_leader([key for key in read if key not in ends]).items():
+                body = m.offset_for_leader_epoch({key: (self.epoch(*key), read[key][1]) for key in keys})
+                with self.dropping(self.connection(leader)) as connection:
+                    answers = m.read_offset_for_leader_epoch(connection.ask(m.OFFSET_FOR_LEADER_EPOCH, body))
+                for (topic, partition), answer in answers.items():
+                    if answer.error:
+                        raise BrokerError(answer.error, f"leader epochs of {topic}-{partition}")
+                    ends[topic, partition] = answer.offset
+            return {key: end for key, end in ends.items() if 0 <= end < read[key][0]}
+
+        return self.retried("leader epochs", ask, lambda: self.topics({topic for topic, _ in read})) if read else {}
+
+    def epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that `leader` names, -1 if it is unknown."""
+        info = self.topic(topic).partitions.get(partition)
+        return -1 if info is None else info.leader_epoch
 
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, as it was told last. Raises BrokerError where there is none."""

@@ -28,21 +28,26 @@ MAX_WAIT_MS: Final = 500
 
 class Chunk(NamedTuple):
     """Whole batches, the last perhaps cut off, of which records before `offset` are not meant (they came before, or
-    were deleted from the middle of a batch); `aborted` is None when reading uncommitted."""
+    were deleted from the middle of a batch), nor those from `end` on; `aborted` is None when reading uncommitted."""
 
     records: memoryview
     offset: int
+    end: int
     aborted: list[Aborted] | None
 
 
 class Range(NamedTuple):
-    """The offsets [start, end) of a partition; `topic_id` as it was when the range was planned, or m.NO_ID."""
+    """The offsets [start, end) of a partition; `topic_id` as it was when the range was planned, or m.NO_ID.
+
+    `epoch` is that of the leader who told the end, -1 if it is unknown: the log of a later one must not part below it.
+    """
 
     topic: str
     topic_id: bytes
     partition: int
     start: int
     end: int
+    epoch: int = -1
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}, offsets {self.start} to {self.end}"
@@ -79,13 +84,13 @@ class _Fetcher:
     ) -> None:
         self._cluster, self._range, self._strict = cluster, wanted, fail_on_data_loss
         self._committed, self._max_bytes = committed, max_bytes
-        self._at = wanted.start
+        self._at, self._until = wanted.start, wanted.end
         self._connection: Connection | None = None
         self._mended = False
 
     def chunks(self) -> Iterator[Chunk]:
         patience = self._patience()
-        while self._at < self._range.end:
+        while self._at < self._until:
             begun = self._at
             try:
                 answer = self._answer()
@@ -110,9 +115,9 @@ class _Fetcher:
                     return
                 continue
             patience = self._patience()
-            if self._at < self._range.end:
+            if self._at < self._until:
                 self._send()
-            yield Chunk(answer.records, begun, answer.aborted if self._committed else None)
+            yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
 
     def abandon(self) -> None:
         """Close the connection if an answer is still on its way there."""
@@ -150,6 +155,7 @@ class _Fetcher:
             self._range.partition,
             self._at,
             self._max_bytes,
+            epoch=self._cluster.epoch(self._range.topic, self._range.partition),
             max_wait_ms=MAX_WAIT_MS,
             committed=self._committed,
         )
@@ -161,7 +167,24 @@ class _Fetcher:
         known = self._cluster.topic(self._range.topic).id
         if self._range.topic_id not in {m.NO_ID, known}:
             raise DataLossError(f"{self._range}: the topic has been deleted and another one has its name now")
+        key = (self._range.topic, self._range.partition)
+        if 0 <= self._range.epoch != self._cluster.epoch(*key):
+            self._check_epoch(key)
         self._mended = True
+
+    def _check_epoch(self, key: tuple[str, int]) -> None:
+        """A leader that came since must have the range in its log; what comes behind the cut is of a later range."""
+        cut = self._cluster.parted({key: (self._until, self._range.epoch)}).get(key)
+        if cut is None:
+            return
+        if self._strict:
+            raise DataLossError(
+                f"{self._range}: an unclean election has cut off the log at offset {cut} "
+                "(failOnDataLoss=false goes on with what is left)"
+            )
+        self._until = cut
+        if self._at >= cut:
+            raise DataLossError(f"{self._range}: what is left of it has been read")
 
     def _lost(self) -> None:
         key = (self._range.topic, self._range.partition)
@@ -173,7 +196,7 @@ class _Fetcher:
                 "(failOnDataLoss=false goes on with what is left)"
             )
         self._connection = None
-        self._at = start if start > self._at else self._range.end
+        self._at = start if start > self._at else self._until
 
     def _end_of_log(self, answer: m.FetchAnswer) -> str:
         name = "last stable offset" if self._committed else "high watermark"

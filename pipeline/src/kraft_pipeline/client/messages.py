@@ -16,6 +16,7 @@ OFFSET_COMMIT: Final = 8
 FIND_COORDINATOR: Final = 10
 API_VERSIONS: Final = 18
 INIT_PRODUCER_ID: Final = 22
+OFFSET_FOR_LEADER_EPOCH: Final = 23
 DESCRIBE_CONFIGS: Final = 32
 VERSIONS: Final = {
     PRODUCE: 9,
@@ -26,6 +27,7 @@ VERSIONS: Final = {
     FIND_COORDINATOR: 4,
     API_VERSIONS: 3,
     INIT_PRODUCER_ID: 4,
+    OFFSET_FOR_LEADER_EPOCH: 4,
     DESCRIBE_CONFIGS: 4,
 }
 API_NAMES: Final = {
@@ -37,6 +39,7 @@ API_NAMES: Final = {
     FIND_COORDINATOR: "FindCoordinator",
     API_VERSIONS: "ApiVersions",
     INIT_PRODUCER_ID: "InitProducerId",
+    OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
     DESCRIBE_CONFIGS: "DescribeConfigs",
 }
 
@@ -45,6 +48,8 @@ LATEST: Final = -1
 NO_ID: Final = bytes(16)
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 _TOPIC_RESOURCE: Final = 2
+_CONSUMER: Final = -1
+"""Replica id of a client that is no broker."""
 SOFTWARE: Final = ("kraft-pipeline", "0.1.0")
 
 
@@ -83,7 +88,15 @@ class MetadataAnswer(NamedTuple):
 
 
 class OffsetAnswer(NamedTuple):
-    """`offset` -1 when no record is as late as the time asked for."""
+    """`offset` -1 when no record is as late as the time asked for; `epoch`: the leader's for LATEST, -1 if unknown."""
+
+    error: int
+    offset: int
+    epoch: int = -1
+
+
+class EpochEnd(NamedTuple):
+    """Where the records of a leader epoch end in the leader's log, -1 if the leader does not know the epoch."""
 
     error: int
     offset: int
@@ -187,18 +200,56 @@ def read_list_offsets(reader: Reader) -> dict[tuple[str, int], OffsetAnswer]:
         for _ in range(reader.length()):
             partition, error = reader.i32(), reader.i16()
             reader.i64()
-            found[topic, partition] = OffsetAnswer(error, reader.i64())
-            reader.i32()
+            found[topic, partition] = OffsetAnswer(error, reader.i64(), reader.i32())
             reader.tags()
         reader.tags()
     return found
 
 
-def fetch(topic_id: bytes, partition: int, offset: int, max_bytes: int, *, max_wait_ms: int, committed: bool) -> Writer:
-    """One partition, without a fetch session."""
+def offset_for_leader_epoch(wanted: Mapping[tuple[str, int], tuple[int, int]]) -> Writer:
+    """By topic and partition the epoch of the leader that is asked, and the epoch whose end is wanted."""
+    by_topic: dict[str, list[tuple[int, int, int]]] = {}
+    for (topic, partition), (current, epoch) in wanted.items():
+        by_topic.setdefault(topic, []).append((partition, current, epoch))
+    writer = Writer().i32(_CONSUMER).length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        writer.string(topic).length(len(partitions))
+        for row in partitions:
+            for number in row:
+                writer.i32(number)
+            writer.no_tags()
+        writer.no_tags()
+    return writer.no_tags()
+
+
+def read_offset_for_leader_epoch(reader: Reader) -> dict[tuple[str, int], EpochEnd]:
+    reader.i32()
+    found = {}
+    for _ in range(reader.length()):
+        topic = reader.string()
+        for _ in range(reader.length()):
+            error, partition = reader.i16(), reader.i32()
+            reader.i32()
+            found[topic, partition] = EpochEnd(error, reader.i64())
+            reader.tags()
+        reader.tags()
+    return found
+
+
+def fetch(
+    topic_id: bytes,
+    partition: int,
+    offset: int,
+    max_bytes: int,
+    *,
+    epoch: int = -1,
+    max_wait_ms: int,
+    committed: bool,
+) -> Writer:
+    """One partition, without a fetch session. A leader of another `epoch` than this refuses (-1: of any)."""
     writer = Writer().i32(-1).i32(max_wait_ms).i32(1).i32(max_bytes).i8(int(committed)).i32(0).i32(-1)
     writer.length(1).uuid(topic_id).length(1)
-    writer.i32(partition).i32(-1).i64(offset).i32(-1).i64(-1).i32(max_bytes).no_tags()
+    writer.i32(partition).i32(epoch).i64(offset).i32(-1).i64(-1).i32(max_bytes).no_tags()
     return writer.no_tags().length(0).string("").no_tags()
 
 

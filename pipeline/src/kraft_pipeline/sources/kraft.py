@@ -36,7 +36,7 @@ from kraft_pipeline.sinks.kraft import KraftStreamWriter, KraftWriter
 from kraft_pipeline.sinks.options import SinkOptions, check_kinds, parse_sink
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options, columns_of, parse
-from kraft_pipeline.sources.positions import Offsets, Position, continued, position, strangers
+from kraft_pipeline.sources.positions import Loss, Offsets, Position, followed, position, refuse, strangers
 
 DDL: Final = {
     "key": "binary",
@@ -48,6 +48,8 @@ DDL: Final = {
     "timestampType": "int",
     "headers": "array<struct<key: string, value: binary>>",
 }
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
@@ -104,7 +106,7 @@ def read(options: Options, columns: Sequence[str], partition: InputPartition) ->
             max_bytes=options.fetch_bytes,
             fail_on_data_loss=options.fail_on_data_loss,
         ):
-            yield from decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted)
+            yield from decoder.decode(chunk.records, chunk.offset, chunk.end, chunk.aborted)
 
 
 def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition]:
@@ -117,7 +119,8 @@ def plan(options: Options, start: Offsets, end: Position) -> list[RangePartition
                 f"{topic}-{partition} ends at offset {last} now, {first} was to be read next: records were lost "
                 "(failOnDataLoss=false goes on)"
             )
-        ranges.append(Range(topic, bytes.fromhex(end.topics.get(topic, NO_ID.hex())), partition, first, last))
+        topic_id, epoch = bytes.fromhex(end.topics.get(topic, NO_ID.hex())), end.epochs.get((topic, partition), -1)
+        ranges.append(Range(topic, topic_id, partition, first, last, epoch))
     pieces = planning.split(
         ranges, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
     )
@@ -147,6 +150,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Position | None = None
         self._waiting_since: float | None = None
         self._committed: Offsets = {}
+        self._told: set[Loss] = set()
         self._open: Cluster | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -217,7 +221,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except BrokerError:
             raise
         except ClientError as e:  # who watches the lag sees it late: no reason for a query to fail
-            logging.getLogger(__name__).warning("offsets are not committed: %s", e)
+            _LOG.warning("offsets are not committed: %s", e)
 
     def stop(self) -> None:
         """The query has ended."""
@@ -226,11 +230,16 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open = None
 
     def _latest(self) -> Position:
-        return position(self._cluster, offsets.latest(self._cluster, self._options))
+        return offsets.latest(self._cluster, self._options)
 
     def _begin(self, then: Position, end: Position) -> Offsets:
         """`then`, and the beginning of partitions that came since. Raises DataLossError for what went."""
-        good, new = continued(then, end, fail_on_data_loss=self._options.fail_on_data_loss)
+        good, new, lost = followed(self._cluster, then, end)
+        if self._options.fail_on_data_loss:
+            refuse(lost)
+        for loss in set(lost) - self._told:
+            _LOG.warning("%s", loss)
+        self._told |= set(lost)
         return {**good, **offsets.earliest(self._cluster, new)}
 
     def _waits(self, begin: Offsets, end: Offsets) -> bool:

@@ -8,7 +8,7 @@ from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.errors import BrokerError, ClientError
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sources.options import Bound, Options
-from kraft_pipeline.sources.positions import Offsets
+from kraft_pipeline.sources.positions import Offsets, Position, position
 
 
 def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:
@@ -54,9 +54,12 @@ def ending(cluster: Cluster, options: Options) -> Offsets:
     return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
 
 
-def latest(cluster: Cluster, options: Options) -> Offsets:
+def latest(cluster: Cluster, options: Options) -> Position:
     """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing."""
-    return _ends(cluster, options, partitions(cluster, options, may_miss=not options.fail_on_data_loss))
+    keys = partitions(cluster, options, may_miss=not options.fail_on_data_loss)
+    found = cluster.listed(dict.fromkeys(keys, LATEST), committed=options.committed) if keys else {}
+    epochs = {key: answer.epoch for key, answer in found.items() if answer.epoch >= 0}
+    return position(cluster, {key: answer.offset for key, answer in found.items()}, epochs)
 
 
 def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:

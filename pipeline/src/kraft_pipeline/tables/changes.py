@@ -1,8 +1,8 @@
 """Records as changes of rows by key: of a batch the last one of each key, a tombstone for a row that goes.
 
 A task writes what it has as a file beside the table's (`STAGED`, which readers do not see and the next start sweeps);
-the driver puts these together and merges them into the table in one transaction. Of two records with one key, the
-later offset counts; from two partitions, the later time (Kafka's producers keep a key in one partition).
+the driver puts these together and merges them into the table in one transaction. Of two records with one key the newer
+one counts (`ordering`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from kraft_pipeline.tables.committer import DELETED, Added
+from kraft_pipeline.tables.ordering import Order, matches, newer
 from kraft_pipeline.tables.partitions import By, with_values
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.spec import SpecError
@@ -25,8 +26,6 @@ from kraft_pipeline.tables.values import META
 
 STAGED: Final = "_staged"
 """Folder of files that have been written and not been merged."""
-MERGED: Final = "part-"
-"""How the names of files begin that delta-rs writes when it merges."""
 _PLACE: Final = "_kraft_place"
 
 
@@ -39,15 +38,6 @@ def check(keys: Sequence[str], schema: pa.Schema) -> None:
             raise SpecError(f"spec.table.key: {key!r} is {schema.field(key).type}, which is no key")
 
 
-def untouched(there: pa.Table, keys: pa.Table) -> NDArray[np.bool_]:
-    """Which rows have none of `keys`; both tables have the columns of the keys and no other."""
-    names = keys.column_names
-    places = there.append_column(_PLACE, pa.array(np.arange(there.num_rows)))
-    kept = np.zeros(there.num_rows, np.bool_)
-    kept[places.join(keys, names, join_type="left anti").column(_PLACE).to_numpy()] = True
-    return kept
-
-
 def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The last row of each key, in the order of the rows."""
     places = rows.select(list(keys)).append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
@@ -55,16 +45,49 @@ def last(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.take(pa.array(np.sort(found.to_numpy())))
 
 
-def gathered(
-    storage: Storage, files: Sequence[Added], keys: Sequence[str], schema: pa.Schema, levels: Sequence[By]
-) -> pa.Table:
-    """What the files of a batch change: rows of `schema`, and `DELETED`; one of each key."""
+def order_of(schema: pa.Schema, by: str = "") -> Order:
+    """The order of a table of that schema. Raises SpecError unless `by` is "" or a column that can be compared."""
     names: Mapping[str, str] = META if META["offset"] in schema.names else {}
+    if by and by not in schema.names:
+        raise SpecError(f"spec.table.orderBy: there is no column {by!r}")
+    if by and (pa.types.is_nested(schema.field(by).type) or pa.types.is_boolean(schema.field(by).type)):
+        raise SpecError(f"spec.table.orderBy: {by!r} is {schema.field(by).type}, which has no order")
+    topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))
+    return Order(topic, partition, offset, time, by)
+
+
+def gathered(
+    storage: Storage, files: Sequence[Added], keys: Sequence[str], schema: pa.Schema, levels: Sequence[By], order: Order
+) -> pa.Table:
+    """What the files of a batch change: rows of `schema`, and `DELETED`; the newest of each key."""
     plain = pa.schema([f for f in schema if f.name not in {by.name for by in levels if by.transform}])
     staged = plain.append(pa.field(DELETED, pa.bool_()))
     parts: list[Any] = [staged.empty_table()]
     parts += [aligned(pq.ParquetFile(io.BytesIO(storage.read(file.path))).read(), staged) for file in files]
-    topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))
-    rows = pa.concat_tables(parts).sort_by([(topic, "ascending"), (partition, "ascending"), (offset, "ascending")])
-    rows = last(last(rows, [*keys, topic, partition]).sort_by([(time, "ascending")]), keys)
-    return with_values(rows, levels).select([*schema.names, DELETED])
+    found = newest(pa.concat_tables(parts), keys, order)
+    return with_values(found, levels).select([*schema.names, DELETED])
+
+
+def newest(rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
+    """The newest row of each key."""
+    if order.by:
+        ranked = pc.is_valid(rows.column(order.by))
+        one, other = rows.filter(ranked), newest(rows.filter(pc.invert(ranked)), keys, order.plain)
+        one = _last(one, [*keys, order.topic, order.partition, order.by], [order.offset])
+        one = _last(one, keys, [order.by, order.time, order.topic, order.partition])
+        return _newer_of_two(one, other, keys, order)
+    rows = _last(rows, [*keys, order.topic, order.partition], [order.offset])
+    return _last(rows, keys, [order.time, order.topic, order.partition])
+
+
+def _last(rows: pa.Table, keys: Sequence[str], order: Sequence[str]) -> pa.Table:
+    return last(rows.sort_by([(name, "ascending") for name in order]), keys)
+
+
+def _newer_of_two(one: pa.Table, other: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
+    """Both have each key once."""
+    left, right = matches(one, other, list(keys))
+    wins = newer(one.take(pa.array(left)), other.take(pa.array(right)), order)
+    kept, others = np.ones(one.num_rows, np.bool_), np.ones(other.num_rows, np.bool_)
+    kept[left[~wins]], others[right[wins]] = False, False
+    return pa.concat_tables([one.filter(pa.array(kept)), other.filter(pa.array(others))])

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.ordering import Order
 from kraft_pipeline.tables.partitions import By
 
 T = TypeVar("T")
@@ -42,6 +43,16 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """What one batch changes: `rows` have the table's columns and DELETED; no two of them have the same `keys`."""
+
+    rows: pa.Table
+    keys: tuple[str, ...]
+    order: Order | None = None
+    """None where a change is newer than whatever is there."""
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The last batch that was committed, -1 for none, and where it ended."""
 
@@ -64,11 +75,11 @@ def stem(app_id: str, epoch: int) -> str:
 
 
 def is_left(name: str, app_id: str, epoch: int) -> bool:
-    """Whether a file that no transaction names may be swept by the writer of that epoch.
+    """Whether a file of an earlier version, which recorded nothing, may be swept by the writer of that epoch.
 
     Not what a later one has made, nor what a compaction beside it has: those may be committed yet.
     """
-    found = re.match(rf"{re.escape(app_id)}-(?:e(\d+)-)?(compact-)?", name)
+    found = re.match(rf"{re.escape(app_id)}-(?:e(\d{{10}})-)?(?:b\d{{8}}-|(compact-))", name)
     return found is not None and (int(found[1] or 0), bool(found[2])) < (epoch, True)
 
 
@@ -114,7 +125,7 @@ class Committer(Protocol):
         """Remove files that were replaced longer ago than that; how many."""
 
     def sweep(self) -> int:
-        """Remove what commits that were cut off have left of themselves (not the data files); how many files."""
+        """Remove what commits of this writer that were cut off left of themselves, not data files; how many files."""
 
     def forget(self) -> None:
         """Take the table out of its catalog; called before its files are removed."""
@@ -130,11 +141,8 @@ class Each(Protocol):
 class Keyed(Committer, Protocol):
     """A table that also takes rows by key."""
 
-    def upsert(
-        self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int, each: Each
-    ) -> None:
-        """As `commit`, but rows take the place of those that have the same `keys`.
+    def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
+        """As `commit`, but rows take the place of those that have the same keys and are older; the files it made.
 
-        `changes` has the table's columns and `committer.DELETED`, which is true for rows that only take the old ones
-        away; no two of them have the same keys. What is to be done file by file may be done by `each`.
+        What is to be done file by file may be done by `each`.
         """

@@ -24,13 +24,17 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State
+from kraft_pipeline.tables import intents
+from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.intents import Work
+from kraft_pipeline.tables.merging import Merge, accepted, inserted
 from kraft_pipeline.tables.partitions import By, with_columns
 from kraft_pipeline.tables.schemas import widened
-from kraft_pipeline.tables.storage import s3_options
+from kraft_pipeline.tables.storage import open_storage, s3_options
 
 DELETION_VECTORS: Final = "deletionVectors"
 """Feature of a table whose files may have rows that are deleted elsewhere, which delta-rs does not tell by file."""
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 APP: Final = "kraft.app"
@@ -80,6 +84,7 @@ class DeltaTableOf:
 
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         schema, partition_by = with_columns(schema, levels), [by.name for by in levels]
+        self._load()
         if self._table is None:
             self._table = DeltaTable.create(
                 self._uri, schema, mode="ignore", partition_by=partition_by, storage_options=self._storage or None
@@ -103,25 +108,36 @@ class DeltaTableOf:
         self._write([_add(file, new=True) for file in files], self._properties(state, Transaction(self._app, batch)))
         self._state = state
 
-    def upsert(
-        self,
-        batch: int,
-        position: Position,
-        changes: pa.Table,
-        keys: Sequence[str],
-        *,
-        after: int,
-        each: Each,  # noqa: ARG002 - delta-rs goes through the files by itself
-    ) -> None:
+    def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
         self._follows(batch, after)
-        assert self._table is not None, "a table is created before anything is committed"
         if not self._whole():
             raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
-        state = State(batch, position)
+        assert self._table is not None, "a table is created before anything is committed"
+        state, work = State(batch, position), self._work(batch)
         properties = self._properties(state, Transaction(self._app, batch))
+        feeds = self._table.metadata().configuration.get(CHANGE_FEED) == "true"
+        merge = Merge.of(work, changes, whole=False, only_look=feeds)
+        found = [left for left in each(merge.left, merge.may_hold(self._live(changes.keys))) if left is not None]
+        rows = accepted(changes, found)
+        if feeds:
+            self._merge(rows, changes.keys, properties)
+            if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
+                self._write([], properties)
+            self._state = state
+            return []
+        levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
+        new = [*merge.added(inserted(rows), levels), *(left.rest for left in found if left.rest is not None)]
+        gone = [_remove(left.old, data_change=True) for left in found if left.changed]
+        self._write([*gone, *(_add(file, new=True) for file in new)], properties)
+        self._state = state
+        return [file.path for file in new]
+
+    def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
+        """By delta-rs, which writes a change data feed as well; what it leaves when it is killed, VACUUM removes."""
+        assert self._table is not None
         columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
         merge = self._table.merge(
-            changes,
+            rows,
             " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
             source_alias="source",
             target_alias="target",
@@ -131,9 +147,9 @@ class DeltaTableOf:
         merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
         with self._told():
             merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
-        if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
-            self._write([], properties)
-        self._state = state
+
+    def _work(self, batch: int) -> Work:
+        return intents.batch(open_storage(self._uri, self._storage), self._app, self._epoch, batch)
 
     def files(self) -> set[str]:
         """Of the present version, and of those since the last vacuum: files that were replaced may still be read."""
@@ -147,31 +163,34 @@ class DeltaTableOf:
         self._load()
         return self._live()
 
-    def _live(self) -> list[Added]:
+    def _live(self, bounded: Sequence[str] = ()) -> list[Added]:
+        """With the bounds of some columns, as far as the commits tell them."""
         if self._table is None:
             return []
         rows = pa.table(self._table.get_add_actions(flatten=True))
         found = zip(*(rows.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
         names = self._table.metadata().partition_columns
         texts = [rows.column(f"partition.{name}").cast(pa.string()).to_pylist() for name in names]
+        bounds = {
+            bound: {name: rows.column(f"{bound}.{name}") for name in bounded if f"{bound}.{name}" in rows.column_names}
+            for bound in ("min", "max")
+        }
         whole, added = self._whole(), []
         for at, (path, size, count) in enumerate(found):
             values = {name: text[at] for name, text in zip(names, texts, strict=True)}
-            added.append(Added(unquote(path), size, count or 0, values, whole=whole))
+            least, most = ({n: column[at].as_py() for n, column in bounds[bound].items()} for bound in ("min", "max"))
+            added.append(Added(unquote(path), size, count or 0, values, least, most, whole=whole))
         return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        there, state, now = {file.path: file for file in self.live()}, self._stands(), int(time.time() * 1000)
+        there, state = {file.path: file for file in self.live()}, self._stands()
         state.check(self._uri, self._epoch)
         gone = [path for path in old if path not in there]
         if gone:
             raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
         if not self._whole():
             raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
-        removed = [
-            RemoveAction(path, False, now, size=there[path].size, partition_values=dict(there[path].values))
-            for path in old
-        ]
+        removed = [_remove(there[path], data_change=False) for path in old]
         self._write([*removed, *(_add(file, new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:
@@ -262,6 +281,11 @@ def _add(file: Added, *, new: bool) -> AddAction:
     stats = {"numRecords": file.rows, "minValues": least, "maxValues": most}
     now = int(time.time() * 1000)
     return AddAction(file.path, file.size, dict(file.values), now, new, json.dumps(stats))
+
+
+def _remove(file: Added, *, data_change: bool) -> RemoveAction:
+    now = int(time.time() * 1000)
+    return RemoveAction(file.path, data_change, now, size=file.size, partition_values=dict(file.values))
 
 
 def _relative(path: str, uri: str) -> str:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -36,15 +35,17 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, Record
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import DELETED, Added, ConflictError, Each, State, stem
+from kraft_pipeline.tables import intents
+from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.icebergfields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
-from kraft_pipeline.tables.merging import Merge
+from kraft_pipeline.tables.intents import COMMIT, COMPACT, Work
+from kraft_pipeline.tables.merging import Merge, accepted, inserted
 from kraft_pipeline.tables.partitions import By
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Storage
@@ -86,6 +87,8 @@ class IcebergTable:
         self._catalog, self._name = open_catalog(storage, catalog)
         weakref.finalize(self, self._catalog.close)
         self._table: Table | None = None
+        self._now: Work | None = None
+        """Whose snapshot is being made."""
         self._load()
 
     def schema(self) -> pa.Schema | None:
@@ -125,7 +128,7 @@ class IcebergTable:
             self._snapshot(tx, state, {}, ())  # catalogs refuse commits that were begun before it, and not for less
             tx.set_properties({f"{self._app}.writer": str(epoch)})
 
-        self._transact(fill)
+        self._transact(fill, self._work("claim", epoch))
         self._epoch = epoch
 
     def join(self) -> int:
@@ -151,30 +154,29 @@ class IcebergTable:
             self._follows(batch, after)
             self._snapshot(tx, State(batch, position), {}, files)
 
-        self._transact(fill)
+        self._transact(fill, self._work(f"b{batch:08d}"))
 
-    def upsert(
-        self, batch: int, position: Position, changes: pa.Table, keys: Sequence[str], *, after: int, each: Each
-    ) -> None:
-        merge = Merge(self._storage, f"{stem(self._app, self._epoch)}b{batch:08d}", changes.select(list(keys)))
-        rows = changes.filter(pc.invert(changes.column(DELETED))).drop_columns([DELETED])
+    def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
+        merge = Merge.of(intents.batch(self._storage, self._app, self._epoch, batch), changes, whole=True)
+        new: list[Added] = []
 
         def fill(tx: Transaction) -> None:
             self._follows(batch, after)
             assert self._table is not None
             schema, spec = self._table.schema(), self._table.spec()
             there, clean = self._present()
-            some = [there[path] for path in holding(schema, there, merge.keys)]
+            some = [there[path] for path in holding(schema, there, merge.there.select(list(changes.keys)))]
             old = [self._added(file, clean=clean) for file in some]
             if not all(file.whole for file in old):
                 raise ValueError(f"table {self._uri}: another writer has {FOREIGN}; rows by key cannot be kept in it")
-            changed = [left for left in each(merge.left, old) if left is not None]
-            new = [*merge.added(rows, levels_of(spec, schema))]
-            new += [left.rest for left in changed if left.rest is not None]
-            gone = {left.old.path: there[left.old.path] for left in changed}
+            found = [left for left in each(merge.left, old) if left is not None]
+            new[:] = merge.added(inserted(accepted(changes, found)), levels_of(spec, schema))
+            new.extend(left.rest for left in found if left.rest is not None)
+            gone = {left.old.path: there[left.old.path] for left in found if left.changed}
             self._snapshot(tx, State(batch, position), gone, new)
 
-        self._transact(fill)
+        self._transact(fill, self._work(f"b{batch:08d}"))
+        return [file.path for file in new]
 
     def files(self) -> set[str]:
         self._load()
@@ -196,9 +198,9 @@ class IcebergTable:
                 raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
             if not all(self._added(there[path], clean=clean).whole for path in old):
                 raise ConflictError(f"table {self._uri}: another writer has {FOREIGN}; they are its to merge")
-            self._snapshot(tx, self._state(), {path: there[path] for path in old}, new)
+            self._snapshot(tx, self._state(), {path: there[path] for path in old}, new, same_rows=True)
 
-        self._transact(fill)
+        self._transact(fill, self._work(f"{COMPACT}{uuid.uuid4().hex}"))
 
     def vacuum(self, older_s: float) -> int:
         """Snapshots older than that are expired, all but the present one, and with them what only they refer to."""
@@ -217,19 +219,26 @@ class IcebergTable:
             self._storage.delete(path)
         return len(data - still)
 
-    def sweep(self, older_s: float = LEFT_S) -> int:
-        """Manifests of commits that were cut off, told by their names, and drafts of versions."""
+    def sweep(self) -> int:
+        """Manifests of commits that were cut off, told by their names, and with them old drafts of versions."""
         self._load()
+        count = 0
+        for work in intents.unsettled(self._storage, self._app):
+            if work.name.startswith(COMMIT) and (work.epoch, work.is_beside) < (self._epoch, True):
+                count += self._clean(work)
+                work.settle(set)
+        return count
+
+    def _clean(self, work: Work) -> int:
+        """Remove the manifests of a commit that no snapshot refers to."""
         if self._table is None:
             return 0
-        limit, tag, known, count = time.time() - older_s, str(self._tag())[:TAG_CHARACTERS], None, 0
+        tag, limit, count = str(_tag(work))[:TAG_CHARACTERS], time.time() - LEFT_S, 0
+        known = self._manifests(self._table.metadata.snapshots)
         for file in list(self._storage.list(FOLDER)):
             name = file.path.rpartition("/")[2]
-            ours = name.startswith((tag, ".v")) or (name.startswith("snap-") and f"-{tag}" in name)
-            if not ours or file.modified > limit:
-                continue
-            known = self._referred(self._table.metadata.snapshots)[1] if known is None else known
-            if file.path not in known:
+            ours = name.startswith(tag) or (name.startswith("snap-") and f"-{tag}" in name)
+            if (ours or (name.startswith(".v") and file.modified < limit)) and file.path not in known:
                 self._storage.delete(file.path)
                 count += 1
         return count
@@ -265,14 +274,22 @@ class IcebergTable:
         except NamespaceAlreadyExistsError:
             return
 
-    def _transact(self, fill: Callable[[Transaction], None]) -> None:
-        """Commit what `fill` makes of the table as it is now; again while another commit gets in between."""
+    def _work(self, name: str, epoch: int | None = None) -> Work:
+        return Work(self._storage, self._app, self._epoch if epoch is None else epoch, f"{COMMIT}{name}")
+
+    def _transact(self, fill: Callable[[Transaction], None], work: Work | None = None) -> None:
+        """Commit what `fill` makes of the table as it is now; again while another commit gets in between.
+
+        `work`: whose manifests are written, if any are.
+        """
+        if work is not None:
+            work.intend(())
         for left in reversed(range(TRIES)):
             self._load()
             if self._table is None:
                 State().check(self._uri, self._epoch)
             assert self._table is not None, "a table is created before anything is committed"
-            tx = self._table.transaction()
+            tx, self._now = self._table.transaction(), work
             try:
                 fill(tx)
                 tx.commit_transaction()
@@ -281,6 +298,10 @@ class IcebergTable:
                     raise ConflictError(f"table {self._uri}: {e}") from e
             else:
                 self._load()
+                if work is not None:
+                    if left < TRIES - 1:
+                        self._clean(work)
+                    work.settle(set)
                 return
 
     def _follows(self, batch: int, after: int) -> None:
@@ -289,18 +310,28 @@ class IcebergTable:
         if state.batch != after:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
 
-    def _snapshot(self, tx: Transaction, state: State, old: Mapping[str, DataFile], new: Sequence[Added]) -> None:
-        """One snapshot that tells `state`, with files taken away and added."""
+    def _snapshot(
+        self,
+        tx: Transaction,
+        state: State,
+        old: Mapping[str, DataFile],
+        new: Sequence[Added],
+        *,
+        same_rows: bool = False,
+    ) -> None:
+        """One snapshot that tells `state`, with files taken away and added, which may hold the `same_rows`."""
         info = {}
         if state.position is not None:
             info = {APP: self._app, BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
         assert self._table is not None
         producer: _SnapshotProducer[Any]
         if old:
-            producer = _Overwrite(Operation.OVERWRITE, tx, self._table.io, snapshot_properties=info)
+            operation = Operation.REPLACE if same_rows else Operation.OVERWRITE
+            producer = _Overwrite(operation, tx, self._table.io, snapshot_properties=info)
         else:
             producer = tx.update_snapshot(info).merge_append()
-        producer.commit_uuid = self._tag()
+        assert self._now is not None, "who commits a snapshot has it on record"
+        producer.commit_uuid = _tag(self._now)
         with producer:
             for file in old.values():
                 producer.delete_data_file(file)
@@ -315,11 +346,6 @@ class IcebergTable:
             mapping = create_mapping_from_schema(tx.table_metadata.schema())
             last[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
         tx.set_properties(last)
-
-    def _tag(self) -> uuid.UUID:
-        """A new id for names of manifests, whose first half tells that they are ours."""
-        ours = hashlib.sha256(self._app.encode()).digest()
-        return uuid.UUID(bytes=ours[:8] + uuid.uuid4().bytes[8:])
 
     def _data_file(self, file: Added) -> DataFile:
         assert self._table is not None
@@ -381,6 +407,14 @@ class IcebergTable:
                     data.update(self._path(entry.data_file.file_path) for entry in entries)
         return data, rest
 
+    def _manifests(self, snapshots: Sequence[Snapshot]) -> set[str]:
+        """The paths of their manifests, and of the lists of these."""
+        assert self._table is not None
+        found = {self._path(snapshot.manifest_list) for snapshot in snapshots}
+        for snapshot in snapshots:
+            found |= {self._path(manifest.manifest_path) for manifest in snapshot.manifests(self._table.io)}
+        return found
+
     def _path(self, location: str) -> str:
         return location.removeprefix(f"{self._uri}/")
 
@@ -391,6 +425,15 @@ class _Overwrite(_OverwriteFiles, _MergeAppendFiles):
     By itself it keeps, with each commit, one more that only says which files are gone; and of many partitions it makes
     a condition to find their manifests by, though all of them have been read.
     """
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        """PyIceberg counts the files of an overwrite; those of a replacement are counted likewise."""
+        operation, self._operation = self._operation, Operation.OVERWRITE
+        try:
+            found = super()._summary(snapshot_properties)
+        finally:
+            self._operation = operation
+        return found.model_copy(update={"operation": operation})
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return [m for m in super()._existing_manifests() if m.has_added_files() or m.has_existing_files()]
@@ -404,6 +447,12 @@ class _Overwrite(_OverwriteFiles, _MergeAppendFiles):
 
 TAG_CHARACTERS: Final = 19
 """Of a tag's text: the first half of its digits with their hyphens."""
+
+
+def _tag(work: Work) -> uuid.UUID:
+    """A new id for names of manifests, whose first half tells which work they are of."""
+    first = hashlib.sha256(work.folder.encode()).digest()
+    return uuid.UUID(bytes=first[:8] + uuid.uuid4().bytes[8:])
 
 
 def _told(snapshot: Snapshot) -> Mapping[str, str]:

@@ -18,10 +18,13 @@ from kraft_pipeline.sources import offsets
 from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.committer import Added, Committer, ConflictError, FencedError, stem
 from kraft_pipeline.tables.engine import Engine, InlineEngine
+from kraft_pipeline.tables.intents import COMPACT, Work
+from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import open_storage
 from kraft_pipeline.tables.tasks import encoded
+from kraft_pipeline.tables.tombstones import Tombstones
 
 SMALL: Final = 0.75
 """Files below this part of the size wanted are merged; those above stay, or each pass would write all of them anew."""
@@ -35,12 +38,12 @@ CARE_FILES: Final = 8
 
 
 def status(spec: TableSpec) -> dict[str, Any]:
-    """Where the table and its topics stand: batch, rows, files, deadLetters, lag, and a list by partition."""
+    """Where the table and its topics stand: batch, rows, files, deadLetters, lag, losses, and a list by partition."""
     table, dead = open_table(spec), open_table(spec, dead_letters=True)
     state, live, options = table.state(), table.live(), options_of(spec)
     patience_s = min(options.settings.retry_s, STATUS_S)
     with Cluster(replace(options.settings, retry_s=patience_s)) as cluster:
-        ends = offsets.latest(cluster, options)
+        ends = offsets.latest(cluster, options).offsets
         begins = offsets.earliest(cluster, sorted(ends))
     there = {} if state.position is None else state.position.offsets
     rows = []
@@ -55,8 +58,14 @@ def status(spec: TableSpec) -> dict[str, Any]:
         "bytes": sum(file.size for file in live),
         "deadLetters": sum(file.rows for file in dead.live()),
         "lag": sum(row["lag"] for row in rows),
+        "losses": Losses(open_storage(spec.path, spec.storage), spec.app_id).open(),
         "partitions": rows,
     }
+
+
+def acknowledge(spec: TableSpec) -> int:
+    """What topics have lost is known: status tells it no more, and a run goes on behind it; how many losses."""
+    return Losses(open_storage(spec.path, spec.storage), spec.app_id).acknowledge()
 
 
 def compact(
@@ -68,23 +77,33 @@ def compact(
     Raises ConflictError when files that were to be merged are no longer the table's, FencedError when a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
-    name = f"{stem(spec.app_id, table.join())}compact-"
+    work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
     groups = list(itertools.islice(_groups(table.live(), spec.compact_to), most))
-    merged = (engine or InlineEngine()).map(partial(_merge, spec, path, name), groups)
-    for group, file in zip(groups, merged, strict=True):
-        _replace(table, [old.path for old in group], file)
+    if not groups:
+        return 0, 0
+    kept: list[str] = []
+    try:
+        merged = (engine or InlineEngine()).map(partial(_merge, spec, work), groups)
+        for group, file in zip(groups, merged, strict=True):
+            _replace(table, [old.path for old in group], file)
+            kept.append(file.path)
+    except ConflictError:
+        work.settle(lambda: kept)
+        raise
+    work.settle(lambda: kept)
     return sum(len(group) for group in groups), len(groups)
 
 
-def _merge(spec: TableSpec, path: str, begin: str, group: Sequence[Added]) -> Added:
-    """The rows of all files in one new file, whose name begins so."""
-    storage = open_storage(path, spec.storage)
+def _merge(spec: TableSpec, work: Work, group: Sequence[Added]) -> Added:
+    """The rows of all files in one new file."""
+    storage = work.storage
     parts = [pq.ParquetFile(io.BytesIO(storage.read(file.path))).read() for file in group]
     schema = schemas.merged(parts[0].schema, [part.schema for part in parts[1:]])
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
     data, minima, maxima = encoded(rows, spec.keys)
     folder, slash, _ = group[0].path.rpartition("/")
-    where = f"{folder}{slash}{begin}{uuid.uuid4().hex}.parquet"
+    where = f"{folder}{slash}{stem(work.app, work.epoch)}{COMPACT}{uuid.uuid4().hex}.parquet"
+    work.intend([where])
     storage.write(where, data)
     return Added(where, data.size, rows.num_rows, group[0].values, minima, maxima)
 
@@ -108,6 +127,8 @@ def care(spec: TableSpec, engine: Engine) -> str:
         if merged or removed:
             what = "dead letters: " if dead_letters else ""
             done.append(f"{what}{merged} files made {into}, {removed} old ones removed")
+    if spec.keys:
+        Tombstones(open_storage(spec.path, spec.storage), spec.tombstones_s).care()
     return "; ".join(done)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kraft_pipeline.client import Cluster, DataLossError
+from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range, fetch_range
 from kraft_pipeline.client.messages import EARLIEST
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options
-from kraft_pipeline.sources.positions import Offsets, Position, continued, position
+from kraft_pipeline.sources.positions import Going, Key, Offsets, Position, continued, followed, position, refuse
 from kraft_pipeline.tables.committer import State
+from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.values import RAW
 
@@ -43,9 +44,12 @@ class Plan:
     def ranges(self) -> list[Range]:
         """Of all partitions, empty ones too."""
         return [
-            Range(topic, bytes.fromhex(self.end.topics[topic]), partition, self.start[topic, partition], last)
-            for (topic, partition), last in sorted(self.end.offsets.items())
+            Range(key[0], bytes.fromhex(self.end.topics[key[0]]), key[1], self.start[key], last, self._epoch(key))
+            for key, last in sorted(self.end.offsets.items())
         ]
+
+    def _epoch(self, key: Key) -> int:
+        return self.end.epochs.get(key, -1)
 
 
 class Planner(Protocol):
@@ -88,17 +92,18 @@ class Sizes:
 class Live:
     """From where the table stands to the ends of the topics, or to where they ended when it was asked `once`."""
 
-    def __init__(self, spec: TableSpec, options: Options, sizes: Sizes, *, once: bool) -> None:
+    def __init__(self, spec: TableSpec, options: Options, sizes: Sizes, losses: Losses, *, once: bool) -> None:
         self._spec, self._options, self._sizes, self._once = spec, options, sizes, once
+        self._losses = losses
         self._until: Position | None = None
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         if dead.batch > state.batch and dead.position is not None:
-            start = self._start(cluster, state, dead.position)
+            start, _ = self._start(cluster, state, dead.position)
             return Plan(state, dead, start, dead.position, 0, again=True, full=True)
-        end = self._until or position(cluster, offsets.latest(cluster, self._options))
+        end = self._until or offsets.latest(cluster, self._options)
         self._until = end if self._once else None
-        start = self._start(cluster, state, end)
+        start, new = self._start(cluster, state, end)
         todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())
         if not todo and (state.position is not None or self._spec.starting == "earliest"):
             return None
@@ -106,32 +111,36 @@ class Live:
         some = planning.limited(start, end.offsets, most)
         some = {key: max(last, start[key]) for key, last in some.items()}
         taken = sum(last - start[key] for key, last in some.items())
-        begun = _begun(state.position, start)
-        reached = Position(some, end.cluster, end.topics, begun)
+        begun = _begun(state.position, start, new)
+        reached = Position(some, end.cluster, end.topics, begun, epochs=end.epochs)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
 
-    def _start(self, cluster: Cluster, state: State, end: Position) -> Offsets:
+    def _start(self, cluster: Cluster, state: State, end: Position) -> tuple[Offsets, list[Key]]:
+        """Where each partition is read from, and those that are read from their beginning."""
         if state.position is None:
             found = offsets.starting(cluster, self._options)
-            return {key: min(found.get(key, 0), last) for key, last in end.offsets.items()}
-        good, new = continued(state.position, end, fail_on_data_loss=self._spec.fail_on_data_loss)
-        for (topic, partition), offset in good.items():
-            if offset > end.offsets[topic, partition] and self._spec.fail_on_data_loss:
-                raise DataLossError(
-                    f"{topic}-{partition} ends at offset {end.offsets[topic, partition]} now, {offset} was to be read "
-                    "next: records were lost"
-                )
-        return {**good, **offsets.earliest(cluster, new)}
+            return {key: min(found.get(key, 0), last) for key, last in end.offsets.items()}, sorted(end.offsets)
+        going = followed(cluster, state.position, end)
+        if any(end.offsets[key] > offset for key, offset in going.good.items()):
+            going = followed(cluster, state.position, end, bottom=True)
+        self._judge(going)
+        return {**going.good, **offsets.earliest(cluster, going.new)}, going.new
+
+    def _judge(self, going: Going) -> None:
+        """What is lost stays on record. Raises DataLossError, unless that is what was wanted, or acknowledged."""
+        unknown = [loss for loss in going.lost if not self._losses.found(loss)]
+        if self._spec.fail_on_data_loss:
+            refuse(unknown)
 
 
-def _begun(then: Position | None, start: Offsets) -> Offsets:
-    """Where reading began; a partition that is not read from where it was left begins anew."""
+def _begun(then: Position | None, start: Offsets, new: Sequence[Key]) -> Offsets:
+    """Where reading began: `new` partitions begin now; a partition that is read anew from a cut began no later."""
     found: Offsets = {}
     for key, offset in start.items():
-        if then is None or then.offsets.get(key) != offset:
+        if then is None or key in new:
             found[key] = offset
         elif key in then.begun:
-            found[key] = then.begun[key]
+            found[key] = min(offset, then.begun[key])
     return found
 
 
@@ -172,7 +181,7 @@ class Backfill:
             raise SpecError("the table has no batch yet: its first one settles what came before it")
         for topic, partition in sorted(set(live.offsets) - set(live.begun)):
             raise SpecError(f"the table does not say where {topic}-{partition} began: an earlier version made it")
-        continued(live, position(cluster, live.offsets), fail_on_data_loss=True)
+        refuse(continued(live, position(cluster, live.offsets)).lost)
         if then is not None and then.offsets != then.until:
             return then
         until = {**live.begun, **({} if then is None else then.begun)}

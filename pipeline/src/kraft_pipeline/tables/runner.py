@@ -17,16 +17,19 @@ from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, maintenance, partitions, values
-from kraft_pipeline.tables.committer import Added, ConflictError, FencedError, Keyed, is_left
+from kraft_pipeline.tables import changes, intents, maintenance, partitions, values
+from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, FencedError, Keyed, is_left
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.errors import TaskError, failure_of
+from kraft_pipeline.tables.intents import Work
+from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
-from kraft_pipeline.tables.storage import open_storage
+from kraft_pipeline.tables.storage import Storage, open_storage
 from kraft_pipeline.tables.tasks import Job, Result, run_task
+from kraft_pipeline.tables.tombstones import Tombstones
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
@@ -83,6 +86,7 @@ class Runner:
         self._table = open_table(spec, backfill=backfill)
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
         self._sizes = Sizes(spec, self._options)
+        self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
         self._stopping = False
@@ -102,7 +106,7 @@ class Runner:
         planner: Planner = (
             Backfill(self.spec, self._sizes, lambda: open_table(self.spec).state(), since_ms)
             if self._backfill
-            else Live(self.spec, self._options, self._sizes, once=once)
+            else Live(self.spec, self._options, self._sizes, self._losses, once=once)
         )
         once = once or self._backfill
         rows, pause_s = 0, POLL_S
@@ -188,17 +192,24 @@ class Runner:
         """Remove the files that writers of this table left without committing them, and cannot commit any more."""
         count = 0
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
-            storage, known = open_storage(path, self.spec.storage), None
+            storage = open_storage(path, self.spec.storage)
             count += table.sweep()
-            for file in storage.list():
-                name = file.path.rpartition("/")[2]
-                merged = self.spec.keys and name.startswith(changes.MERGED)
-                if merged or is_left(name, self._app, self._epoch):
-                    known = table.files() if known is None else known
-                    if file.path not in known:
-                        storage.delete(file.path)
-                        count += 1
+            for work in intents.unsettled(storage, self._app):
+                if (work.epoch, work.is_beside) < (self._epoch, True):
+                    batch, last = work.batch, table.state().batch
+                    count += work.settle(set if batch is not None and batch > last else table.files)
+            if table.schema() is not None and intents.is_new(storage, self._app):
+                count += self._sweep_unrecorded(storage, table)
+                intents.begin(storage, self._app)
         return count
+
+    def _sweep_unrecorded(self, storage: Storage, table: Committer) -> int:
+        """Of a table that an earlier version wrote, whose writers recorded nothing: once, by the names of files."""
+        left = [f.path for f in storage.list() if is_left(f.path.rpartition("/")[2], self._app, self._epoch)]
+        gone = set(left) - table.files() if left else set()
+        for path in gone:
+            storage.delete(path)
+        return len(gone)
 
     def _batch(self, cluster: Cluster, plan: Plan) -> int:
         begun, number = time.monotonic(), plan.state.batch + 1
@@ -209,7 +220,13 @@ class Runner:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
         self._commit_dead(number, plan, results)
         files = [file for result in results for file in result.files]
-        _tried(lambda: self._commit(number, plan.end, files), lambda: self._table.state().batch == plan.state.batch)
+        kept: list[str] = []
+
+        def commit() -> None:
+            kept[:] = self._commit(number, plan.end, files)
+
+        _tried(commit, lambda: self._table.state().batch == plan.state.batch)
+        self._work(self.spec.path, number).settle(lambda: kept)
         self._sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
         rows = sum(result.rows for result in results)
@@ -246,42 +263,39 @@ class Runner:
             taught = [result.fields for result in results if result.fields is not None]
             if known and not taught:
                 return results
-            self._discard(results)
+            for path in (self.spec.path, self.spec.dead_letter_path):
+                self._work(path, number).settle(set)
             fields, known = merged(fields, taught), True
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
         raise ValueError(f"batch {number}: its values teach new fields again and again")
 
-    def _commit(self, number: int, end: Position, files: Sequence[Added]) -> None:
+    def _commit(self, number: int, end: Position, files: Sequence[Added]) -> list[str]:
+        """The paths of the files that the table has of it now."""
         table, schema = self._table, self._table.schema()
         if not self.spec.keys:
             table.commit(number, end, files, after=number - 1)
-            return
+            return [file.path for file in files]
         assert isinstance(table, Keyed) and schema is not None, "the spec says so, and it has been created"
-        storage = open_storage(self.spec.path, self.spec.storage)
+        storage, order = open_storage(self.spec.path, self.spec.storage), changes.order_of(schema, self.spec.order_by)
         levels = partitions.parse(
             self.spec.partition_by, values.schema_of(self.spec, values.fields_of(self.spec, schema))
         )
-        found = changes.gathered(storage, files, self.spec.keys, schema, levels)
-        table.upsert(number, end, found, self.spec.keys, after=number - 1, each=self._engine.map)
-        for file in files:
-            storage.delete(file.path)
+        found = Changes(changes.gathered(storage, files, self.spec.keys, schema, levels, order), self.spec.keys, order)
+        tombstones = Tombstones(storage, self.spec.tombstones_s)
+        tombstones.remember(found)
+        return table.upsert(number, end, tombstones.fresh(found), after=number - 1, each=self._engine.map)
+
+    def _work(self, path: str, number: int) -> Work:
+        return intents.batch(open_storage(path, self.spec.storage), self._app, self._epoch, number)
 
     def _create(self, fields: pa.Schema) -> None:
         schema = values.schema_of(self.spec, fields)
         changes.check(self.spec.keys, schema)
+        changes.order_of(schema, self.spec.order_by)
         levels = partitions.parse(self.spec.partition_by, schema)
         _tried(lambda: self._table.create(schema, levels))
         if self._epoch == 0:
             self.begin()
-
-    def _discard(self, results: Sequence[Result]) -> None:
-        rows = open_storage(self.spec.path, self.spec.storage)
-        dead = open_storage(self.spec.dead_letter_path, self.spec.storage)
-        for result in results:
-            for file in result.files:
-                rows.delete(file.path)
-            for file in result.dead_files:
-                dead.delete(file.path)
 
     def _commit_dead(self, number: int, plan: Plan, results: Sequence[Result]) -> None:
         """Before the rows: who starts in between finds where this batch ended, and repeats it."""
@@ -295,6 +309,7 @@ class Runner:
                 lambda: self._dead.commit(number, plan.end, files, after=plan.dead.batch),
                 lambda: self._dead.state().batch == plan.dead.batch,
             )
+            self._work(self.spec.dead_letter_path, number).settle(lambda: [file.path for file in files])
         elif self._dead.state().batch != plan.dead.batch:
             raise ConflictError(f"batch {number}: another writer of {self.spec.path} has committed dead letters of it")
 

@@ -84,6 +84,10 @@ class TableSpec:
     mode: str
     keys: tuple[str, ...]
     """Of `upsert`: the columns that say which row a record is about."""
+    order_by: str
+    """Of `upsert`: the column that tells which of two rows is newer; "": time and offsets do."""
+    tombstones_s: float
+    """Of `upsert`: for how long a tombstone keeps older rows from coming back."""
     max_delay_s: float
     max_rows: int
     max_bytes: int
@@ -228,6 +232,8 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         partition_by=table.texts("partitionBy"),
         mode=table.one_of("mode", MODES, "append"),
         keys=table.texts("key"),
+        order_by=str(table.get("orderBy", "")),
+        tombstones_s=table.quantity("tombstones", "7d", _TIMES),
         max_delay_s=commit.quantity("maxDelay", "60s", _TIMES),
         max_rows=commit.count("maxRows", 5_000_000),
         max_bytes=int(commit.quantity("maxBytes", "1Gi", _SIZES)),
@@ -326,6 +332,8 @@ def _check(found: TableSpec) -> None:
         raise SpecError(f"spec.table.catalog: a table of format {found.format} has none")
     if found.mode == "append" and found.keys:
         raise SpecError("spec.table.key: only mode upsert has keys")
+    if found.mode == "append" and found.order_by:
+        raise SpecError("spec.table.orderBy: only mode upsert has an order")
     if found.mode == "upsert" and not found.keys:
         raise SpecError("spec.table.key: mode upsert wants the columns that say which row a record is about")
     if found.mode == "upsert" and found.format == "parquet":

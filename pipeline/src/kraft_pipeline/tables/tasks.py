@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.client import Cluster, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
-from kraft_pipeline.tables import changes, partitions, values
+from kraft_pipeline.tables import changes, intents, partitions, values
 from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
@@ -67,7 +67,7 @@ def run_task(job: Job, wanted: Range) -> Result:
 
     def fetched(cluster: Cluster) -> Iterator[pa.RecordBatch]:
         for chunk in fetch_range(cluster, wanted, committed=spec.committed, fail_on_data_loss=spec.fail_on_data_loss):
-            yield from decoder.decode(chunk.records, chunk.offset, wanted.end, chunk.aborted)
+            yield from decoder.decode(chunk.records, chunk.offset, chunk.end, chunk.aborted)
 
     with Cluster(job.settings) as cluster:
         return write(job, wanted, fetched(cluster), decoder.damaged)
@@ -126,6 +126,7 @@ class _Writer:
         keys: tuple[str, ...] = (),
     ) -> None:
         self._storage, self._job, self._wanted = storage, job, wanted
+        self._work = intents.batch(storage, job.app, job.epoch, job.batch)
         self._partition_by, self._keys = partition_by, keys
         self._held: list[pa.Table] = []
         self._bytes = 0
@@ -151,20 +152,25 @@ class _Writer:
         whole = pa.concat_tables(self._held, promote_options="default")
         self._held, self._bytes = [], 0
         if self._keys:
-            self.files.append(self._file({}, changes.last(whole, self._keys), changes.STAGED))
+            # Of one key only the newest in the end, which the driver finds: an order may be another than the offsets'.
+            kept = whole if self._job.spec.order_by else changes.last(whole, self._keys)
+            self._put([({}, kept)], changes.STAGED)
             return
         levels = partitions.parse(self._partition_by, whole.schema)
-        for texts, rows in partitions.split(whole, levels, whole=self._job.spec.format == "iceberg"):
-            self.files.append(self._file(texts, rows))
+        self._put(list(partitions.split(whole, levels, whole=self._job.spec.format == "iceberg")))
 
-    def _file(self, texts: Mapping[str, str | None], rows: pa.Table, folder: str = "") -> Added:
-        job, wanted = self._job, self._wanted
-        folder = folder or partitions.folder(texts, rows.column_names)
-        name = f"{stem(job.app, job.epoch)}b{job.batch:08d}-{job.run}-{wanted.partition}-{uuid.uuid4().hex[:8]}.parquet"
-        path = f"{folder}/{name}" if folder else name
-        data, minima, maxima = encoded(rows)
-        self._storage.write(path, data)
-        return Added(path, data.size, rows.num_rows, texts, minima, maxima)
+    def _put(self, parts: Sequence[tuple[Mapping[str, str | None], pa.Table]], folder: str = "") -> None:
+        paths = [self._path(folder or partitions.folder(texts, rows.column_names)) for texts, rows in parts]
+        self._work.intend(paths)
+        for path, (texts, rows) in zip(paths, parts, strict=True):
+            data, minima, maxima = encoded(rows)
+            self._storage.write(path, data)
+            self.files.append(Added(path, data.size, rows.num_rows, texts, minima, maxima))
+
+    def _path(self, folder: str) -> str:
+        job = self._job
+        begin = f"{stem(job.app, job.epoch)}b{job.batch:08d}-{job.run}-{self._wanted.partition}"
+        return f"{folder}/{begin}-{uuid.uuid4().hex[:8]}.parquet".lstrip("/")
 
 
 def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> tuple[pa.Buffer, dict[str, Any], dict[str, Any]]:

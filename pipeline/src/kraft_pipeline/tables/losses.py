@@ -1,0 +1,56 @@
+"""Records that topics lost before a table had them: on record beside the table until somebody acknowledges them.
+
+Each loss is a file in `_kraft_losses/<application>/`. The planner writes it before the batch that goes on behind it.
+The name identifies the loss, so that a loss that is found again is no second one. A file beside it acknowledges it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any, Final
+
+from kraft_pipeline.sources.positions import Loss
+from kraft_pipeline.tables.storage import Storage
+
+FOLDER: Final = "_kraft_losses"
+_ACKNOWLEDGED: Final = ".acknowledged"
+
+
+class Losses:
+    """Those of one writer of the table in `storage`. Raises OSError."""
+
+    def __init__(self, storage: Storage, app: str) -> None:
+        self._storage, self._folder = storage, f"{FOLDER}/{app}"
+
+    def found(self, loss: Loss) -> bool:
+        """Put it on record; whether it has been acknowledged."""
+        name = f"{self._folder}/{_id(loss)}.json"
+        if self._storage.exists(name + _ACKNOWLEDGED):
+            return True
+        told = {**loss._asdict(), "time": time.time()}
+        self._storage.create(name, json.dumps(told).encode())
+        return False
+
+    def open(self) -> list[dict[str, Any]]:
+        """Losses that nobody has acknowledged, the oldest first: topic, partition, first, end, cause, time."""
+        found = [json.loads(self._storage.read(name)) for name in self._names()]
+        shown = ("topic", "partition", "first", "end", "cause", "time")
+        return sorted(({name: loss[name] for name in shown} for loss in found), key=lambda loss: loss["time"])
+
+    def acknowledge(self) -> int:
+        """All that are open; how many."""
+        names = self._names()
+        for name in names:
+            self._storage.create(name + _ACKNOWLEDGED, b"{}")
+        return len(names)
+
+    def _names(self) -> list[str]:
+        names = {file.path for file in self._storage.list(self._folder)}
+        return sorted(name for name in names if name.endswith(".json") and name + _ACKNOWLEDGED not in names)
+
+
+def _id(loss: Loss) -> str:
+    text = json.dumps([loss.topic, loss.partition, loss.mark])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

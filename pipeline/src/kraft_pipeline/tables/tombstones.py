@@ -1,0 +1,112 @@
+"""Tombstones of a table with rows by key, remembered for a time: a row that is older than one does not come back.
+
+A tombstone takes its row away, and with the row what a later batch could be compared with. So each batch puts its
+tombstones into a file, `_kraft_tombstones/<written>-<latest>-<id>.arrow`: keys and order, with the time of the writer's
+clock and the latest time of a record in the name (milliseconds). A batch reads the files whose records may be later
+than its earliest row: of a topic that is not late, those of the last minutes.
+
+A file is put before its batch is committed, and counts from then on. That is no transaction and needs none: that a key
+was deleted at a certain place of the log is true whether or not the batch comes about.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kraft_pipeline.tables.committer import DELETED, Changes
+from kraft_pipeline.tables.ordering import matches, newer
+from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.storage import Storage
+
+FOLDER: Final = "_kraft_tombstones"
+MERGE_FROM: Final = 64
+"""Files that one time of care makes one of: it costs a read of each."""
+
+
+class _File(NamedTuple):
+    path: str
+    written_ms: int
+    latest_ms: int
+
+
+class Tombstones:
+    """Those of the table in `storage`, for `kept_s` seconds. Raises OSError."""
+
+    def __init__(self, storage: Storage, kept_s: float) -> None:
+        self._storage, self._kept_s = storage, kept_s
+
+    def fresh(self, changes: Changes) -> Changes:
+        """The changes without the rows that are older than a tombstone."""
+        order, rows = changes.order, changes.rows
+        if order is None or not rows.num_rows or not self._kept_s:
+            return changes
+        there = rows.column(DELETED)
+        first = pc.min(rows.filter(pc.invert(there)).column(order.time))
+        if not first.is_valid:
+            return changes
+        kept = np.ones(rows.num_rows, np.bool_)
+        wanted = rows.select(_columns(changes)).schema
+        for file in self._files():
+            if file.latest_ms >= _ms(first):
+                gone = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
+                dead, at = matches(gone, rows, list(changes.keys))
+                late = newer(gone.take(pa.array(dead)), rows.take(pa.array(at)), order.plain)
+                kept[at[late]] = False
+        kept |= np.asarray(there)  # a tombstone is not undone by another
+        return Changes(rows.filter(pa.array(kept)), changes.keys, order)
+
+    def remember(self, changes: Changes) -> None:
+        """Put down the tombstones among the changes."""
+        gone = changes.rows.filter(changes.rows.column(DELETED))
+        if gone.num_rows and changes.order is not None and self._kept_s:
+            self._put(gone.select(_columns(changes)), _ms(pc.max(gone.column(changes.order.time))), _now_ms())
+
+    def care(self) -> None:
+        """Remove what is too old, and make one file of many small ones."""
+        limit, small = _now_ms() - 1000 * self._kept_s, list[_File]()
+        for file in self._files():
+            if file.written_ms < limit:
+                self._storage.delete(file.path)
+            else:
+                small.append(file)
+        if len(small) < MERGE_FROM:
+            return
+        parts = [pa.ipc.open_file(self._storage.read(file.path)).read_all() for file in small]
+        rows = pa.concat_tables(parts, promote_options="default")
+        self._put(rows, max(file.latest_ms for file in small), max(file.written_ms for file in small))
+        for file in small:
+            self._storage.delete(file.path)
+
+    def _put(self, rows: pa.Table, latest_ms: int, written_ms: int) -> None:
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_file(out, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(rows)
+        name = f"{FOLDER}/{written_ms:013d}-{latest_ms:013d}-{uuid.uuid4().hex}.arrow"
+        self._storage.create(name, out.getvalue().to_pybytes())
+
+    def _files(self) -> Iterator[_File]:
+        for file in sorted(self._storage.list(FOLDER)):
+            name = file.path.rpartition("/")[2]
+            parts = name.split("-")
+            if not name.startswith(".") and len(parts) == 3:
+                yield _File(file.path, int(parts[0]), int(parts[1]))
+
+
+def _columns(changes: Changes) -> list[str]:
+    assert changes.order is not None
+    return list(dict.fromkeys([*changes.keys, *changes.order.plain.columns]))
+
+
+def _ms(when: pa.Scalar) -> int:
+    return int(when.cast(pa.int64()).as_py() // {"s": 1, "ms": 1, "us": 1000, "ns": 10**6}[when.type.unit])
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

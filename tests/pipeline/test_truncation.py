@@ -1,0 +1,149 @@
+"""An unclean election cuts a log from 100 records to 30, and 90 new ones come: no reader passes over them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kraft_pipeline.client import DataLossError
+from kraft_pipeline.tables import maintenance, runner, spec
+from kraft_pipeline.tables.engine import InlineEngine
+from tests.compat.members import Members, wait_for
+from tests.compat.test_pipeline_table import document, rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication"), pytest.mark.timeout(900)]
+
+BEFORE, LEFT, AFTER = 100, 30, 120
+TABLES = ("strict", "loose", "during")
+
+
+class Cut(NamedTuple):
+    """What the readers of topic `t` had read 100 records of when its log was cut."""
+
+    members: Members
+    folder: Path
+    during: list[str]
+    """What tables that must not lose records said while the log was shorter than what they had read."""
+
+    def table(self, name: str, **more: Any) -> dict[str, Any]:
+        given = document(self.members.nodes[101], "t", self.folder / name, "delta", **more)
+        given["metadata"]["name"] = name
+        given["spec"]["bootstrapServers"] = self.members.bootstrap
+        return given
+
+    def run(self, given: dict[str, Any]) -> int:
+        return runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
+
+    def stream(self, spark: Any, *, fail_on_data_loss: bool) -> None:
+        from kraft_pipeline.sources.kraft import register
+
+        register(spark)
+        source = spark.readStream.format("kraft").option("kafka.bootstrap.servers", self.members.bootstrap)
+        source = source.option("subscribe", "t").option("startingOffsets", "earliest")
+        found = source.option("failOnDataLoss", str(fail_on_data_loss).lower()).load()
+        out = found.select("value").writeStream.format("parquet").option("path", str(self.folder / "stream"))
+        query = out.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+
+def send(members: Members, first: int, end: int, acks: str = "1") -> None:
+    from confluent_kafka import Producer
+
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": members.bootstrap, "acks": acks, "message.timeout.ms": 60_000})
+    for n in range(first, end):
+        producer.produce("t", b"%d-%d" % (end, n), partition=0, callback=lambda e, _: e and failed.append(e))
+    assert producer.flush(90) == 0
+    assert failed == []
+
+
+def told(members: Members, asked: int) -> Any:
+    from kraft_node.wire.api import ApiKey
+    from kraft_node.wire.messages import MetadataRequest
+
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+    return members.ask(asked, ApiKey.METADATA, request).topics[0].partitions[0]
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[Cut]:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    folder = tmp_path_factory.mktemp("cut")
+    members = Members(folder, ("kraftcluster",), ("kraftcluster",) * 2)
+    try:
+        members.start()
+        topic = NewTopic("t", 1, replica_assignment=[[101, 102]], config={"unclean.leader.election.enable": "true"})
+        admin = AdminClient({"bootstrap.servers": members.bootstrap})
+        admin.create_topics([topic])["t"].result(60)
+        wait_for("both in sync", lambda: set(told(members, 101).isr_nodes) == {101, 102})
+        send(members, 0, LEFT, acks="all")
+        members.nodes[102].stop()
+        wait_for("101 is alone", lambda: told(members, 101).isr_nodes == [101])
+        send(members, LEFT, BEFORE)
+        found = Cut(members, folder, [])
+        for name in TABLES:
+            assert found.run(found.table(name)) == BEFORE
+        found.stream(spark, fail_on_data_loss=True)
+        members.nodes[101].kill()
+        members.start(102)
+        wait_for("an unclean leader", lambda: told(members, 102).leader_id == 102)
+        try:
+            found.run(found.table("during"))
+        except DataLossError as e:
+            found.during.append(str(e))
+        members.start(101)
+        send(members, LEFT, AFTER)
+        yield found
+    finally:
+        members.stop()
+
+
+EVERYTHING = Counter(
+    [b"%d-%d" % (LEFT, n) for n in range(LEFT)]
+    + [b"%d-%d" % (BEFORE, n) for n in range(LEFT, BEFORE)]
+    + [b"%d-%d" % (AFTER, n) for n in range(LEFT, AFTER)]
+)
+
+
+def values(cut: Cut, name: str) -> Counter[bytes]:
+    return Counter(row["value"] for row in rows(cut.folder / name, "delta"))
+
+
+def test_new_records_are_read_where_the_log_was_cut(cut: Cut) -> None:
+    """With failOnDataLoss: false; the status tells what was lost until somebody acknowledges it."""
+    given = cut.table("loose", failOnDataLoss=False)
+    assert cut.run(given) == AFTER - LEFT
+    assert values(cut, "loose") == EVERYTHING
+    assert cut.run(given) == 0
+    (loss,) = maintenance.status(spec.parse(given))["losses"]
+    assert (loss["topic"], loss["partition"], loss["first"], loss["end"]) == ("t", 0, LEFT, BEFORE)
+    assert maintenance.acknowledge(spec.parse(given)) == 1
+    assert maintenance.status(spec.parse(given))["losses"] == []
+
+
+@pytest.mark.parametrize("name", ["strict", "during"])
+def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut, name: str) -> None:
+    """Also when it starts after the log has passed the old end, and as often as it starts."""
+    assert len(cut.during) == 1
+    given = cut.table(name)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=r"t-0: offsets 30 to 99 .* cut off"):
+            cut.run(given)
+    assert len(maintenance.status(spec.parse(given))["losses"]) == 1
+    assert maintenance.acknowledge(spec.parse(given)) == 1
+    assert cut.run(given) == AFTER - LEFT
+    assert values(cut, name) == EVERYTHING
+    assert maintenance.status(spec.parse(given))["losses"] == []
+
+
+def test_a_stream_of_spark_stops_or_goes_on_where_the_log_was_cut(cut: Cut, spark: Any) -> None:
+    with pytest.raises(Exception, match=r"t-0: offsets 30 to 99 .* cut off"):
+        cut.stream(spark, fail_on_data_loss=True)
+    cut.stream(spark, fail_on_data_loss=False)
+    found = spark.read.parquet(str(cut.folder / "stream")).collect()
+    assert Counter(bytes(row["value"]) for row in found) == EVERYTHING
