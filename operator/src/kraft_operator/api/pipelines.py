@@ -171,6 +171,10 @@ class Table(Model):
     ] = []
     mode: Literal["append", "upsert"] = "append"
     key: Annotated[list[Text], Field(max_length=16, description="upsert: columns that say which row it is")] = []
+    order_by: (
+        Annotated[Text, Field(description="upsert: the column whose greater value is newer; else time")] | None
+    ) = None
+    tombstones: Annotated[Duration, Field(description="upsert: how long older rows are kept from coming back")] = "7d"
     catalog: Annotated[Words, Field(description="PyIceberg's options of a catalog; else the table is at its path")] = {}
     storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
 

@@ -4,7 +4,7 @@ A record is a small file in `_kraft_intents/<application>/<epoch>-<work>/`, with
 After the commit the writer settles the work: it removes what was recorded and not committed (Spark may have run a task
 twice), and then the records. A writer that dies leaves records. The next start removes exactly the recorded files that
 the table does not know. So nobody lists the table, and nobody touches a file of another application, writer or program.
-See docs/decisions/0007-file-intents.md.
+See docs/decisions/0011-file-intents.md.
 """
 
 from __future__ import annotations
