@@ -14,6 +14,7 @@ from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from tests.compat.members import Members, wait_for
 from tests.compat.test_pipeline_table import document, rows
+from tests.spark import until_it_ends
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication"), pytest.mark.timeout(900)]
 
@@ -46,8 +47,8 @@ class Cut(NamedTuple):
         source = source.option("subscribe", "t").option("startingOffsets", "earliest")
         found = source.option("failOnDataLoss", str(fail_on_data_loss).lower()).load()
         out = found.select("value").writeStream.format("parquet").option("path", str(self.folder / "stream"))
-        query = out.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True).start()
-        query.awaitTermination()
+        writer = out.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True)
+        until_it_ends(writer.start)
 
 
 def send(members: Members, first: int, end: int, acks: str = "1") -> None:
