@@ -10,11 +10,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraft_pipeline.client import DataLossError
+from kraft_pipeline.sources.options import parse
 from kraft_pipeline.tables import maintenance, runner, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from tests.compat.members import Members, wait_for
 from tests.compat.test_pipeline_table import document, rows
-from tests.spark import until_it_ends
+
+pytest.importorskip("pyspark")
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from kraft_pipeline.sources.kraft import KraftStreamReader
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication"), pytest.mark.timeout(900)]
 
@@ -29,6 +34,8 @@ class Cut(NamedTuple):
     folder: Path
     during: list[str]
     """What tables that must not lose records said while the log was shorter than what they had read."""
+    offset: dict[str, Any]
+    """Where a stream was that had read 100 records."""
 
     def table(self, name: str, **more: Any) -> dict[str, Any]:
         given = document(self.members.nodes[101], "t", self.folder / name, "delta", **more)
@@ -36,19 +43,13 @@ class Cut(NamedTuple):
         given["spec"]["bootstrapServers"] = self.members.bootstrap
         return given
 
+    def reader(self, *, fail_on_data_loss: bool) -> KraftStreamReader:
+        options = {"kafka.bootstrap.servers": self.members.bootstrap, "subscribe": "t", "startingOffsets": "earliest"}
+        options["failOnDataLoss"] = str(fail_on_data_loss).lower()
+        return KraftStreamReader(parse(options, streaming=True), ("value",))
+
     def run(self, given: dict[str, Any]) -> int:
         return runner.Runner(spec.parse(given), InlineEngine()).run(once=True)
-
-    def stream(self, spark: Any, *, fail_on_data_loss: bool) -> None:
-        from kraft_pipeline.sources.kraft import register
-
-        register(spark)
-        source = spark.readStream.format("kraft").option("kafka.bootstrap.servers", self.members.bootstrap)
-        source = source.option("subscribe", "t").option("startingOffsets", "earliest")
-        found = source.option("failOnDataLoss", str(fail_on_data_loss).lower()).load()
-        out = found.select("value").writeStream.format("parquet").option("path", str(self.folder / "stream"))
-        writer = out.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(availableNow=True)
-        until_it_ends(writer.start)
 
 
 def send(members: Members, first: int, end: int, acks: str = "1") -> None:
@@ -71,7 +72,7 @@ def told(members: Members, asked: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cut(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[Cut]:
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cut]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     folder = tmp_path_factory.mktemp("cut")
@@ -86,10 +87,12 @@ def cut(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[Cut]:
         members.nodes[102].stop()
         wait_for("101 is alone", lambda: told(members, 101).isr_nodes == [101])
         send(members, LEFT, BEFORE)
-        found = Cut(members, folder, [])
+        found = Cut(members, folder, [], {})
         for name in TABLES:
             assert found.run(found.table(name)) == BEFORE
-        found.stream(spark, fail_on_data_loss=True)
+        reader = found.reader(fail_on_data_loss=True)
+        found.offset.update(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
+        reader.stop()
         members.nodes[101].kill()
         members.start(102)
         wait_for("an unclean leader", lambda: told(members, 102).leader_id == 102)
@@ -142,9 +145,19 @@ def test_a_table_that_must_lose_nothing_stops_until_it_is_acknowledged(cut: Cut,
     assert maintenance.status(spec.parse(given))["losses"] == []
 
 
-def test_a_stream_of_spark_stops_or_goes_on_where_the_log_was_cut(cut: Cut, spark: Any) -> None:
-    with pytest.raises(Exception, match=r"t-0: offsets 30 to 99 .* cut off"):
-        cut.stream(spark, fail_on_data_loss=True)
-    cut.stream(spark, fail_on_data_loss=False)
-    found = spark.read.parquet(str(cut.folder / "stream")).collect()
-    assert Counter(bytes(row["value"]) for row in found) == EVERYTHING
+def test_a_stream_stops_or_goes_on_where_the_log_was_cut(cut: Cut) -> None:
+    """As Spark asks it from one micro-batch to the next, and when it repeats one after a restart."""
+    strict, loose = (cut.reader(fail_on_data_loss=fails) for fails in (True, False))
+    with pytest.raises(DataLossError, match=r"t-0: offsets 30 to 99 .* cut off"):
+        strict.latestOffset(cut.offset, ReadAllAvailable())
+    end = loose.latestOffset(cut.offset, ReadAllAvailable())
+    for _ in range(2):
+        parts = loose.partitions(cut.offset, end)
+        found = [value for part in parts for batch in loose.read(part) for value in batch.column("value").to_pylist()]
+        assert found == [b"%d-%d" % (AFTER, n) for n in range(LEFT, AFTER)]
+    assert loose.latestOffset(end, ReadAllAvailable()) == end
+    begin = {"t": {"0": 0}}
+    with pytest.raises(DataLossError, match="an unclean election has cut off the log at offset 30"):
+        list(strict.read(strict.partitions(begin, cut.offset)[0]))
+    for reader in (strict, loose):
+        reader.stop()

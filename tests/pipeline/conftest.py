@@ -1,5 +1,0 @@
-"""Fixtures that the tests of the compat folder have as well."""
-
-from tests.spark import spark
-
-__all__ = ["spark"]
