@@ -56,6 +56,7 @@ class Demo:
             self.command("kraftcluster", "up", "--detach", "-f", str(SAMPLE), *cluster, "--port", str(self.port))
             self.data_in()
             self.table_out()
+            self.incident(cluster)
             self.reports()
         finally:
             self.command("kraftcluster", "down", "--wipe", *cluster)
@@ -121,6 +122,10 @@ class Demo:
             keys = pa.array([name.encode() for name in names], pa.binary())
             yield pa.record_batch({"key": keys, "value": pa.array(values, pa.binary())})
 
+    def incident(self, cluster: tuple[str, str]) -> None:
+        """A rolling restart of one broker: its partitions have another leader meanwhile, which the report shows."""
+        self.command("kraftcluster", "roll", *cluster, "101")
+
     def table_out(self) -> None:
         file = self.out / "orders.yaml"
         file.write_text(
@@ -151,7 +156,8 @@ spec:
     def reports(self) -> None:
         archive = str(self.out / "metadata")
         self.command("kraft-pipeline", "meta", "archive", "--bootstrap-server", self.bootstrap, "--table", archive)
-        self.command("kraft-pipeline", "meta", "report", archive, "--out", str(self.out / "report"))
+        sizes = ("--sizes-from", self.bootstrap)
+        self.command("kraft-pipeline", "meta", "report", archive, "--out", str(self.out / "report"), *sizes)
         scrub = ("--topic", TOPIC, "--out", str(self.out / "scrub.json"))
         self.command("kraft-pipeline", "scrub", "run", "--bootstrap-server", self.bootstrap, *scrub)
 

@@ -226,6 +226,13 @@ def test_report_and_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     at = next(number for number, line in enumerate(lines) if line[:1] == ["broker"])
     assert lines[at][-5:] == ["bytes", "flaps", "fenced", "for,", "s"]
     assert lines[at].count("flaps") == 1
+    assert "unknown" in lines[at + 1], "of bytes nothing is known"
+    file = tmp_path / "sizes.json"
+    sizes = [{"partition": "t-0", "size": 2048, "offsetLag": 0, "isFuture": False}]
+    file.write_text(json.dumps({"version": 1, "brokers": [{"broker": 1, "logDirs": [{"partitions": sizes}]}]}) + "\n")
+    found = run(capsys, "report", folder, "--sizes-file", file)["skew"]["brokers"]
+    assert [one["bytes"] for one in found] == [2048, 0]
+    assert [one["bytes"] for one in run(capsys, "report", folder)["skew"]["brokers"]] == [None, None]
     plan.write_text("no JSON")
     for arguments, message in [
         (["--topic", "absent"], "there is no topic absent"),

@@ -61,7 +61,7 @@ def _figure(title: str) -> Figure:
 def _png(figure: Figure) -> bytes:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=0, top=max(1, axes.get_ylim()[1]))  # nothing but zeros is a line at the bottom
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=110)
     return out.getvalue()
@@ -129,4 +129,6 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _text(cell: Any) -> str:
+    if cell is None:
+        return "unknown"
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)

@@ -24,7 +24,8 @@ class Load(NamedTuple):
     """Partitions that list it first."""
     out_of_sync: int
     """Replicas that are in no ISR."""
-    bytes: int
+    bytes: int | None
+    """None where sizes are not known."""
 
 
 class Skew(NamedTuple):
@@ -78,7 +79,7 @@ def skew(state: State, sizes: Mapping[tuple[str, int], int] | None = None) -> Sk
                 each["leaders"],
                 each["preferred_leaders"],
                 each["replicas"] - each["in_sync"],
-                int(bytes_[number]) if number < len(bytes_) else 0,
+                None if sizes is None else int(bytes_[number]) if number < len(bytes_) else 0,
             )
         )
     wrong = int((leaders[lengths > 0] != first).sum())
@@ -101,6 +102,14 @@ def _racks(brokers: list[Load]) -> list[Load]:
     for b in brokers:
         if b.rack:
             old = found.get(b.rack, Load(b.rack, b.rack, False, 0, 0, 0, 0, 0))
-            sums = [x + y for x, y in zip(old[3:], b[3:], strict=True)]
-            found[b.rack] = Load(b.rack, b.rack, False, *sums)
+            found[b.rack] = Load(
+                b.rack,
+                b.rack,
+                False,
+                old.replicas + b.replicas,
+                old.leaders + b.leaders,
+                old.preferred_leaders + b.preferred_leaders,
+                old.out_of_sync + b.out_of_sync,
+                None if b.bytes is None or old.bytes is None else old.bytes + b.bytes,
+            )
     return [found[rack] for rack in sorted(found)]

@@ -52,10 +52,9 @@ def add(groups: Any) -> None:
     plan = _command(commands, "plan", _plan, "a reassignment that balances the cluster and moves little")
     plan.add_argument("--brokers", metavar="ID,ID", help="who is to have replicas (default: all that are not fenced)")
     plan.add_argument("--topic", action="append", metavar="NAME", help="only this topic's partitions; can be repeated")
-    plan.add_argument(
-        "--sizes-from", metavar="HOST:PORT", help="balance bytes too, as the brokers' log directories have"
-    )
-    plan.add_argument("--sizes-file", type=Path, metavar="FILE", help="the same from kafka-log-dirs --describe")
+    for one, what in ((report, "show bytes by broker"), (plan, "balance bytes too")):
+        one.add_argument("--sizes-from", metavar="HOST:PORT", help=f"{what}, as the brokers' log directories have them")
+        one.add_argument("--sizes-file", type=Path, metavar="FILE", help="the same from kafka-log-dirs --describe")
     plan.add_argument("--compare", type=Path, metavar="FILE", help="print beside it what this other plan would do")
     plan.add_argument("--out", type=Path, metavar="FILE", help="write it there for kafka-reassign-partitions --execute")
 
@@ -76,6 +75,7 @@ _PATHS: Final = "a directory __cluster_metadata-0 or one that holds it; segments
 
 def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.errors import ArchiveError
+    from kraft_pipeline.cli.errors import tell
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.tables.committer import ConflictError
     from kraft_pipeline.tables.errors import TaskError
@@ -83,7 +83,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespa
     try:
         return run(options)
     except (ArchiveError, ClientError, ConflictError, TaskError, OSError, ValueError) as e:
-        print(f"kraft-pipeline meta: {e}", file=sys.stderr)
+        tell("kraft-pipeline meta", e, debug=options.debug)
         return NOT_DONE
 
 
@@ -195,7 +195,7 @@ def _report(options: argparse.Namespace) -> int:
         for batch in _told(rows_of(options), tell):
             reader.add(batch)
             replay.add(batch)
-    found, load = reader.report(), skew(replay.state())
+    found, load = reader.report(), skew(replay.state(), _sizes(options))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
         pictures = plots(found, load)
@@ -237,14 +237,25 @@ def _print_table(console: Any, title: str, columns: Sequence[str], rows: Iterabl
 
     shown = Table(*columns, title=title, box=None, title_justify="left")
     for row in rows:
-        shown.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        shown.add_row(
+            *("unknown" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+        )
     console.print(shown)
 
 
-def _plan(options: argparse.Namespace) -> int:
-    from kraft_pipeline.archive import plan, sizes
-    from kraft_pipeline.archive.run import state_at
+def _sizes(options: argparse.Namespace) -> dict[tuple[str, int], int] | None:
+    """Bytes of partitions, None where no option says from where."""
+    from kraft_pipeline.archive import sizes
     from kraft_pipeline.client import Settings
+
+    if options.sizes_from is not None:
+        return sizes.of_brokers(Settings(options.sizes_from))
+    return None if options.sizes_file is None else sizes.of_file(options.sizes_file)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from kraft_pipeline.archive import plan
+    from kraft_pipeline.archive.run import state_at
     from kraft_pipeline.tables.spec import SpecError
 
     with _progress("replaying") as tell:
@@ -256,11 +267,7 @@ def _plan(options: argparse.Namespace) -> int:
             racks = {number: state.small.brokers[number]["rack"] for number in wanted}
         except (ValueError, KeyError) as e:
             raise SpecError(f"--brokers: {e} is no registered broker") from None
-    known: dict[tuple[str, int], int] = {}
-    if options.sizes_from is not None:
-        known = sizes.of_brokers(Settings(options.sizes_from))
-    elif options.sizes_file is not None:
-        known = sizes.of_file(options.sizes_file)
+    known = _sizes(options) or {}
     for topic in options.topic or ():
         if topic not in state.small.topics.values():
             raise SpecError(f"--topic: there is no topic {topic}")

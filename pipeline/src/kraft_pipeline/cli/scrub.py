@@ -41,6 +41,7 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from kraft_pipeline.cli.errors import tell
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.scrub.history import keep
     from kraft_pipeline.scrub.layout import LayoutError
@@ -58,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         spec.check()
         report = _scrub(spec, options.master)
     except (LayoutError, ClientError, OSError, ValueError) as e:
-        print(f"kraft-pipeline scrub: {e}", file=sys.stderr)
+        tell("kraft-pipeline scrub", e, debug=options.debug)
         return NOT_DONE
     if options.out is not None:
         try:

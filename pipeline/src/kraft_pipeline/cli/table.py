@@ -47,6 +47,7 @@ def _command(commands: Any, name: str, run: Any, text: str) -> Any:
 
 
 def _guarded(run: Any, options: argparse.Namespace) -> int:
+    from kraft_pipeline.cli.errors import tell
     from kraft_pipeline.client import ClientError
     from kraft_pipeline.codec import CodecError
     from kraft_pipeline.tables import spec
@@ -57,13 +58,13 @@ def _guarded(run: Any, options: argparse.Namespace) -> int:
     try:
         result: int = run(options, spec.load(options.file))
     except FencedError as e:
-        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        tell("kraft-pipeline", e, debug=options.debug)
         return FENCED
     except (ClientError, CodecError, ConflictError, DeadLetterError, TaskError, OSError) as e:
-        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        tell("kraft-pipeline", e, debug=options.debug)
         return 1
     except ValueError as e:
-        print(f"kraft-pipeline: {e}", file=sys.stderr)
+        tell("kraft-pipeline", e, debug=options.debug)
         return 2
     return result
 

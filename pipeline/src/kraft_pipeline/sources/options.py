@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final
 
 from kraft_pipeline.client import Settings
@@ -23,6 +24,18 @@ NOT_FOR_READERS: Final = (
     "kafka.value.deserializer",
 )
 """What Spark's `kafka` source refuses, too: it would not do what it says."""
+KNOWN: Final = (
+    *SUBSCRIPTIONS,
+    *(f"{side}{what}" for side in ("starting", "ending") for what in ("Offsets", "Timestamp", "OffsetsByTimestamp")),
+    *("startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "columns"),
+    *("includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets", "topic"),
+    *("kafka.bootstrap.servers", "kafka.client.id", "kafka.request.timeout.ms", "kafkaConsumer.pollTimeoutMs"),
+    *("kafka.isolation.level", "kafka.max.partition.fetch.bytes", "kafka.group.id", "kafka.security.protocol"),
+    *("kafka.compression.type", "kafka.batch.size", "kafka.acks", "groupIdPrefix", "isolation.level"),
+)
+"""Options of readers and writers that mean something; others are Spark's or Kafka's, and change nothing."""
+SIMILAR: Final = 0.88
+"""From which likeness on an unknown option is taken for a known one that is misspelt."""
 TASK_BYTES_MAX: Final = 64 * 1024 * 1024
 MAX_TRIGGER_DELAY_S: Final = 15 * 60.0
 _UNITS: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -126,8 +139,18 @@ def refuse(options: Mapping[str, str], names: Collection[str], why: str) -> None
             raise ValueError(f"option {name}: {why}")
 
 
+def _check_spelling(options: Mapping[str, str]) -> None:
+    """Raise ValueError for an option that is nearly a known one."""
+    known = {name.lower(): name for name in KNOWN}
+    for name in options:
+        near = get_close_matches(name.lower(), known, 1, SIMILAR)
+        if name.lower() not in known and near:
+            raise ValueError(f"option {name}: there is no such option; did you mean {known[near[0]]}?")
+
+
 def settings_of(options: Mapping[str, str]) -> Settings:
-    """How to reach the cluster. Raises ValueError for what is missing and for security that is not there yet."""
+    """How to reach the cluster. Raises ValueError for options that are missing, misspelt, or of security."""
+    _check_spelling(options)
     read = _Options(options)
     servers = read.text("kafka.bootstrap.servers")
     if not servers:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,7 +189,9 @@ class _Section:
     def done(self) -> None:
         for name in self._given:
             if name not in self._asked:
-                raise SpecError(f"{self.path}.{name}: there is no such field")
+                near = get_close_matches(str(name), self._asked, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise SpecError(f"{self.path}.{name}: there is no such field{hint}")
 
 
 def load(path: Path) -> TableSpec:
