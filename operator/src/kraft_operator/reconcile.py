@@ -55,7 +55,10 @@ log = logging.getLogger("kraft_operator.reconcile")
 AGAIN_S: Final = 0.2
 """After a pass that did something: so long, views of the cluster become newer than what was done."""
 WAITING_S: Final = 0.5
-"""While something is waited for that no event tells of, such as a replica that catches up."""
+"""While something is waited for that no event tells of, such as a replica that catches up; doubled for the same."""
+WAITING_S_MAX: Final = 5.0
+PASS_S: Final = 120.0
+"""A pass that takes longer is given up: what it has seen is too old to go on with."""
 LEAVES_S: Final = 1.0
 """While the garbage collector has not been there yet."""
 BLOCKED_S: Final = 5.0
@@ -98,6 +101,8 @@ class _Memory:
     told: tuple[tuple[str, str], ...] = ()
     known_at: float = float("-inf")
     """When quorum and metadata were last both known well enough."""
+    waits: tuple[str, ...] = ()
+    waits_s: float = WAITING_S
     tried: tuple[do.Step, ...] = ()
     """Steps that were carried out last, or refused; without those that are guarded."""
 
@@ -129,7 +134,11 @@ class Reconciler:
         """One pass; seconds until the next one, None when the cluster is gone."""
         began = self._clock()
         try:
-            return await self._pass(key)
+            try:
+                async with asyncio.timeout(PASS_S):
+                    return await self._pass(key)
+            except TimeoutError:
+                raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and is begun anew") from None
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             self._metrics.failed(*key, took_s=self._clock() - began)
             log.warning("%s/%s: %s", *key, error)
@@ -291,15 +300,21 @@ class Reconciler:
         if plan_.steps:
             return AGAIN_S
         if plan_.waits:
-            return WAITING_S
+            return self._backed_off(memory, tuple(plan_.waits))
         if s is not None and (s.wanted.hibernated or s.wanted.paused):
             return self._resync_s
         # What is unknown now, or older than the pods, may be known in a moment, and may ask for something.
         if self._clock() - max(memory.known_at, memory.pods_changed_at) >= UNKNOWN_S:
             return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
-            return WAITING_S
+            return self._backed_off(memory, ("views",))
         return BLOCKED_S if plan_.blocked else self._resync_s
+
+    def _backed_off(self, memory: _Memory, waits: tuple[str, ...]) -> float:
+        """Twice as long each time for the same; pods, claims and jobs wake the cluster before that."""
+        again = memory.waits == waits
+        memory.waits, memory.waits_s = waits, min(memory.waits_s * 2, WAITING_S_MAX) if again else WAITING_S
+        return memory.waits_s
 
     async def _tell_blocked(self, memory: _Memory, resource: dict[str, Any], plan_: do.Plan) -> None:
         """An event for each thing that has become blocked, once."""

@@ -1043,3 +1043,36 @@ def test_storms_of_refusals_pass(seed: int) -> None:
         operator.close()
 
     asyncio.run(main())
+
+
+def test_a_wait_backs_off_and_a_new_one_is_looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        waits = ["a replica catches up"]
+        monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: do.Plan(waits=list(waits)))
+        monkeypatch.setattr("kraft_operator.reconcile.UNKNOWN", frozenset())
+        assert [await operator.reconcile(KEY) for _ in range(6)] == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+        waits[0] = "another one does"
+        assert await operator.reconcile(KEY) == 0.5
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_pass_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+
+        async def never(*_: Any) -> None:
+            await asyncio.sleep(600)
+
+        monkeypatch.setattr("kraft_operator.reconcile.PASS_S", 0.01)
+        monkeypatch.setattr(api, "get", never)
+        with pytest.raises(ApiError, match="takes longer"):
+            await operator.reconcile(KEY)
+        operator.close()
+
+    asyncio.run(main())
