@@ -846,6 +846,27 @@ def test_nothing_is_restarted_for_a_service_that_kubernetes_refuses(new: bool, m
     asyncio.run(main())
 
 
+def test_a_service_that_kubernetes_refuses_does_not_hold_up_hibernation() -> None:
+    async def main() -> None:
+        api = _api()
+        operator = _operator(api)
+        await _settle(api, operator)
+        cluster = api.objects["KRaftCluster", *KEY]
+        cluster["spec"] |= {"hibernated": True}
+        cluster["metadata"]["generation"] = 2
+        cluster["spec"]["listeners"][1]["firstNodePort"] = 80
+        refused = ApiError(422, "Invalid", "80 is not in the range of node ports")
+        api.before = lambda verb, kind, _: refused if (verb, kind) == ("rehearse", "Service") else None
+        for _ in range(12):
+            with contextlib.suppress(ApiError):
+                await operator.reconcile(KEY)
+            api.work()
+        assert _pods(api) == []
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_broker_that_advertises_an_old_address_is_not_ready() -> None:
     """Ready was True for 41 s while clients could not reach it; services were not watched."""
 

@@ -287,7 +287,8 @@ class Hands:
                 if not error.lasting:
                     raise
                 service = one["kind"] == "Service" and not isinstance(error, InTheWayError)
-                if service and not isinstance(refused, ServiceRefusedError):
+                # Hibernation only stops nodes: nobody waits for an address then.
+                if service and not self._cluster.spec.hibernated and not isinstance(refused, ServiceRefusedError):
                     refused = ServiceRefusedError(one["metadata"]["name"], error)
                 refused = refused or error
         return refused
