@@ -21,7 +21,8 @@ import pytest
 
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.tables import maintenance, runner, spec
-from kraft_pipeline.tables.engine import InlineEngine, SparkEngine, TaskError
+from kraft_pipeline.tables.engine import InlineEngine, SparkEngine
+from kraft_pipeline.tables.errors import TaskError
 from tests.compat.targets import Target
 from tests.compat.test_pipeline_client import NOW, create, produced, written
 from tests.compat.test_pipeline_table import cut_off, document, rows, run, send, written_files
@@ -418,7 +419,7 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         registry.away, registry.refuse = False, True
         with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 401") as refused:
             runner.Runner(spec.parse(given), engine).run(once=True)
-        assert (away.value.may_pass, refused.value.may_pass) == (True, False)
+        assert (away.value.failure.retriable, refused.value.failure.retriable) == (True, False)
         registry.refuse = False
         given["spec"]["kafka"] = {}
         runner.Runner(spec.parse(given), engine, tell=told.append).run(once=True)

@@ -12,6 +12,7 @@ from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sinks.options import check_kinds, parse_sink
 from kraft_pipeline.sources import planning
+from kraft_pipeline.sources.lag import behind_latest
 from kraft_pipeline.sources.options import columns_of, parse
 from kraft_pipeline.sources.positions import Position, continued, followed, refuse
 
@@ -210,3 +211,14 @@ def test_logs_that_were_cut_off_are_read_from_the_cut() -> None:
     with pytest.raises(BrokerError, match="t-0: its leader of epoch 0 has been replaced"):
         followed(logs, Position({a: 100}, "c", {"t": "00"}, epochs={a: 1}), stale)
     assert Position.from_json(then.to_json()) == then
+
+
+def test_the_lag_of_a_query_is_in_its_progress() -> None:
+    """In the metrics of Spark's `kafka` source, which PySpark's sources cannot add to a progress."""
+    end, latest = {"t": {"0": 5, "1": 9}}, {"t": {"0": 15, "1": 9, "2": 5}, "@ids": {"cluster": "c", "topics": {}}}
+    kraft = {"endOffset": end, "latestOffset": latest}
+    expected = {"minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 10, "avgOffsetsBehindLatest": 5.0}
+    assert behind_latest({"sources": [kraft]}) == [expected]
+    texts = {"endOffset": json.dumps(end), "latestOffset": json.dumps(latest)}
+    assert behind_latest(json.dumps({"sources": [texts, {"endOffset": "7"}, {"endOffset": None}]})) == [expected]
+    assert behind_latest(None) == []
