@@ -364,11 +364,13 @@ def test_idle_connections_are_closed_but_not_while_they_wait() -> None:
     waiting, waiting_transport = world.connect()
     feed(waiting, heartbeat(1))
     world.listener._sweep_later()
-    world.clock.now += 900
-    world.scheduler.fire()
+    for _ in range(9):
+        world.clock.now += 100
+        world.scheduler.fire()
     assert not idle_transport.closed
-    world.clock.now += 200
-    world.scheduler.fire()
+    for _ in range(2):
+        world.clock.now += 100
+        world.scheduler.fire()
     assert idle_transport.closed
     assert not waiting_transport.closed
     later.waiting[0].respond(HeartbeatResponse())

@@ -69,6 +69,7 @@ class Connection:
         "_rest",
         "_resting",
         "_touched",
+        "_unsent_seen",
         "_waiting",
         "client_software",
         "closed",
@@ -109,6 +110,7 @@ class Connection:
         self._touched = False
         self._muted = False
         self._muted_until_ms = 0
+        self._unsent_seen = 0
 
     # Receiver
 
@@ -163,10 +165,24 @@ class Connection:
         """Whether it is closed: the controller takes it for a sign that a broker died."""
         return self.closed
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is being waited for but the client."""
-        return not self._waiting
+    def idle_ms(self, now_ms: int) -> int:
+        """For how long the client alone has been waited for; 0 while a request is unanswered.
+
+        A client that takes answers is active: what waits to be sent has changed since the last call.
+        """
+        unsent = self.transport.unsent_bytes
+        if unsent != self._unsent_seen:
+            self._unsent_seen = unsent
+            self.last_active_ms = now_ms
+        return 0 if self._waiting and not self.closed else now_ms - self.last_active_ms
+
+    def expire(self) -> None:
+        """End an idle connection. If its client takes nothing, closing would wait for a drain that never comes."""
+        if self.closed or self.transport.unsent_bytes:
+            self.closed = True
+            self.transport.abort()
+        else:
+            self.close()
 
     def _work(self, view: memoryview, end: int) -> None:
         """Handle what has arrived, view[:end], as far as the limits allow; send; settle what is left over."""
@@ -303,15 +319,12 @@ class Connection:
         try:
             response = api.handler(ctx, request)
         except KafkaError as e:
-            response = error_response(request, version, e.code, e.message)
+            response = self._failed(request, version, e)
         except Exception:
             log.exception("request failed api=%s version=%d peer=%s", api.name, version, self.peer_host)
-            response = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-            if getattr(request, "acks", None) == 0:
-                self.close()  # a produce request that wants no answer gets none: that is the only sign left
-                return None
+            response = self._failed(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if response is None:
-            if not ctx.answered:
+            if not ctx.answered and not self.closed:
                 if counts:
                     ctx.spent_ms = server.clock.monotonic_ms() - ctx.handled_ms
                 ctx.output = _PENDING
@@ -322,6 +335,13 @@ class Connection:
             ctx.finish()
             self._take(ctx, response)
         return None if self.closed else metric
+
+    def _failed(self, request: Any, version: int, error: KafkaError) -> Any:
+        """The answer to a request that failed; None closes the connection, the only sign for a Produce with acks=0."""
+        if getattr(request, "acks", None) == 0:
+            self.close()
+            return None
+        return error_response(request, version, error.code, error.message)
 
     # Responses
 

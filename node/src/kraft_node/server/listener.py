@@ -251,21 +251,29 @@ class ServerListener:
     def _sweep_later(self) -> None:
         idle_ms = self.gate.limits.idle_ms
         delay_ms = min(60_000, max(100, idle_ms // IDLE_SWEEPS)) if idle_ms > 0 else 60_000
-        self.env.scheduler.call_later(delay_ms, self._sweep)
+        due_ms = self.clock.monotonic_ms() + delay_ms
+        self.env.scheduler.call_later(delay_ms, self._sweep, due_ms, delay_ms)
 
-    def _sweep(self) -> None:
-        if self._closed:
-            return
+    def _sweep(self, due_ms: int, delay_ms: int) -> None:
         self._refusals_before = self.refusals
         idle_ms = self.gate.limits.idle_ms
         now_ms = self.clock.monotonic_ms()
+        if now_ms - due_ms > delay_ms:
+            self._forgive(now_ms - due_ms, now_ms)
         if idle_ms > 0:
-            for connection in [c for c in self.connections if now_ms - c.last_active_ms > idle_ms and c.idle]:
+            for connection in [c for c in self.connections if c.idle_ms(now_ms) > idle_ms]:
                 log.debug("idle connection closed peer=%s listener=%s", connection.peer_host, self.name)
-                connection.close()
+                connection.expire()
+        if self._closed and not self.connections:
+            return
         if not any(now_ms - c.last_active_ms < 10_000 for c in self.connections):
             self.pool.trim()
         self._sweep_later()
+
+    def _forgive(self, stalled_ms: int, now_ms: int) -> None:
+        """The node itself stood still: clients are not idle because of it."""
+        for connection in self.connections:
+            connection.last_active_ms = min(now_ms, connection.last_active_ms + stalled_ms)
 
     # The end
 
