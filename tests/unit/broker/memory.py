@@ -46,7 +46,9 @@ class MemoryLog:
     def last_stable_offset(self) -> int:
         return self.high_watermark if self.held_stable is None else min(self.held_stable, self.high_watermark)
 
-    def append_as_leader(self, records: Any, leader_epoch: int, now_ms: int, *, internal: bool = False) -> Any:
+    def append_as_leader(
+        self, records: Any, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: int | None = None
+    ) -> Any:
         data = bytearray(records)
         header = read_header(data)
         base = self.end_offset

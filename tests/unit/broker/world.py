@@ -142,6 +142,10 @@ class Client:
     def close(self) -> None:
         self.closed = True
 
+    def bar(self) -> None: ...
+
+    def unbar(self) -> None: ...
+
     def context(self, key: int, version: int, client_id: str | None = "test") -> RequestContext:
         return RequestContext(
             key, version, next(self._ids), client_id, "127.0.0.1", LISTENER, ANONYMOUS, self, 0, self.answer

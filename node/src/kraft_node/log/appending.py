@@ -35,10 +35,14 @@ HEAD: Final = Struct(">qii")
 """What the leader puts in front of a batch: base offset, length, leader epoch."""
 
 
-def append_as_leader(log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool) -> AppendInfo:
+def append_as_leader(
+    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool, checked: int | None = None
+) -> AppendInfo:
     """See `Log.append_as_leader`."""
     headers = _checked(log, records)
-    restated = [_check_as_leader(log, records, header, now_ms, internal=internal) for header in headers]
+    restated = [
+        _check_as_leader(log, records, header, now_ms, internal=internal, checked=checked) for header in headers
+    ]
     first_base = log.end_offset
     for header, anew in zip(headers, restated, strict=True):
         known = None
@@ -115,7 +119,9 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
     return headers
 
 
-def _check_as_leader(log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool) -> bool:
+def _check_as_leader(
+    log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: int | None
+) -> bool:
     """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
     name, config = log.name, log.config
     if header.length > config.max_message_bytes:
@@ -149,7 +155,7 @@ def _check_as_leader(log: Log, records: Buffer, header: BatchHeader, now_ms: int
         or (not config.log_append_time and _may_be_out_of_time(log, header, now_ms))
         or not looks_sound(section, header.compression, header.count, header.base_timestamp, header.max_timestamp)
     ):
-        latest = check_records(records, header, config, now_ms, name)
+        latest = check_records(records, header, config, now_ms, name) if checked is None else checked
         if latest != header.max_timestamp or header.timestamp_type:
             header.max_timestamp = latest
             return True

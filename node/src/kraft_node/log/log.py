@@ -190,13 +190,14 @@ class Log:
     # --- appending ---
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False
+        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: int | None = None
     ) -> AppendInfo:
         """Append a producer's batch (or a coordinator's batches, `internal`) and give it its offsets.
 
-        A batch that an idempotent producer sent before is not stored again: the answer says where it is.
+        A batch that an idempotent producer sent before is not stored again: the answer says where it is. `checked` is
+        the largest timestamp of a batch whose records have been read (`LongCheck.steps`).
 
-        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (both may carry `record_errors`),
+        Raises LongCheck, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (both may carry `record_errors`),
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
         """
@@ -220,13 +221,13 @@ class Log:
             or max_timestamp > now_ms + self._after_max_ms
             or size > self._max_message_bytes
         ):
-            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal)
+            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal, checked=checked)
         view = memoryview(records)
         if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: the CRC of the batch does not fit")
         codec = attributes & COMPRESSION_MASK
         if not looks_sound(view[HEADER_SIZE:], codec, count, base_time, max_timestamp):
-            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal)
+            return appending.append_as_leader(self, records, leader_epoch, now_ms, internal=internal, checked=checked)
         header = None
         if producer_id >= 0:
             header = BatchHeader(fields)

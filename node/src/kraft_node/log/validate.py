@@ -9,6 +9,7 @@ as it came; docs/differences.md has the row.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Buffer
@@ -21,12 +22,13 @@ from kraft_node.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    read_header,
     records_section,
     seal,
 )
-from kraft_node.records.compression import CODEC_NAMES, Compression, compress, decompress
-from kraft_node.records.errors import BatchError, CorruptBatch
-from kraft_node.records.shapes import Shape, VarintTooLong, bounds_hold, read_shapes
+from kraft_node.records.compression import CODEC_NAMES, Compression, compress, decompress, decompress_pieces
+from kraft_node.records.errors import BatchError, CorruptBatch, DecompressionLimit
+from kraft_node.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
 
 if TYPE_CHECKING:
     from kraft_node.log.config import LogConfig
@@ -45,8 +47,18 @@ SIGNATURES: Final = {
 """What a codec's data begins with; snappy's may have no frame (librdkafka's)."""
 RECORD_ERRORS_MAX: Final = 1000
 """Bad records named in one answer; a producer drops the batch after the first."""
-DECOMPRESSED_RATIO_MAX: Final = 1024
-DECOMPRESSED_FLOOR: Final = 16 * 1024 * 1024
+DECOMPRESSED_PER_MESSAGE_BYTE: Final = 32
+"""How much of `max.message.bytes` a batch may decompress to where it has to be: honest batches reach a tenth of that."""
+SMALL_PLAIN: Final = 256 * 1024
+"""Decompressed bytes of few records that are looked at; a batch with more of them is checked step by step."""
+INLINE_RECORDS: Final = 4000
+INLINE_BYTES: Final = 128 * 1024
+"""A batch of so many records and decompressed bytes has them read at once: two milliseconds. Others go on in turns
+(`LongCheck`)."""
+TRY_BYTES: Final = 64 * 1024
+"""What a step costs that decompressed in vain, into too little room."""
+STEP_BYTES: Final = 16 * 1024
+"""Decompressed bytes read in one step: at most 2,300 records, a millisecond."""
 
 
 class InvalidRecords(KafkaError):  # noqa: N818
@@ -57,9 +69,30 @@ class InvalidRecords(KafkaError):  # noqa: N818
         self.record_errors = record_errors
 
 
-def output_limit(size: int) -> int:
-    """Bytes that a batch of `size` may decompress to on the event loop: no codec in honest use reaches 1:1024."""
-    return max(DECOMPRESSED_FLOOR, size * DECOMPRESSED_RATIO_MAX)
+class LongCheck(KafkaError):  # noqa: N818
+    """A batch has more records than may be read at once: `steps` reads them, and returns the largest timestamp.
+
+    Each of its steps takes about a millisecond, and gives the bytes that it will read. It raises as `check_records`.
+    Callers that cannot wait answer with this error.
+    """
+
+    def __init__(self, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
+        super().__init__(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{name}: {header.count} records in {header.length} bytes are too many",
+        )
+        self._config = config
+        self._now_ms = now_ms
+        self._name = name
+
+    def steps(self, records: bytes) -> Generator[int, None, int]:
+        """`records`: a copy of the batch, which has been checked but for its records."""
+        return _steps(records, read_header(records), self._config, self._now_ms, self._name)
+
+
+def output_limit(config: LogConfig) -> int:
+    """Bytes that a batch may decompress to before it is refused: some times what the topic's batches may have."""
+    return config.max_message_bytes * DECOMPRESSED_PER_MESSAGE_BYTE
 
 
 def target_codec(config: LogConfig, codec: int) -> int:
@@ -86,14 +119,13 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
     """
     if count <= FEW_RECORDS and (not codec or len(section) <= SMALL_COMPRESSED):
         try:
-            plain = decompress(codec, section, output_limit(len(section))) if codec else section
+            plain = decompress(codec, section, SMALL_PLAIN) if codec else section
             shapes = read_shapes(plain, count)
         except BatchError:
             return False
         if count == 1:
-            offset_delta, timestamp_delta, _, _ = shapes[0]
-            return not offset_delta and base_timestamp + timestamp_delta == max_timestamp
-        return _are_in_order(shapes) and base_timestamp + _latest(shapes) == max_timestamp
+            return not shapes.offsets[0] and base_timestamp + shapes.timestamps[0] == max_timestamp
+        return shapes.are_in_order() and base_timestamp + max(shapes.timestamps) == max_timestamp
     if max_timestamp < base_timestamp:
         return False
     if not codec:
@@ -102,64 +134,155 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
     return signatures is None or bytes(section[:4]).startswith(signatures)
 
 
-def _latest(shapes: list[Shape]) -> int:
-    return max([shape[1] for shape in shapes])
-
-
-def _are_in_order(shapes: list[Shape]) -> bool:
-    return [shape[0] for shape in shapes] == list(range(len(shapes)))
-
-
 def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> int:
     """Read every record of a client's batch, and check its key and timestamp; the largest timestamp, -1 for none.
 
     Raises InvalidRecords with INVALID_RECORD or INVALID_TIMESTAMP, KafkaError INVALID_RECORD for what cannot be read,
-    UNKNOWN_SERVER_ERROR for what cannot be decompressed (as Kafka says it).
+    UNKNOWN_SERVER_ERROR for what cannot be decompressed (as Kafka says it), MESSAGE_TOO_LARGE for what decompresses to
+    more than `output_limit`, and LongCheck for a batch that must not be read at once.
     """
-    shapes = _shapes(data, header, name)
-    if header.compression and not _are_in_order(shapes):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: the offsets of compressed records leave gaps")
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    appended = header.max_timestamp if header.timestamp_type else None
-    largest = NO_TIMESTAMP
-    errors: list[tuple[int, str]] = []
-    bad_time = False
-    for number, shape in enumerate(shapes):
-        offset_delta, timestamp_delta, key_size, _ = shape
-        timestamp = header.base_timestamp + timestamp_delta if appended is None else appended
-        largest = max(largest, timestamp)
-        if config.compact and key_size < 0:
-            errors.append((number, f"Compacted topic cannot accept message without key in topic partition {name}"))
-        elif config.log_append_time or timestamp == NO_TIMESTAMP:
-            if appended is not None:
-                bad_time = True
-                errors.append((number, _wrong_type(header, shape, timestamp)))
-        elif not earliest <= timestamp <= latest:
-            bad_time = True
-            errors.append((number, timestamp_out_of_range(timestamp, offset_delta, earliest, latest)))
-        if len(errors) >= RECORD_ERRORS_MAX:
-            break
-    if errors:
-        raise _invalid(errors, bad_time=bad_time)
-    return largest
+    if header.count > INLINE_RECORDS:
+        raise LongCheck(header, config, now_ms, name)
+    steps = _steps(data, header, config, now_ms, name)
+    left = INLINE_BYTES
+    while left > 0:
+        try:
+            left -= next(steps) or TRY_BYTES
+        except StopIteration as done:
+            return int(done.value)
+    raise LongCheck(header, config, now_ms, name)
 
 
-def _shapes(data: Buffer, header: BatchHeader, name: str) -> list[Shape]:
-    if header.compression and header.length == HEADER_SIZE:
-        code = ErrorCode.INVALID_RECORD if header.compression == Compression.ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise KafkaError(code, f"{name}: no compressed data")
+def _steps(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> Generator[int, None, int]:
+    judge = _Judge(header, config, now_ms, name)
+    missing = header.count
+    columns = Columns()
+    cut = bytearray()  # the begin of a record whose rest comes with the next pieces
     try:
-        section = records_section(data, header, output_limit(header.length))
-    except BatchError as e:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: {e}") from None
-    try:
-        return read_shapes(section, header.count)
+        for piece in _pieces(data, header, config, name):
+            yield len(piece)
+            if cut:
+                cut += piece
+            plain = cut or bytes(piece)
+            position = read_columns(plain, 0, missing, columns, is_last=False)
+            missing -= len(columns)
+            judge.look(columns)
+            columns.clear()
+            if not missing:
+                check_filled(len(plain) - position, header.count, missing)
+            if position or not cut:
+                cut = bytearray(plain[position:])
+        if missing:
+            read_columns(cut, 0, missing, columns, is_last=True)  # says how it is cut off
+            check_filled(0, header.count, missing)
     except VarintTooLong as e:
         code = ErrorCode.INVALID_RECORD if header.compression else ErrorCode.UNKNOWN_SERVER_ERROR
         raise KafkaError(code, f"{name}: {e}") from None
     except CorruptBatch as e:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{name}: {e}") from None
+    return judge.verdict()
+
+
+def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> Iterator[Buffer]:
+    """The encoded records, decompressed where need be, in pieces of at most `STEP_BYTES`."""
+    section = memoryview(data)[header.position + HEADER_SIZE : header.position + header.length]
+    if not header.compression:
+        yield from _sliced(section)
+        return
+    if not section:
+        code = ErrorCode.INVALID_RECORD if header.compression == Compression.ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
+        raise KafkaError(code, f"{name}: no compressed data")
+    try:
+        for piece in decompress_pieces(header.compression, section, output_limit(config), STEP_BYTES):
+            yield from _sliced(memoryview(piece))
+    except DecompressionLimit as e:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{name}: {e} (32 times max.message.bytes)") from None
+    except BatchError as e:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: {e}") from None
+
+
+def _sliced(view: memoryview) -> Iterator[memoryview]:
+    yield view[:STEP_BYTES]  # also of nothing: that was a step, too
+    for position in range(STEP_BYTES, len(view), STEP_BYTES):
+        yield view[position : position + STEP_BYTES]
+
+
+class _Judge:
+    """What the topic's configuration says of records, columns of them at a time."""
+
+    __slots__ = (
+        "_appended",
+        "_bad_time",
+        "_config",
+        "_earliest",
+        "_errors",
+        "_header",
+        "_largest",
+        "_latest",
+        "_name",
+        "_seen",
+    )
+
+    def __init__(self, header: BatchHeader, config: LogConfig, now_ms: int, name: str) -> None:
+        self._header = header
+        self._config = config
+        self._name = name
+        self._earliest = now_ms - config.message_timestamp_before_max_ms
+        self._latest = now_ms + config.message_timestamp_after_max_ms
+        self._appended = header.max_timestamp if header.timestamp_type else None
+        self._seen = 0
+        self._largest = NO_TIMESTAMP
+        self._errors: list[tuple[int, str]] = []
+        self._bad_time = False
+
+    def look(self, columns: Columns) -> None:
+        """Judge the next records."""
+        header, config = self._header, self._config
+        if not columns:
+            return
+        if header.compression and not columns.are_in_order(self._seen):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._name}: the offsets of compressed records leave gaps"
+            )
+        if self._appended is None:
+            smallest = header.base_timestamp + min(columns.timestamps)
+            largest = header.base_timestamp + max(columns.timestamps)
+        else:
+            smallest = largest = self._appended
+        has_bad_key = config.compact and min(columns.keys) < 0
+        is_in_time = self._appended is None and (
+            config.log_append_time or (self._earliest <= smallest and largest <= self._latest)
+        )
+        if len(self._errors) < RECORD_ERRORS_MAX and (has_bad_key or not is_in_time):
+            self._look_at_each(columns)
+        self._largest = max(self._largest, largest)
+        self._seen += len(columns)
+
+    def _look_at_each(self, columns: Columns) -> None:
+        config, errors, appended = self._config, self._errors, self._appended
+        for index, timestamp_delta in enumerate(columns.timestamps):
+            number = self._seen + index
+            timestamp = self._header.base_timestamp + timestamp_delta if appended is None else appended
+            if config.compact and columns.keys[index] < 0:
+                errors.append(
+                    (number, f"Compacted topic cannot accept message without key in topic partition {self._name}")
+                )
+            elif config.log_append_time or timestamp == NO_TIMESTAMP:
+                if appended is not None:
+                    self._bad_time = True
+                    errors.append((number, _wrong_type(self._header, columns, index, timestamp)))
+            elif not self._earliest <= timestamp <= self._latest:
+                self._bad_time = True
+                offset = columns.offsets[index]
+                errors.append((number, timestamp_out_of_range(timestamp, offset, self._earliest, self._latest)))
+            if len(errors) >= RECORD_ERRORS_MAX:
+                break
+
+    def verdict(self) -> int:
+        """The largest timestamp. Raises InvalidRecords."""
+        if self._errors:
+            raise _invalid(self._errors, bad_time=self._bad_time)
+        return self._largest
 
 
 def _invalid(errors: list[tuple[int, str]], *, bad_time: bool) -> InvalidRecords:
@@ -184,12 +307,11 @@ def timestamp_out_of_range(timestamp: int, offset: int, earliest: int, latest: i
     )
 
 
-def _wrong_type(header: BatchHeader, shape: Shape, timestamp: int) -> str:
-    offset_delta, _, key_size, value_size = shape
+def _wrong_type(header: BatchHeader, columns: Columns, index: int, timestamp: int) -> str:
     kind = "PartialDefaultRecord" if header.compression else "DefaultRecord"
     return (
-        f"Invalid timestamp type in message {kind}(offset={offset_delta}, timestamp={timestamp}, "
-        f"key={key_size} bytes, value={value_size} bytes). "
+        f"Invalid timestamp type in message {kind}(offset={columns.offsets[index]}, timestamp={timestamp}, "
+        f"key={columns.keys[index]} bytes, value={columns.values[index]} bytes). "
         "Producer should not set timestamp type to LogAppendTime."
     )
 
@@ -197,7 +319,7 @@ def _wrong_type(header: BatchHeader, shape: Shape, timestamp: int) -> str:
 def rewrite(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, base_offset: int, epoch: int) -> bytes:
     """The batch as the topic stores it: with its codec, and with the append time where the topic says so.
 
-    Raises KafkaError UNKNOWN_SERVER_ERROR when it cannot be decompressed.
+    Raises KafkaError UNKNOWN_SERVER_ERROR when it cannot be decompressed, MESSAGE_TOO_LARGE when it is a bomb.
     """
     codec = target_codec(config, header.compression)
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT) | codec
@@ -208,7 +330,9 @@ def rewrite(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, b
     payload: Buffer = memoryview(data)[header.position + HEADER_SIZE : header.position + header.length]
     if codec != header.compression:
         try:
-            payload = records_section(data, header, output_limit(header.length))
+            payload = records_section(data, header, output_limit(config))
+        except DecompressionLimit as e:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{e} (32 times max.message.bytes)") from None
         except BatchError as e:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from None
         if codec:

@@ -223,7 +223,9 @@ class Partition:
 
     # --- appending ---
 
-    def append(self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False) -> AppendInfo:
+    def append(
+        self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False, checked: int | None = None
+    ) -> AppendInfo:
         """Append one producer's batches as leader; what may be read moves on before this returns.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and too small an ISR), and all that
@@ -237,7 +239,7 @@ class Partition:
                 f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, needs {self.min_isr}",
             )
         log = self.log
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal)
+        info = log.append_as_leader(records, self.leader_epoch, now_ms, internal=internal, checked=checked)
         size = len(records)
         self.messages_in += info.last_offset - info.base_offset + 1
         self.bytes_in += size

@@ -10,6 +10,7 @@ linked ones.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -39,6 +40,8 @@ GZIP_LEVEL_DEFAULT: Final = 6
 LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
 _GZIP_WBITS: Final = 31
+_GZIP_CHUNK: Final = 64 * 1024
+"""Compressed bytes given to zlib at once: it copies what it has not used each time it stops."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -91,38 +94,85 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
     raise CorruptBatch(f"unknown compression codec {codec}")
 
 
+def decompress_pieces(codec: int, data: Buffer, limit: int, piece: int) -> Iterator[Buffer]:
+    """What `decompress` returns, in pieces of about `piece` bytes where the codec's library can stop.
+
+    Where it cannot (a block of snappy, a frame of zstd), a piece may be longer, and an empty one comes before each try
+    with more room. Raises as `decompress`, once what comes before the fault has been given.
+    """
+    try:
+        if codec == Compression.GZIP:
+            yield from _gzip_pieces(data, limit, piece)
+        elif codec == Compression.LZ4:
+            yield from _lz4_pieces(data, limit, piece)
+        elif codec == Compression.SNAPPY:
+            yield from _snappy_blocks(data, limit)
+        elif codec == Compression.ZSTD:
+            yield from _zstd_tries(data, limit)
+        else:
+            yield decompress(codec, data, limit)
+    except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError) as e:
+        raise CorruptBatch(f"{Compression(codec).name.lower()} data is damaged: {e}") from None
+
+
 def _too_long(codec: Compression, limit: int) -> DecompressionLimit:
     return DecompressionLimit(f"{codec.name.lower()} data decompresses to more than {limit} bytes")
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    parts: list[bytes] = []
-    total = 0
-    rest: Buffer = data
-    while rest:
+    return _joined(_gzip_pieces(data, limit, limit + 1))
+
+
+def _gzip_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    position = total = 0
+    while position < len(view):
         stream = zlib.decompressobj(_GZIP_WBITS)
-        part = stream.decompress(rest, limit - total + 1)
-        total += len(part)
-        if total > limit:
-            raise _too_long(Compression.GZIP, limit)
-        if not stream.eof:
-            raise CorruptBatch("gzip data is cut off")
-        parts.append(part)
-        rest = stream.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not stream.eof:
+            chunk: Buffer = stream.unconsumed_tail
+            if not chunk:
+                chunk = view[position : position + _GZIP_CHUNK]
+                position += len(chunk)
+            part = stream.decompress(chunk, piece)
+            if not part and not chunk and not stream.eof:
+                raise CorruptBatch("gzip data is cut off")
+            total += len(part)
+            if total > limit:
+                raise _too_long(Compression.GZIP, limit)
+            yield part
+        position -= len(stream.unused_data)
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:
+    return _joined(_lz4_pieces(data, limit, limit + 1))
+
+
+def _lz4_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
     stream = lz4.frame.LZ4FrameDecompressor()
-    part: bytes = stream.decompress(data, max_length=limit + 1)
-    if len(part) > limit:
-        raise _too_long(Compression.LZ4, limit)
-    if not stream.eof:
-        raise CorruptBatch("lz4 data is cut off")
-    return part
+    total = 0
+    rest: Buffer = data
+    while not stream.eof:
+        part: bytes = stream.decompress(rest, max_length=piece)
+        rest = b""  # it keeps what it has not used
+        if not part and not stream.eof:
+            raise CorruptBatch("lz4 data is cut off")
+        total += len(part)
+        if total > limit:
+            raise _too_long(Compression.LZ4, limit)
+        yield part
+
+
+def _joined(pieces: Iterator[bytes]) -> bytes:
+    parts = list(pieces)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    *_, plain = _zstd_tries(data, limit)
+    return bytes(plain)
+
+
+def _zstd_tries(data: Buffer, limit: int) -> Iterator[Buffer]:
     # Streams written by Java carry no content size, so the room is found by trying; a bomb costs at most `limit`.
     room = min(limit, max(_ZSTD_FIRST_GUESS, 8 * len(data)))
     while True:
@@ -135,8 +185,11 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
             if room >= limit:
                 raise _too_long(Compression.ZSTD, limit) from None
             room = min(limit, room * 4)
+            del out
+            yield b""
         else:
-            return bytes(memoryview(out)[:length])
+            yield memoryview(out)[:length]
+            return
 
 
 def _raw_snappy(data: Buffer, limit: int) -> bytes:
@@ -146,13 +199,17 @@ def _raw_snappy(data: Buffer, limit: int) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+    return _joined(_snappy_blocks(data, limit))
+
+
+def _snappy_blocks(data: Buffer, limit: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _raw_snappy(view, limit)
+        yield _raw_snappy(view, limit)
+        return
     position, end, total = len(_XERIAL_HEADER), len(view), 0
     if end < position:
         raise CorruptBatch("snappy header is cut off")
-    parts: list[bytes] = []
     while position < end:
         if end - position < _LENGTH.size:
             raise CorruptBatch("snappy block length is cut off")
@@ -162,9 +219,8 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
             raise CorruptBatch(f"snappy block of {length} bytes, {end - position} are left")
         part = _raw_snappy(view[position : position + length], limit - total)
         total += len(part)
-        parts.append(part)
+        yield part
         position += length
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _compress_xerial(data: Buffer) -> bytes:

@@ -56,6 +56,7 @@ class Connection:
     """Reads requests for `server`, its listener, and answers through `transport`."""
 
     __slots__ = (
+        "_barred",
         "_burst",
         "_corked_bytes",
         "_have",
@@ -111,6 +112,7 @@ class Connection:
         self._muted = False
         self._muted_until_ms = 0
         self._unsent_seen = 0
+        self._barred = False
 
     # Receiver
 
@@ -230,11 +232,19 @@ class Connection:
         if not self.closed:
             self._settle(view, position, end, size)
 
+    def bar(self) -> None:
+        """Handle nothing more, not even a Produce, until `unbar`: for a handler whose request must be done first."""
+        self._barred = True
+
+    def unbar(self) -> None:
+        """Go on once the request has been answered."""
+        self._barred = False
+
     def _may_handle(self) -> bool:
         """Whether the limits allow another request now; sends what is corked when that is much."""
         if self._corked_bytes > CORKED_MAX:
             self._flush()
-        if self.transport.unsent_bytes > UNSENT_MAX or self.closed or self._muted:
+        if self.transport.unsent_bytes > UNSENT_MAX or self.closed or self._muted or self._barred:
             return False
         waiting = self._waiting
         if not waiting:

@@ -8,11 +8,14 @@ Deviations: transactional batches are refused while there is no transaction coor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import Turns
+from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
+from kraft_node.log.validate import LongCheck
 from kraft_node.partition.partition import ACKS_ALL
 from kraft_node.wire.messages import ProduceResponse
 
@@ -64,6 +67,39 @@ class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
         self.words = words
 
 
+class _LongAppend(NamedTuple):
+    """A batch that is appended once its records have been checked; `row` is its place in the answer."""
+
+    key: TopicKey
+    partition: Partition
+    row: Any
+    records: bytes
+    check: LongCheck
+
+
+class _Outcome:
+    """What has become of a request so far."""
+
+    __slots__ = ("ctx", "failed", "request", "topics", "unreplicated", "wrong_leader")
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: Any,
+        topics: list[Any],
+        unreplicated: list[tuple[Partition, int, Any]] | None,
+        wrong_leader: list[tuple[Any, Any]] | None,
+        *,
+        failed: bool,
+    ) -> None:
+        self.ctx = ctx
+        self.request = request
+        self.topics = topics
+        self.unreplicated = unreplicated
+        self.wrong_leader = wrong_leader
+        self.failed = failed
+
+
 class ProduceHandler:
     """Appends, and owns the requests that wait for their ISR."""
 
@@ -72,6 +108,7 @@ class ProduceHandler:
         self.replicas = broker.replicas
         self.clock = broker.env.clock
         self.waiting: set[WaitingProduce] = set()
+        self.long_checks = LongChecks(Turns(broker.env))
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
         if self.broker.fence.fenced:
@@ -84,6 +121,7 @@ class ProduceHandler:
         answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Partition, int, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
+        long: list[_LongAppend] | None = None
         failed = False
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
@@ -99,6 +137,9 @@ class ProduceHandler:
                         partition = self.replicas.leader(key, index)
                         records = self._check(ctx, partition, data.records, request.transactional_id)
                         info = partition.append(records, acks, now_ms)
+                    except LongCheck as check:
+                        row = _row(index, ErrorCode.NONE)
+                        long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), check)]
                     except KafkaError as error:
                         failed = True
                         row = self._failed(key, index, error)
@@ -111,16 +152,64 @@ class ProduceHandler:
                         if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
                             unreplicated = [*(unreplicated or ()), (partition, info.last_offset + 1, row)]
                 rows.append(row)
-        if acks == 0:
-            self._end_unanswered(ctx, failed=failed)
+        if acks and unreplicated is None and wrong_leader is None and long is None:
+            return ProduceResponse(topics)
+        outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, failed=failed)
+        if long is None:
+            return self._answer(outcome)
+        ctx.connection.bar()
+        self._append_later(outcome, long)
+        return None
+
+    def _answer(self, outcome: _Outcome) -> Any:
+        """The response, or None while replicas are waited for, or where none is wanted."""
+        ctx, request = outcome.ctx, outcome.request
+        if request.acks == 0:
+            self._end_unanswered(ctx, failed=outcome.failed)
             return None
-        response = ProduceResponse(topics)
-        if wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
-            hint_at_leaders(self.broker.metadata, ctx.listener, wrong_leader, response)
-        if unreplicated is not None:
-            WaitingProduce(self, ctx, response, unreplicated, request.timeout_ms)
+        response = ProduceResponse(outcome.topics)
+        if outcome.wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
+            hint_at_leaders(self.broker.metadata, ctx.listener, outcome.wrong_leader, response)
+        if outcome.unreplicated is not None:
+            WaitingProduce(self, ctx, response, outcome.unreplicated, request.timeout_ms)
             return None
         return response
+
+    def _append_later(self, outcome: _Outcome, long: list[_LongAppend]) -> None:
+        """Check and append the batches in `long`, one after the other, then answer."""
+        first = long.pop(0)
+
+        def checked(result: int | KafkaError) -> None:
+            self._append_checked(outcome, first, result)
+            if long:
+                self._append_later(outcome, long)
+                return
+            outcome.ctx.connection.unbar()
+            response = self._answer(outcome)
+            if response is not None:
+                outcome.ctx.respond(response)
+
+        self.long_checks.add(first.check.steps(first.records), checked)
+
+    def _append_checked(self, outcome: _Outcome, late: _LongAppend, result: int | KafkaError) -> None:
+        acks = outcome.request.acks
+        row = late.row
+        try:
+            if isinstance(result, KafkaError):
+                raise result
+            info = late.partition.append(late.records, acks, self.clock.wall_ms(), checked=result)
+        except KafkaError as error:
+            outcome.failed = True
+            failed = self._failed(late.key, row.index, error)
+            for name in row._fields:
+                setattr(row, name, getattr(failed, name))
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                outcome.wrong_leader = [*(outcome.wrong_leader or ()), ((late.key, row.index), row)]
+            return
+        row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
+        row.log_start_offset = info.log_start_offset
+        if acks == ACKS_ALL and not late.partition.is_replicated(info.last_offset + 1):
+            outcome.unreplicated = [*(outcome.unreplicated or ()), (late.partition, info.last_offset + 1, row)]
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
         """The one batch in `records`, after what must hold before the log looks at it. Raises KafkaError."""
