@@ -162,6 +162,7 @@ def test_a_client_that_does_not_read_is_not_served_further() -> None:
     transport.stuck = False
     transport.unsent_bytes = 0
     connection.drained()
+    world.scheduler.run()
     assert transport.correlation_ids() == list(range(1000))
     assert transport.reading
 
@@ -402,6 +403,7 @@ def test_a_muted_connection_answers_at_once_and_handles_what_follows_when_its_ti
     for answered in ([1, 2], [1, 2, 3]):
         assert [delay for delay, _, _ in world.scheduler.later if delay == 700] == [700]
         world.scheduler.fire()
+        world.scheduler.run()
         assert transport.correlation_ids() == answered
     world.scheduler.fire()
     assert transport.reading is True
@@ -427,6 +429,7 @@ def test_an_answer_that_comes_later_mutes_as_well() -> None:
     assert transport.correlation_ids() == [1]
     assert len(later.waiting) == 1
     world.scheduler.fire()
+    world.scheduler.run()
     assert len(later.waiting) == 2
 
 
@@ -457,4 +460,5 @@ def test_every_request_is_charged_when_it_is_done_whether_answered_or_not(answer
     assert transport.correlation_ids() == [1] * answers
     assert len(later.waiting) == 1
     world.scheduler.fire()
+    world.scheduler.run()
     assert len(later.waiting) == 2

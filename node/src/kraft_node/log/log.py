@@ -197,7 +197,7 @@ class Log:
         A batch that an idempotent producer sent before is not stored again: the answer says where it is. `checked` is
         the largest timestamp of a batch whose records have been read (`LongCheck.steps`).
 
-        Raises LongCheck, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (both may carry `record_errors`),
+        Raises LongCheck, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`),
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
         """

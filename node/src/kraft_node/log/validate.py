@@ -48,7 +48,7 @@ SIGNATURES: Final = {
 RECORD_ERRORS_MAX: Final = 1000
 """Bad records named in one answer; a producer drops the batch after the first."""
 DECOMPRESSED_PER_MESSAGE_BYTE: Final = 32
-"""How much of `max.message.bytes` a batch may decompress to where it has to be: honest batches reach a tenth of that."""
+"""How many times `max.message.bytes` a batch may decompress to, if it has to be: honest batches reach a tenth."""
 SMALL_PLAIN: Final = 256 * 1024
 """Decompressed bytes of few records that are looked at; a batch with more of them is checked step by step."""
 INLINE_RECORDS: Final = 4000

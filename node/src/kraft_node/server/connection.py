@@ -41,6 +41,16 @@ PIPELINED_MAX: Final = 256
 CORKED_MAX: Final = 256 * 1024
 """Response bytes collected before they are handed to the socket even though more requests are at hand."""
 
+TURN_MS: Final = 2
+TURN_REQUESTS: Final = 256
+"""What a connection may use of the loop before others have their turn: a read of 256 KiB may hold 18,000 requests."""
+
+CLOCK_REQUESTS: Final = 8
+"""Requests between two looks at the clock."""
+
+COSTLY_BYTES: Final = 16 * 1024
+"""A request that is not Produce and has more bytes names thousands of things: one a turn is decoded, of all clients."""
+
 UNSENT_MAX: Final = 1 << 20
 """Unsent response bytes above which the connection rests: one default max.partition.fetch.bytes."""
 
@@ -61,6 +71,7 @@ class Connection:
         "_corked_bytes",
         "_have",
         "_held",
+        "_is_turn",
         "_large",
         "_last_header",
         "_muted",
@@ -72,6 +83,7 @@ class Connection:
         "_touched",
         "_unsent_seen",
         "_waiting",
+        "_yielded",
         "client_software",
         "closed",
         "last_active_ms",
@@ -113,6 +125,9 @@ class Connection:
         self._muted_until_ms = 0
         self._unsent_seen = 0
         self._barred = False
+        # Whether more waits for its turn, and whether this is one.
+        self._yielded = False
+        self._is_turn = False
 
     # Receiver
 
@@ -146,7 +161,7 @@ class Connection:
 
     def drained(self) -> None:
         """There is room again for responses."""
-        if self._resting:
+        if self._resting and not self._yielded:
             self._work_again()
 
     def connection_lost(self, error: OSError | None) -> None:
@@ -193,7 +208,7 @@ class Connection:
         position = 0
         metrics: list[ApiMetrics] = []
         self._burst = True
-        size = 0
+        size = handled = 0
         may = self._may_handle()
         while may and end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
@@ -203,10 +218,12 @@ class Connection:
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if self._waiting and _KEY.unpack_from(view, position + 4)[0] != PRODUCE:
-                self._held = True
-                size = 0
-                break
+            if (self._waiting or size > COSTLY_BYTES) and _KEY.unpack_from(view, position + 4)[0] != PRODUCE:
+                self._held = bool(self._waiting)
+                self._yielded = not self._held and not self._is_turn
+                if self._held or self._yielded:
+                    size = 0
+                    break
             metric = self._handle(view[position + 4 : frame_end], now_ms)
             if metric is None:
                 self._burst = False
@@ -218,6 +235,11 @@ class Connection:
             metric.burst += 1
             metric.bytes_in += size
             position = frame_end
+            handled += 1
+            if (not handled % CLOCK_REQUESTS or size > COSTLY_BYTES) and self._is_turn_over(handled, now_ms):
+                self._yielded = position != end
+                size = 0
+                break
             size = 0
             if self._waiting or self._corked_bytes > CORKED_MAX or self._muted:
                 may = self._may_handle()
@@ -231,6 +253,18 @@ class Connection:
                 metric.burst = 0
         if not self.closed:
             self._settle(view, position, end, size)
+
+    def _is_turn_over(self, handled: int, start_ms: int) -> bool:
+        return handled >= TURN_REQUESTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
+
+    def _turn(self) -> bool:
+        """Go on with what has been received, as a job of the listener."""
+        self._yielded = False
+        if not self.closed and self._may_handle():
+            self._is_turn = True
+            self._work_again()
+            self._is_turn = False
+        return False
 
     def bar(self) -> None:
         """Handle nothing more, not even a Produce, until `unbar`: for a handler whose request must be done first."""
@@ -273,7 +307,9 @@ class Connection:
                     self._rest = bytes(view[position:end])
         elif position and position == end:
             self._release_large()
-        rest = not self._may_handle()
+        if self._yielded:
+            self.server.turns.add(self._turn)
+        rest = self._yielded or not self._may_handle()
         if rest != self._resting:
             self._resting = rest
             if rest:
@@ -432,8 +468,12 @@ class Connection:
             return
         self.last_active_ms = self.server.clock.monotonic_ms()
         self._flush()
-        if self._resting and self._may_handle():
-            self._work_again()
+        if self._resting and not self._yielded and self._may_handle():
+            if self._rest is None and self._large is None:
+                self._work_again()
+            else:
+                self._yielded = True
+                self.server.turns.add(self._turn)
 
     # The end
 

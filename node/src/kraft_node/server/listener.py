@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kraft_node.base.turns import Turns
 from kraft_node.server.connection import Connection
 from kraft_node.server.connection_rates import Arrivals
 from kraft_node.wire.api import API, ApiKey, ApiSpec
@@ -173,6 +174,8 @@ class ServerListener:
         }
         self.connections: dict[Connection, None] = {}
         """In the order of their arrival: what is done to all is done in that order."""
+        self.turns = Turns(env)
+        """Where connections go on that have had their share of a turn of the loop."""
         self.held = held
         """While it is set, connections are accepted but nothing of theirs is read."""
         self.refusals = 0

@@ -1,7 +1,8 @@
 """Produce requests with batches that have too many records to be read at once (`log.validate.LongCheck`).
 
 The records are copied and read in turns of the loop, one batch of the broker after the other, so that one is
-decompressed at a time. The connection handles nothing more until its request has been appended: sequences stay in order.
+decompressed at a time. The connection handles nothing more until its request has been appended, so sequences stay in
+order.
 """
 
 from __future__ import annotations
