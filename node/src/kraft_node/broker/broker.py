@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.resources import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
 from kraft_node.base.config.topic import TopicConfigs
+from kraft_node.base.turns import Turns
 from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.client_quotas import ClientQuotas
 from kraft_node.broker.coordinators.group.config import GroupConfig
@@ -129,6 +130,8 @@ class Broker:
         authorizer: Authorizer | None = None,
     ) -> None:
         self.env = env
+        self.turns = Turns(env)
+        """Where requests go on that take more than their share of a turn of the loop."""
         self.peers = peers
         self.node_id = config.node_id
         self.cluster_id = cluster_id

@@ -135,7 +135,8 @@ def create_topics(authorizer: Authorizer, handler: Handler, ctx: RequestContext,
             response.topics.append(row(name, error_code=code, error_message="Authorization failed."))
         return response
 
-    left = [topic for topic in request.topics if topic.name not in denied]
+    refused = set(denied)
+    left = [topic for topic in request.topics if topic.name not in refused]
     return answered(handler, ctx, changed(request, topics=left), complete)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.authorization.gate import Gate, Guard, without_topics
+from kraft_node.broker.authorization.gate import Gate, Guard, rest_of, without_topics
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
@@ -73,7 +73,7 @@ def offset_delete(gate: Gate, handler: Handler, ctx: RequestContext, request: An
             response.topics.append(answer.OffsetDeleteResponseTopic(topic.name, rows))
         return response
 
-    left = [topic for topic in request.topics if topic not in denied]
+    left = rest_of(request.topics, denied)
     return answered(handler, ctx, changed(request, topics=left), complete)
 
 
@@ -125,7 +125,7 @@ def _fetchable(gate: Gate, ctx: RequestContext, group: Any) -> tuple[list[Any] |
     by_id = ctx.api_version >= FETCH_BY_ID
     named = [(topic, gate.name_of(topic.topic_id) if by_id else topic.name) for topic in group.topics]
     denied = gate.denied_topics(ctx, Operation.DESCRIBE, named)
-    return [topic for topic in group.topics if not any(topic is one for one in denied)], denied
+    return rest_of(group.topics, denied), denied
 
 
 def _complete(gate: Gate, ctx: RequestContext, answer: Any, denied: list[Any], topic_row: Any, row: Any) -> None:

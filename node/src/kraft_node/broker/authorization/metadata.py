@@ -27,7 +27,9 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
     version = ctx.api_version
     topics = request.topics
     if topics is None or (version < EMPTY_IS_NONE_VERSION and not topics):
-        return _with_operations(gate, ctx, request, _all(gate, ctx, handler(ctx, request)))
+        return answered(
+            handler, ctx, request, lambda response: _with_operations(gate, ctx, request, _all(gate, ctx, response))
+        )
     if any(topic.name is None if topic.topic_id == ZERO_UUID else version < ASKED_BY_ID_VERSION for topic in topics):
         return handler(ctx, request)  # which refuses it as a whole
     ids = [topic for topic in topics if topic.topic_id != ZERO_UUID]
@@ -35,12 +37,13 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
         denied = gate.denied_topics(
             ctx, Operation.DESCRIBE, [(topic.topic_id, gate.name_of(topic.topic_id)) for topic in ids]
         )
-        left = [topic for topic in ids if topic.topic_id not in denied]
-        refused = [_refusal(None, topic_id) for topic_id in dict.fromkeys(denied)]
+        hidden = dict.fromkeys(denied)
+        left = [topic for topic in ids if topic.topic_id not in hidden]
+        refused = [_refusal(None, topic_id) for topic_id in hidden]
     else:
         names = list(dict.fromkeys(topic.name for topic in topics))
-        unseen = gate.denied_topics(ctx, Operation.DESCRIBE, [(name, name) for name in names])
-        unmade = _not_creatable(gate, ctx, request, [name for name in names if name not in unseen])
+        unseen = dict.fromkeys(gate.denied_topics(ctx, Operation.DESCRIBE, [(name, name) for name in names]))
+        unmade = dict.fromkeys(_not_creatable(gate, ctx, request, [name for name in names if name not in unseen]))
         left = [topic for topic in topics if topic.name not in unseen and topic.name not in unmade]
         refused = [_refusal(name, ZERO_UUID, internal=is_internal(name)) for name in unmade]
         refused += [_refusal(name, ZERO_UUID) for name in unseen]

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.broker.long_answers import answer
 from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
 from kraft_node.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.metadata.partitions import PartitionState, TopicView
@@ -27,6 +30,8 @@ NO_OPERATIONS: Final = -(2**31)
 TOPIC_IDS_ASKED_VERSION: Final = 12
 OFFLINE_UNREACHABLE_VERSION: Final = 0
 LISTENER_ERROR_VERSION: Final = 6
+TOPICS_A_STEP: Final = 50
+"""Topics that one step of a long answer describes."""
 
 
 class MetadataHandler:
@@ -37,14 +42,17 @@ class MetadataHandler:
         self.metadata: MetadataCache = broker.metadata
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
+        return answer(self.broker, ctx, request, self._answer(ctx, request))
+
+    def _answer(self, ctx: RequestContext, request: Any) -> Generator[None, None, Any]:
         version = ctx.api_version
         asked = request.topics
         topics: list[Any]
         if asked is None or (version == 0 and not asked):
-            topics = [self._topic(ctx, topic, request) for topic in self.broker.image.topics]
+            topics = yield from self._by_names(ctx, request, [topic.name for topic in self.broker.image.topics])
         else:
             self._check(asked, version)
-            topics = self._asked(ctx, request)
+            topics = yield from self._asked(ctx, request)
         return MetadataResponse(
             brokers=self._brokers(ctx),
             cluster_id=self.broker.cluster_id,
@@ -72,13 +80,27 @@ class MetadataHandler:
                 )
         return found
 
-    def _asked(self, ctx: RequestContext, request: Any) -> list[Any]:
+    def _by_names(self, ctx: RequestContext, request: Any, names: list[str]) -> Generator[None, None, list[Any]]:
+        """The topics of those names; not those that are deleted meanwhile."""
+        answers = []
+        for number, name in enumerate(names):
+            if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
+                yield
+            topic = self.broker.image.topics.by_name(name)
+            if topic is not None:
+                answers.append(self._topic(ctx, topic, request))
+        return answers
+
+    def _asked(self, ctx: RequestContext, request: Any) -> Generator[None, None, list[Any]]:
         ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
         if ids:  # names beside them do not count
-            return self._by_ids(ctx, request, ids)
+            answers = yield from self._by_ids(ctx, request, ids)
+            return answers
         answers = []
         missing: list[str] = []
-        for name in dict.fromkeys(asked.name for asked in request.topics):
+        for number, name in enumerate(dict.fromkeys(asked.name for asked in request.topics)):
+            if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
+                yield
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic is asked for without a name or an id")
             topic = self.broker.image.topics.by_name(name)
@@ -88,14 +110,20 @@ class MetadataHandler:
                 missing.append(name)
             else:
                 answers.append(_unknown(request, ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID))
-        answers += [_unknown(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID) for name in missing]
+        for start in range(0, len(missing), TOPICS_A_STEP):
+            some = missing[start : start + TOPICS_A_STEP]
+            answers += [_unknown(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID) for name in some]
+            if start:
+                yield
         if missing and request.allow_auto_topic_creation and self.broker.config.boolean("auto.create.topics.enable"):
             self.broker.auto_topics.create(missing, ctx)
         return answers
 
-    def _by_ids(self, ctx: RequestContext, request: Any, ids: dict[Uuid, None]) -> list[Any]:
+    def _by_ids(self, ctx: RequestContext, request: Any, ids: dict[Uuid, None]) -> Generator[None, None, list[Any]]:
         answers = []
-        for topic_id in ids:
+        for number, topic_id in enumerate(ids):
+            if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
+                yield
             topic = self.broker.image.topics.by_id(topic_id)
             if topic is None:
                 answers.append(_unknown(request, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))

@@ -1,0 +1,196 @@
+"""Requests that ask for very much: bounded work a step, and costs in proportion to what is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraft_node.base.config import describe
+from kraft_node.base.config.resources import TOPIC_RESOURCE
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import Turns
+from kraft_node.broker.authorization import groups, topics
+from kraft_node.broker.authorization.gate import Gate
+from kraft_node.broker.handlers.describe_configs import RESOURCES_MAX, describe_configs
+from kraft_node.broker.handlers.metadata import TOPICS_A_STEP
+from kraft_node.broker.long_answers import INLINE_STEPS
+from kraft_node.security.authorizer import Authorizer
+from kraft_node.wire.messages import (
+    DescribeConfigsRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from tests.unit.broker import test_admin, test_metadata
+from tests.unit.broker.world import topic_records
+from tests.unit.server.fakes import World
+
+Resource = DescribeConfigsRequest.DescribeConfigsResource
+DENIED = 5_000
+CALLS_A_TOPIC = 60
+
+
+def calls(function: Callable[[], Any]) -> int:
+    """How many calls of Python functions, generators that go on among them, `function` makes."""
+    count = 0
+
+    def note(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics whose configuration has been put together so far."""
+    seen: list[str] = []
+    real = describe.describe_topic
+
+    def counted(*args: Any) -> Any:
+        seen.append("topic")
+        return real(*args)
+
+    monkeypatch.setattr(describe, "describe_topic", counted)
+    return seen
+
+
+def test_a_topic_named_many_times_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = test_admin.Rig()
+    seen = described(monkeypatch)
+    resources = [Resource(TOPIC_RESOURCE, "a", None) for _ in range(20_000)]
+    response = describe_configs(rig.broker, rig.client.context(32, 4), DescribeConfigsRequest(resources=resources))
+    assert [result.resource_name for result in response.results] == ["a"]
+    assert len(seen) == 1
+
+
+def test_many_topics_are_described_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = test_admin.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    seen = described(monkeypatch)
+    resources = [Resource(TOPIC_RESOURCE, "a", [f"key{i}"]) for i in range(100)]
+    ctx = rig.client.context(32, 4)
+    assert describe_configs(rig.broker, ctx, DescribeConfigsRequest(resources=resources)) is None
+    assert len(seen) < INLINE_STEPS
+    world.scheduler.run()
+    assert len(rig.client.answers[0].results) == len(seen) == 100
+
+
+def test_more_resources_than_an_answer_has_room_for_are_refused() -> None:
+    rig = test_admin.Rig()
+    resources = [Resource(TOPIC_RESOURCE, f"t{i}", None) for i in range(RESOURCES_MAX + 1)]
+    with pytest.raises(KafkaError) as refused:
+        describe_configs(rig.broker, rig.client.context(32, 4), DescribeConfigsRequest(resources=resources))
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_metadata_of_many_names_is_answered_in_turns() -> None:
+    rig = test_metadata.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    names = ["a", *(f"missing-{i}" for i in range(5_000)), "b"]
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+    at_once = calls(lambda: rig.handler(rig.client.context(3, 9), request))
+    assert at_once < 40 * INLINE_STEPS * TOPICS_A_STEP
+    assert not rig.client.answers
+    world.scheduler.run()
+    (response,) = rig.client.answers
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert len(codes) == len(names)
+    assert (codes["a"], codes["b"], codes["missing-7"]) == (0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_metadata_of_all_topics_is_answered_in_turns_and_without_those_deleted_meanwhile() -> None:
+    rig = test_metadata.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    more = [record for i in range(1_000) for record in topic_records(f"more-{i}", 100 + i)]
+    test_metadata.replay(rig.image, more)
+    assert rig.handler(rig.client.context(3, 9), MetadataRequest(topics=None)) is None
+    gone = test_metadata.stored.RemoveTopicRecord(topic_id=test_metadata.topic_id(1_099))
+    test_metadata.replay(rig.image, [gone])
+    world.scheduler.run()
+    (response,) = rig.client.answers
+    assert len(response.topics) == 2 + 999
+
+
+def test_a_client_that_has_gone_ends_its_long_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = test_admin.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    seen = described(monkeypatch)
+    resources = [Resource(TOPIC_RESOURCE, "a", [f"key{i}"]) for i in range(100)]
+    describe_configs(rig.broker, rig.client.context(32, 4), DescribeConfigsRequest(resources=resources))
+    rig.client.closed = True
+    world.scheduler.run()
+    assert len(seen) < INLINE_STEPS
+    assert not rig.client.answers
+
+
+class OpenGroups(Gate):
+    """A gate that groups do not stop at."""
+
+    def require_group(self, *_: Any) -> None: ...
+
+
+class Denier:
+    """A gate whose authorizer lets nobody see a topic."""
+
+    def __init__(self) -> None:
+        self.rig = test_metadata.Rig()
+        authorizer = Authorizer()
+        authorizer.completed()
+        self.gate = OpenGroups(SimpleNamespace(image=self.rig.image), authorizer)  # type: ignore[arg-type]
+
+    def ctx(self) -> Any:
+        return self.rig.client.context(0, 7)
+
+
+def test_denied_topics_cost_what_they_are() -> None:
+    denier = Denier()
+    asked = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=f"t{i}", partitions=[]) for i in range(DENIED)],
+    )
+    answers: list[Any] = []
+
+    def ask() -> None:
+        handler = lambda ctx, request: ListOffsetsResponse(topics=[])  # noqa: E731
+        answers.append(topics.list_offsets(denier.gate, handler, denier.ctx(), asked))
+
+    assert calls(ask) < CALLS_A_TOPIC * DENIED
+    assert len(answers[0].topics) == DENIED
+
+
+def test_denied_topics_of_offset_delete_cost_what_they_are() -> None:
+    denier = Denier()
+    compared = 0
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+    class Named(topic):  # type: ignore[misc, valid-type]
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return self is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    named = [Named(name=f"t{i}", partitions=[]) for i in range(DENIED)]
+    request = OffsetDeleteRequest(group_id="g", topics=named)
+    response = groups.offset_delete(
+        denier.gate, lambda ctx, request: OffsetDeleteResponse(topics=[]), denier.ctx(), request
+    )
+    assert len(response.topics) == DENIED
+    assert compared == 0
