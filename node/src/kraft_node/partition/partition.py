@@ -6,14 +6,13 @@ Called by the handlers through `ReplicaManager`. Knows nothing of requests: resu
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right, insort
 from collections.abc import Callable
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
+from kraft_node.partition.acks import Acks, Waiter
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
 
@@ -52,8 +51,6 @@ class Watcher(Protocol):
         """For those who read to the log's end: the high watermark has moved, which is news but no records."""
 
 
-_Waiter = tuple[int, Callable[[ErrorCode], None]]
-_offset_of: Final = itemgetter(0)
 _ALONE: Final = Alone()
 
 
@@ -125,9 +122,9 @@ class Partition:
         """Of what consumers may read, below the high watermark."""
         self.end_watchers: list[Watcher] | None = None
         """Of the log's end, to which followers read; told of every move of the high watermark besides."""
-        self._acks: list[_Waiter] | None = None
+        self._acks: Acks | None = None
         """Who waits for the high watermark, by offset."""
-        self._deletes: list[_Waiter] | None = None
+        self._deletes: list[Waiter] | None = None
         """Who waits for the low watermark."""
         self.messages_in = 0
         self.bytes_in = 0
@@ -273,14 +270,16 @@ class Partition:
         this broker lost the partition. The caller bounds how many wait and for how long.
         """
         if self._acks is None:
-            self._acks = [(offset, done)]
-        else:
-            insort(self._acks, (offset, done), key=_offset_of)  # nearly always behind all others
+            self._acks = Acks()
+        self._acks.add(offset, done)
 
     def forget_ack(self, done: Callable[[ErrorCode], None]) -> None:
         """Undo `when_replicated`; fine when it has been called."""
-        if self._acks is not None:
-            self._acks = [entry for entry in self._acks if entry[1] != done] or None
+        acks = self._acks
+        if acks is not None:
+            acks.forget(done)
+            if not acks:
+                self._acks = None
 
     def _advance(self, appended_bytes: int) -> bool:
         """Move the high watermark as far as the replicas that count allow; whether it moved."""
@@ -295,17 +294,20 @@ class Partition:
         return True
 
     def _settle_acks(self, high_watermark: int) -> None:
-        assert self._acks is not None
-        count = bisect_right(self._acks, high_watermark, key=_offset_of)
-        due, self._acks = self._acks[:count], self._acks[count:] or None
+        acks = self._acks
+        assert acks is not None
+        due = acks.take(high_watermark)
+        if not acks:
+            self._acks = None
         code = ErrorCode.NONE if self.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for _, done in due:
+        for done in due:
             done(code)
 
     def _finish_waiting(self, error: ErrorCode) -> None:
-        waiting = [*(self._acks or ()), *(self._deletes or ())]
+        waiting = [] if self._acks is None else self._acks.take_all()
+        waiting += [done for _, done in self._deletes or ()]
         self._acks = self._deletes = None
-        for _, done in waiting:
+        for done in waiting:
             done(error)
 
     # --- followers, as the leader sees them ---

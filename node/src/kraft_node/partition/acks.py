@@ -1,0 +1,51 @@
+"""Who waits for the high watermark of one partition, in the order of the offsets they wait for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kraft_node.base.errors import ErrorCode
+
+Done: TypeAlias = "Callable[[ErrorCode], None]"
+Waiter: TypeAlias = "tuple[int, Done]"
+
+
+def offset_of(waiter: Waiter) -> int:
+    return waiter[0]
+
+
+class Acks:
+    """Thousands may wait, and time out one by one: forgetting one costs O(1) on average."""
+
+    __slots__ = ("_forgotten", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiter] = []
+        self._forgotten: set[Done] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, offset: int, done: Done) -> None:
+        insort(self._waiting, (offset, done), key=offset_of)  # nearly always behind all others
+
+    def forget(self, done: Done) -> None:
+        """Never call `done`; fine if it has been called."""
+        forgotten = self._forgotten
+        forgotten.add(done)
+        if 2 * len(forgotten) > len(self._waiting):
+            self._waiting = [waiter for waiter in self._waiting if waiter[1] not in forgotten]
+            forgotten.clear()
+
+    def take(self, high_watermark: int) -> list[Done]:
+        """Remove those that wait for no more than `high_watermark`."""
+        count = bisect_right(self._waiting, high_watermark, key=offset_of)
+        due, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [done for _, done in due if done not in self._forgotten]
+
+    def take_all(self) -> list[Done]:
+        """Remove all."""
+        due, self._waiting = self._waiting, []
+        return [done for _, done in due if done not in self._forgotten]

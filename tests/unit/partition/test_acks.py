@@ -1,0 +1,61 @@
+"""Who waits for the high watermark: order, forgetting, and what forgetting costs."""
+
+from __future__ import annotations
+
+import random
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.partition.acks import Acks
+
+COUNT = 5_000
+
+
+class Waiter:
+    """Counts how often it is compared."""
+
+    compared = 0
+
+    def __init__(self) -> None:
+        self.codes: list[ErrorCode] = []
+
+    def __call__(self, code: ErrorCode) -> None:
+        self.codes.append(code)
+
+    def __eq__(self, other: object) -> bool:
+        Waiter.compared += 1
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def test_time_outs_of_thousands_cost_a_constant_each() -> None:
+    acks = Acks()
+    waiters = [Waiter() for _ in range(COUNT)]
+    for offset, waiter in enumerate(waiters):
+        acks.add(offset, waiter)
+    Waiter.compared = 0
+    for waiter in waiters:
+        acks.forget(waiter)
+    assert Waiter.compared <= 2 * COUNT
+    assert len(acks) == 0
+
+
+def test_against_a_plain_list() -> None:
+    rng = random.Random(1)
+    acks, model = Acks(), [(0, Waiter()) for _ in range(0)]
+    for _ in range(3_000):
+        action = rng.randrange(4)
+        if action < 2:
+            waiter = (rng.randrange(100), Waiter())
+            acks.add(*waiter)
+            model.append(waiter)
+        elif action == 2 and model:
+            waiter = model.pop(rng.randrange(len(model)))
+            acks.forget(waiter[1])
+        else:
+            mark = rng.randrange(30)
+            due = [w for w in sorted(model, key=lambda w: w[0]) if w[0] <= mark]
+            model = [w for w in model if w[0] > mark]
+            assert [id(done) for done in acks.take(mark)] == [id(w[1]) for w in due]
+    assert {id(done) for done in acks.take_all()} == {id(w[1]) for w in model}
