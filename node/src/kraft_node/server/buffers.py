@@ -8,6 +8,7 @@ past what is trusted: a client that announces 2 GiB and sends ten bytes holds li
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 SCRATCH_SIZE: Final = 256 * 1024
@@ -33,13 +34,26 @@ KEPT_MAX: Final = 8 << 20
 class BufferPool:
     """Lends buffers; single-threaded."""
 
-    __slots__ = ("_kept", "_kept_bytes", "lent", "scratch")
+    __slots__ = ("_kept", "_kept_bytes", "_lent_max", "_waiting", "lent", "scratch")
 
-    def __init__(self) -> None:
+    def __init__(self, lent_max: int = -1) -> None:
+        """`lent_max`: bytes beyond which nothing more is lent (`queued.max.request.bytes`), -1 for no limit."""
+        self._lent_max = lent_max
+        self._waiting: list[Callable[[], None]] = []
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self._kept: dict[int, list[bytearray]] = {}
         self._kept_bytes = 0
         self.lent = 0
+
+    def is_exhausted(self, freed: Callable[[], None]) -> bool:
+        """Whether nothing may be lent now; `freed` is called once when that may have changed.
+
+        As in Kafka, the last request that is let in may exceed the limit: one of any size comes in at last.
+        """
+        if self._lent_max < 0 or self.lent < self._lent_max:
+            return False
+        self._waiting.append(freed)
+        return True
 
     def take(self, have: int, need: int) -> bytearray:
         """A buffer for a request of `need` bytes of which `have` have arrived; larger than `have`."""
@@ -59,6 +73,10 @@ class BufferPool:
         if self._kept_bytes + size <= KEPT_MAX:
             self._kept_bytes += size
             self._kept.setdefault(size, []).append(buffer)
+        if self._waiting and self.lent < self._lent_max:
+            waiting, self._waiting = self._waiting, []
+            for freed in waiting:
+                freed()
 
     def trim(self) -> None:
         """Let go of what is kept; called when the node has been quiet."""

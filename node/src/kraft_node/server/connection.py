@@ -80,6 +80,7 @@ class Connection:
         "_out",
         "_rest",
         "_resting",
+        "_short",
         "_touched",
         "_unsent_seen",
         "_waiting",
@@ -128,6 +129,8 @@ class Connection:
         # Whether more waits for its turn, and whether this is one.
         self._yielded = False
         self._is_turn = False
+        # Whether the rest of a large request waits for memory.
+        self._short = False
 
     # Receiver
 
@@ -161,7 +164,7 @@ class Connection:
 
     def drained(self) -> None:
         """There is room again for responses."""
-        if self._resting and not self._yielded:
+        if self._resting and not self._yielded and not self._short:
             self._work_again()
 
     def connection_lost(self, error: OSError | None) -> None:
@@ -301,21 +304,30 @@ class Connection:
         large = self._large
         if large is None:
             if position != end:
-                if size + 4 > LARGE and end - position >= LARGE_BEGUN:
+                is_large = size + 4 > LARGE and end - position >= LARGE_BEGUN
+                if is_large and not self.server.pool.is_exhausted(self._memory_freed):
                     self._begin_large(view[position:end], size + 4)
                 else:
                     self._rest = bytes(view[position:end])
+                    self._short = is_large
         elif position and position == end:
             self._release_large()
         if self._yielded:
             self.server.turns.add(self._turn)
-        rest = self._yielded or not self._may_handle()
+        rest = self._yielded or self._short or not self._may_handle()
         if rest != self._resting:
             self._resting = rest
             if rest:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
+
+    def _memory_freed(self) -> None:
+        """Another large request has been handled: there may be memory for this one."""
+        self._short = False
+        if not self.closed and not self._yielded:
+            self._yielded = True
+            self.server.turns.add(self._turn)
 
     def _begin_large(self, begin: memoryview, need: int) -> None:
         self._have = len(begin)
@@ -468,7 +480,7 @@ class Connection:
             return
         self.last_active_ms = self.server.clock.monotonic_ms()
         self._flush()
-        if self._resting and not self._yielded and self._may_handle():
+        if self._resting and not self._yielded and not self._short and self._may_handle():
             if self._rest is None and self._large is None:
                 self._work_again()
             else:

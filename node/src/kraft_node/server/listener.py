@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.turns import Turns
@@ -73,51 +73,86 @@ NO_QUOTAS: Final = _NoQuotas()
 class Limits:
     """What one client, and all together, may cost. Defaults are Kafka's."""
 
-    __slots__ = ("connections_max", "connections_max_per_ip", "idle_ms", "per_ip_overrides", "request_bytes_max")
+    __slots__ = (
+        "connections_max",
+        "connections_max_by_listener",
+        "connections_max_per_ip",
+        "idle_ms",
+        "per_ip_overrides",
+        "request_bytes_max",
+    )
 
     def __init__(
         self,
         *,
         request_bytes_max: int = 100 << 20,
         connections_max: int = 2**31 - 1,
+        connections_max_by_listener: Mapping[str, int] | None = None,
         connections_max_per_ip: int = 2**31 - 1,
         per_ip_overrides: Mapping[str, int] | None = None,
         idle_ms: int = 600_000,
     ) -> None:
         self.request_bytes_max = request_bytes_max
         self.connections_max = connections_max
+        self.connections_max_by_listener = dict(connections_max_by_listener or {})
         self.connections_max_per_ip = connections_max_per_ip
         self.per_ip_overrides = dict(per_ip_overrides or {})
         self.idle_ms = idle_ms
 
 
 class Gate:
-    """Counts the connections of the whole node, in all and by address, across listeners."""
+    """Counts the connections of the whole node: in all, by listener, and by address across listeners.
 
-    __slots__ = ("_by_ip", "count", "limits", "rates")
+    As in Kafka, those of controllers do not count for the node's limit. Beyond it the listener of brokers among
+    themselves goes on accepting, and the connection of a client that was quiet for longest is closed.
+    """
 
-    def __init__(self, limits: Limits) -> None:
+    __slots__ = ("_by_ip", "_by_listener", "_controllers", "_inter_broker", "count", "limits", "listeners", "rates")
+
+    def __init__(self, limits: Limits, *, inter_broker: str | None = None, controllers: Iterable[str] = ()) -> None:
+        """`inter_broker`: the listener of brokers, if clients have another one."""
         self.limits = limits
+        self.listeners: list[ServerListener] = []
+        self._inter_broker = inter_broker
+        self._controllers = frozenset(controllers)
+        self._by_listener: dict[str, int] = {}
         self.rates: ConnectionRates | None = None
         """How many may come in a second."""
         self.count = 0
         self._by_ip: dict[str, int] = {}
 
-    def enter(self, host: str) -> str | None:
+    def enter(self, host: str, listener: str) -> str | None:
         """Count one more from `host`; the reason why not, when it is one too many."""
         here = self._by_ip.get(host, 0)
         allowed = self.limits.per_ip_overrides.get(host, self.limits.connections_max_per_ip)
         if here >= allowed:
             return f"{here} connections of this address are open (max.connections.per.ip)"
-        if self.count >= self.limits.connections_max:
-            return f"{self.count} connections are open (max.connections)"
+        there = self._by_listener.get(listener, 0)
+        if there >= self.limits.connections_max_by_listener.get(listener, there + 1):
+            return f"{there} connections of this listener are open (listener.name.{listener.lower()}.max.connections)"
+        counts = listener not in self._controllers
+        if counts and self.count >= self.limits.connections_max:
+            if listener != self._inter_broker:
+                return f"{self.count} connections are open (max.connections)"
+            self._close_quietest()
         self._by_ip[host] = here + 1
-        self.count += 1
+        self._by_listener[listener] = there + 1
+        self.count += counts
         return None
 
-    def leave(self, host: str) -> None:
+    def _close_quietest(self) -> None:
+        apart = {self._inter_broker, *self._controllers}
+        clients = (c for listener in self.listeners if listener.name not in apart for c in listener.connections)
+        quietest = min((c for c in clients if not c.closed), key=lambda c: c.last_active_ms, default=None)
+        if quietest is not None:
+            quietest.server.refused(quietest.peer_host, "a broker needs its connection (max.connections)")
+            quietest.closed = True
+            quietest.transport.abort()
+
+    def leave(self, host: str, listener: str) -> None:
         """One of `host` has ended."""
-        self.count -= 1
+        self.count -= listener not in self._controllers
+        self._by_listener[listener] -= 1
         left = self._by_ip.get(host, 1) - 1
         if left:
             self._by_ip[host] = left
@@ -165,6 +200,7 @@ class ServerListener:
         self.clock = env.clock
         self.name = name
         self.gate = gate
+        gate.listeners.append(self)
         self.pool = pool
         self.request_bytes_max = gate.limits.request_bytes_max
         self.versions_fallback = versions_fallback
@@ -195,7 +231,7 @@ class ServerListener:
     def accept(self, transport: Transport) -> Receiver:
         """A new connection."""
         host = transport.peer[0]
-        reason = self.gate.enter(host)
+        reason = self.gate.enter(host, self.name)
         if reason is not None:
             self.refused(host, reason)
             transport.abort()
@@ -226,7 +262,7 @@ class ServerListener:
         if connection in self.connections:
             del self.connections[connection]
             self._arrivals.discard(connection)
-            self.gate.leave(connection.peer_host)
+            self.gate.leave(connection.peer_host, self.name)
 
     def touch(self, connection: Connection) -> None:
         """Have `connection` send what it has been answered once everything now being handled is done."""

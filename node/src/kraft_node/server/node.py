@@ -34,7 +34,14 @@ from kraft_node.server.listener import NO_QUOTAS, Gate, ServerListener
 from kraft_node.server.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.metrics import Registry, RequestMetrics
 from kraft_node.server.node_metrics import NodeMetrics
-from kraft_node.server.node_settings import connection_rates, creation_rates, limits_of, raft_config, snapshot_policy
+from kraft_node.server.node_settings import (
+    connection_rates,
+    creation_rates,
+    limits_of,
+    protected_listener,
+    raft_config,
+    snapshot_policy,
+)
 from kraft_node.server.node_status import node_status
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
@@ -119,8 +126,12 @@ class Node:
         self._broker_listeners: list[ServerListener] = []
         self._late_listeners: list[ServerListener] = []
         """Those that open when the authorizer knows the ACLs (`early.start.listeners`)."""
-        self._pool = BufferPool()
-        self._gate = Gate(limits_of(config))
+        self._pool = BufferPool(config.int("queued.max.request.bytes"))
+        self._gate = Gate(
+            limits_of(config, config),
+            inter_broker=protected_listener(config),
+            controllers=[endpoint.name for endpoint in config.controller_listeners],
+        )
         self._started_ms = env.clock.monotonic_ms()
         self._stopping: Callable[[], None] | None = None
         self._stopped_already = False
@@ -344,7 +355,7 @@ class Node:
                 configs = image.configs
                 own = configs.get((BROKER_RESOURCE, str(node_id))) or {}
                 values.update(own, configs.get((BROKER_RESOURCE, "")) or {})
-            self._gate.limits = limits_of(values)
+            self._gate.limits = limits_of(values, self.config)
             rates.configure(*creation_rates(values, self.config))
             storage.logs.reconfigure(values)
 

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from kraft_node.metadata.image import MetadataImage
 
 
-def limits_of(config: ConfigView) -> Limits:
+def limits_of(config: ConfigView, static: NodeConfig) -> Limits:
     """What connections may cost, as in force now."""
     overrides = parse_map("max.connections.per.ip.overrides", config.string("max.connections.per.ip.overrides"))
     return Limits(
         request_bytes_max=config.int("socket.request.max.bytes"),
         connections_max=config.int("max.connections"),
+        connections_max_by_listener=by_listener(config, static, "max.connections"),
         connections_max_per_ip=config.int("max.connections.per.ip"),
         per_ip_overrides={host: int(count) for host, count in overrides.items()},
         idle_ms=config.int("connections.max.idle.ms"),
@@ -34,20 +35,29 @@ CREATION_RATE: Final = "max.connection.creation.rate"
 
 def creation_rates(config: ConfigView, static: NodeConfig) -> tuple[int, dict[str, int]]:
     """`max.connection.creation.rate` as in force now, and that of each listener that has one of its own."""
+    return config.int(CREATION_RATE), by_listener(config, static, CREATION_RATE)
+
+
+def by_listener(config: ConfigView, static: NodeConfig, key: str) -> dict[str, int]:
+    """The values of `key` in force for the listeners that have their own."""
     own = {}
     for endpoint in static.listeners:
-        name = f"{LISTENER_PREFIX}{endpoint.name.lower()}.{CREATION_RATE}"
+        name = f"{LISTENER_PREFIX}{endpoint.name.lower()}.{key}"
         given = next((values[name] for values in config.layers() if name in values), static.texts.get(name))
         if given is not None:
             own[endpoint.name] = int(str(given))
-    return config.int(CREATION_RATE), own
+    return own
+
+
+def protected_listener(config: NodeConfig) -> str | None:
+    """The listener of brokers among themselves, where clients have another one."""
+    return config.inter_broker_listener_name if len(config.broker_listeners) > 1 else None
 
 
 def connection_rates(config: NodeConfig, image: MetadataImage) -> ConnectionRates:
     """What counts new connections, as the configuration has it to begin with."""
     window_ms = config.int("quota.window.size.seconds") * 1000
-    protected = config.inter_broker_listener_name if len(config.broker_listeners) > 1 else None
-    rates = ConnectionRates(image, config.int("quota.window.num"), window_ms, protected)
+    rates = ConnectionRates(image, config.int("quota.window.num"), window_ms, protected_listener(config))
     rates.configure(*creation_rates(config, config))
     return rates
 

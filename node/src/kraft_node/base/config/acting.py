@@ -106,6 +106,7 @@ ACTING: Final = frozenset(
         "process.roles",
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
+        "queued.max.request.bytes",
         "quota.window.num",
         "quota.window.size.seconds",
         "replica.fetch.backoff.ms",

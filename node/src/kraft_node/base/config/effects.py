@@ -47,7 +47,7 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ("group.coordinator.append.linger.ms", "commits that arrive together are written together, without waiting"),
     ("group.coordinator.rebalance.protocols", _NEW_GROUPS),
     ("offsets.load.buffer.size", "the offsets log is read a batch at a time, whatever its size"),
-    ("queued.max.request*", "requests are handled as they are read: there is no queue between"),
+    ("queued.max.requests", "requests are handled as they are read: there is no queue between"),
     ("socket.connection.setup.timeout*", _CHANNELS),
     ("*purgatory.purge.interval.requests", _PURGATORY),
     ("group.consumer.*", _NEW_GROUPS),
