@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+REPEATED_MAX: Final = 100
+"""In a request of more resources, one that is named again is answered once."""
 RESOURCES_MAX: Final = 20_000
 """Resources that one request may name: the answer has some 3 KB for each."""
 
@@ -46,10 +48,14 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             "This most likely occurs because of a request being malformed by the client library or the message was "
             "sent to an incompatible broker. See the broker logs for more details.",
         )
-    asked = {_identity(resource): resource for resource in request.resources}
-    if len(asked) > RESOURCES_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} resources in one request; at most {RESOURCES_MAX}")
-    return answer(broker, ctx, request, _described(broker, request, list(asked.values())))
+    resources = request.resources
+    if len(resources) > REPEATED_MAX:
+        resources = list({_identity(resource): resource for resource in resources}.values())
+    if len(resources) > RESOURCES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{len(resources)} resources in one request; at most {RESOURCES_MAX}"
+        )
+    return answer(broker, ctx, request, _described(broker, request, resources))
 
 
 def _identity(resource: Any) -> tuple[Any, ...]:
