@@ -1,0 +1,132 @@
+"""`python -m bench.hostile [INPUT ...]`: what an honest client waits for while others send hostile input.
+
+Each input is sent to a fresh node by processes of its own. An honest client sends a record each 5 ms over a connection
+of its own and notes how long each acknowledgement takes: alone first, then beside the input.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from bench import frames
+from bench.rows import create
+from kraft_node.records.batch import seal
+from kraft_node.records.compression import Compression, compress
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.frames import encode_request
+from kraft_node.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, MetadataRequest
+from tests.compat.targets import Ours
+
+SECONDS = 8.0
+INTERVAL_S = 0.005
+RECORD = b"\x0c\x00\x00\x00\x01\x00\x00"
+"""The smallest record: no key, an empty value."""
+TOPIC_RESOURCE = 2
+
+
+def request(key: ApiKey, version: int, message: object) -> bytes:
+    return b"".join(bytes(part) for part in encode_request(1, key, version, "hostile", message))  # type: ignore[arg-type]
+
+
+def bomb() -> bytes:
+    """A batch of 472 bytes, whose header makes the broker read its 600,000 records."""
+    count = 600_000
+    fields = (Compression.ZSTD, count - 1, 1000, 999, -1, -1, -1, count)
+    return frames.produce("victim", 0, seal(0, -1, fields, compress(Compression.ZSTD, RECORD * count)))
+
+
+def api_versions() -> bytes:
+    return request(ApiKey.API_VERSIONS, 0, ApiVersionsRequest()) * 10_000
+
+
+def configs() -> bytes:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(TOPIC_RESOURCE, "victim", None)
+    return request(ApiKey.DESCRIBE_CONFIGS, 1, DescribeConfigsRequest(resources=[resource] * 20_000))
+
+
+def metadata() -> bytes:
+    topics = [MetadataRequest.MetadataRequestTopic(name=f"missing-{i}") for i in range(100_000)]
+    return request(ApiKey.METADATA, 4, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+
+
+INPUTS: dict[str, tuple[Callable[[], bytes], int, bool]] = {
+    "bombs": (bomb, 10, True),
+    "api-versions": (api_versions, 50, True),
+    "describe-configs": (configs, 10, True),
+    "metadata-unread": (metadata, 60, False),
+}
+"""Name -> bytes that a connection sends again and again, how many connections, whether they read what is answered."""
+
+
+def attack(port: int, name: str) -> None:
+    """Send one input over its connections until the process is ended."""
+    make, count, reads = INPUTS[name]
+    data = make()
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    for connection in connections:
+        connection.setblocking(False)
+    sent = [0] * count
+    while True:
+        for number, connection in enumerate(connections):
+            with suppress(BlockingIOError):
+                sent[number] = (sent[number] + connection.send(memoryview(data)[sent[number] :])) % len(data)
+            with suppress(BlockingIOError):
+                if reads:
+                    connection.recv(1 << 20)
+        time.sleep(0.001)
+
+
+def honest(port: int, seconds: float) -> list[float]:
+    """Milliseconds until each record was acknowledged."""
+    record = frames.produce("honest", 0, frames.batch(1, 100), acks=1)
+    waits = []
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            connection.sendall(record)
+            left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            while left:
+                left -= len(connection.recv(left))
+            waits.append((time.monotonic() - begun) * 1000)
+            time.sleep(INTERVAL_S)
+    return waits
+
+
+def measure(name: str, folder: Path) -> None:
+    target = Ours("kraftcluster", folder / name).start()
+    try:
+        create(target, ["honest", "victim"])
+        alone = honest(target.port, SECONDS)
+        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(target.port, name), daemon=True)
+        attacker.start()
+        time.sleep(1.0)
+        beside = honest(target.port, SECONDS)
+        attacker.kill()
+        attacker.join()
+    finally:
+        target.kill()
+    p99 = [statistics.quantiles(waits, n=100)[98] for waits in (alone, beside)]
+    print(
+        f"{name}: p99 alone {p99[0]:.2f} ms, beside {p99[1]:.2f} ms, {p99[1] / p99[0]:.1f}x; longest beside "
+        f"{max(beside):.1f} ms, {len(beside)} of {len(alone)} acknowledged"
+    )
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[1:] or INPUTS:
+            measure(name, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
