@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+import pytest
+
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import STEPS_A_TURN, Turns
 from kraft_node.broker.handlers import long_checks
@@ -72,6 +74,8 @@ def test_checks_end_in_their_order_and_failures_stop_nothing() -> None:
     rig.add(1, KafkaError(ErrorCode.INVALID_RECORD, "bad"))
     rig.checks.add(rig.check(1, 3), lambda result: 1 // 0)
     rig.add(1, 4)
+    with pytest.raises(ZeroDivisionError):
+        rig.world.scheduler.run()
     rig.world.scheduler.run()
     assert rig.results == [1, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD, 4]
     rig.add(1, 5)

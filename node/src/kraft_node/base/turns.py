@@ -6,15 +6,12 @@ descriptors and timers, so a client that costs much delays the others by one tur
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
-
-log = logging.getLogger("kraft_node.base.turns")
 
 TURN_MS: Final = 2
 """After so long the other work of the loop has its turn; the clock counts whole milliseconds."""
@@ -38,26 +35,26 @@ class Turns:
         return len(self._queue)
 
     def add(self, step: Callable[[], bool]) -> None:
-        """Call `step` in a later turn, and again in later ones as long as it returns True. It must not raise."""
+        """Call `step` in a later turn, and again in later ones as long as it returns True."""
         self._queue.append(step)
         if not self._scheduled:
             self._scheduled = True
             self._scheduler.call_soon(self._run)
 
     def _run(self) -> None:
+        try:
+            self._take_turn()
+        finally:  # a step that raises is gone; those behind it go on
+            self._scheduled = bool(self._queue)
+            if self._queue:
+                self._scheduler.call_soon(self._run)
+
+    def _take_turn(self) -> None:
         queue = self._queue
         start_ms = self._clock.monotonic_ms()
         for _ in range(STEPS_A_TURN):
             step = queue.popleft()
-            try:
-                more = step()
-            except Exception:
-                log.exception("job ended by a failure job=%r", step)
-                more = False
-            if more:
+            if step():
                 queue.append(step)
             if not queue or self._clock.monotonic_ms() - start_ms >= TURN_MS:
-                break
-        self._scheduled = bool(queue)
-        if queue:
-            self._scheduler.call_soon(self._run)
+                return

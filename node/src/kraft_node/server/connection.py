@@ -42,11 +42,14 @@ CORKED_MAX: Final = 256 * 1024
 """Response bytes collected before they are handed to the socket even though more requests are at hand."""
 
 TURN_MS: Final = 2
-TURN_REQUESTS: Final = 256
+TURN_COSTS: Final = 1024
 """What a connection may use of the loop before others have their turn: a read of 256 KiB may hold 18,000 requests."""
 
-CLOCK_REQUESTS: Final = 8
-"""Requests between two looks at the clock."""
+COSTS_OF_OTHERS: Final = 4
+"""What requests count that are not Produce, which is cheap and comes in hundreds."""
+
+CLOCK_COSTS: Final = 32
+"""How much is handled between two looks at the clock."""
 
 COSTLY_BYTES: Final = 16 * 1024
 """A request that is not Produce and has more bytes names thousands of things: one a turn is decoded, of all clients."""
@@ -212,6 +215,8 @@ class Connection:
         metrics: list[ApiMetrics] = []
         self._burst = True
         size = handled = 0
+        look_at = CLOCK_COSTS
+        produce = self.server.produce_metrics
         may = self._may_handle()
         while may and end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
@@ -238,11 +243,13 @@ class Connection:
             metric.burst += 1
             metric.bytes_in += size
             position = frame_end
-            handled += 1
-            if (not handled % CLOCK_REQUESTS or size > COSTLY_BYTES) and self._is_turn_over(handled, now_ms):
-                self._yielded = position != end
-                size = 0
-                break
+            handled += 1 if metric is produce else COSTS_OF_OTHERS if size <= COSTLY_BYTES else CLOCK_COSTS
+            if handled >= look_at:
+                look_at = handled + CLOCK_COSTS
+                if self._is_turn_over(handled, now_ms):
+                    self._yielded = position != end
+                    size = 0
+                    break
             size = 0
             if self._waiting or self._corked_bytes > CORKED_MAX or self._muted:
                 may = self._may_handle()
@@ -258,7 +265,7 @@ class Connection:
             self._settle(view, position, end, size)
 
     def _is_turn_over(self, handled: int, start_ms: int) -> bool:
-        return handled >= TURN_REQUESTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
+        return handled >= TURN_COSTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
 
     def _turn(self) -> bool:
         """Go on with what has been received, as a job of the listener."""

@@ -208,6 +208,8 @@ class ServerListener:
         self.apis = {
             int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
         }
+        produce = self.apis.get(int(ApiKey.PRODUCE))
+        self.produce_metrics = None if produce is None else produce.metrics
         self.connections: dict[Connection, None] = {}
         """In the order of their arrival: what is done to all is done in that order."""
         self.turns = Turns(env)

@@ -63,7 +63,8 @@ class LongChecks:
         self._queue.popleft()
         try:
             done(result)
-        except Exception:
-            log.exception("append of a checked batch failed")
-        self._busy = bool(self._queue)
-        return self._busy
+        finally:
+            self._busy = bool(self._queue)
+            if self._busy:
+                self._turns.add(self._step)
+        return False
