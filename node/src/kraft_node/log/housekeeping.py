@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.env import Timer
 from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, names
-from kraft_node.log.cleaner import Cleaner
+from kraft_node.log.cleaner import KEY_BYTES, Cleaner
 from kraft_node.log.closing import keep_producers
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.directory import Directory, directory_of
@@ -46,7 +46,7 @@ class Housekeeping:
         self._stopped = False
         self.knows_topics = False
         """Whether topics have their configurations: before, compacted logs look damaged and kept ones too old."""
-        self._cleaner = Cleaner(lambda function: self._later("cleaner-step", WALK_PAUSE_MS, function), self._cleaned)
+        self.cleaner = Cleaner(self._cleaned)
 
     def start(self) -> None:
         """Begin with what needs no topic's configuration."""
@@ -220,7 +220,8 @@ class Housekeeping:
                 first = directory_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
                 candidates.append((log, first if first <= log.active.base else log.start_offset))
         if candidates:
-            self._cleaner.start(candidates, self._manager.env.clock.wall_ms())
+            self.cleaner.keys_max = max(1, self._manager.timing.dedupe_bytes // KEY_BYTES)
+            self.cleaner.start(candidates, self._manager.env.clock.wall_ms())
 
     def _moves(self, log: Log) -> bool:
         return self._manager.futures.directory_of(log.topic, log.partition) is not None

@@ -1,4 +1,4 @@
-"""How often `LogManager` does what: of the node's configuration, three of its values also while the node runs."""
+"""How often `LogManager` does what: of the node's configuration, some of its values also while the node runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kraft_node.base.config.view import ConfigView
 from kraft_node.log.config import LONG_MAX
 
 INITIAL_DELAY_MS: Final = 30_000
+DEDUPE_BYTES: Final = 128 << 20
 
 
 STRAY_DELAY_MS: Final = 86_400_000
@@ -20,6 +21,7 @@ class Timing:
     __slots__ = (
         "checkpoint_ms",
         "cleaner_backoff_ms",
+        "dedupe_bytes",
         "high_watermark_checkpoint_ms",
         "initial_delay_ms",
         "producer_check_ms",
@@ -36,6 +38,8 @@ class Timing:
         self.producer_check_ms = 600_000
         self.initial_delay_ms = INITIAL_DELAY_MS
         self.cleaner_backoff_ms = 15_000
+        self.dedupe_bytes = DEDUPE_BYTES
+        """Memory for the keys of a compaction."""
         self.stray_delay_ms = STRAY_DELAY_MS
         if config is not None:
             self.retention_check_ms = config.int("log.retention.check.interval.ms")
@@ -48,6 +52,7 @@ class Timing:
     def update(self, config: ConfigView) -> bool:
         """Take the values that may change at run time; whether the cleaner's period is another one now."""
         self.producer_expiration_ms = config.int("producer.id.expiration.ms")
+        self.dedupe_bytes = config.int("log.cleaner.dedupe.buffer.size")
         before = self.cleaner_backoff_ms
         self.cleaner_backoff_ms = (
             config.int("log.cleaner.backoff.ms") if config.boolean("log.cleaner.enable") else LONG_MAX

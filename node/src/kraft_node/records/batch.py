@@ -403,6 +403,26 @@ def rebuild_batch(
     return seal(header.base_offset, header.partition_leader_epoch, fields, payload)
 
 
+def thin_batch(
+    header: BatchHeader, records: Buffer, count: int, max_timestamp: int, compression_level: int | None = None
+) -> bytes:
+    """The batch of `header` with `count` of its records, encoded as they were: the same offsets, times and codec."""
+    payload = compress(header.compression, records, compression_level) if header.compression else records
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        max_timestamp = header.max_timestamp
+    fields = (
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
+    )
+    return seal(header.base_offset, header.partition_leader_epoch, fields, payload)
+
+
 def seal(base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer) -> bytes:
     """A batch from the eight header fields after the CRC and the encoded (compressed) records."""
     checked = _AFTER_CRC.pack(*fields) + payload

@@ -47,6 +47,7 @@ ACTING: Final = frozenset(
         "listener.security.protocol.map",
         "listeners",
         "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
         "log.cleaner.delete.retention.ms",
         "log.cleaner.enable",
         "log.cleaner.max.compaction.lag.ms",

@@ -1,0 +1,95 @@
+"""How fast the cleaner compacts on one core: MB of log a second, for records of several sizes.
+
+`python -m bench.compaction` writes a dirty log into a temporary directory and compacts it, piece after piece, as a lane
+does. Keys are drawn from 100,000. The time is the processor's, so other load on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from kraft_node.log.cleaner import Cleaning
+from kraft_node.log.config import make_config
+from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.log import Log
+from kraft_node.log.opening import open_log
+from kraft_node.records.batch import build_batch
+from kraft_node.runtime.disk import RealDisk
+
+KEYS: Final = 100_000
+VALUE_BYTES: Final = (100, 250, 1000)
+BATCH_BYTES: Final = 16 * 1024
+LOG_BYTES: Final = 256 << 20
+CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
+NOW_MS: Final = 1_700_000_000_000
+
+
+def make_log(folder: Path) -> Log:
+    (folder / "t-0").mkdir(parents=True)
+    disk = RealDisk()
+
+    def later(_delay_ms: float, _function: Callable[..., None], *_args: Any) -> None:
+        """Nothing is deleted while the time is taken."""
+
+    clock = SimpleNamespace(monotonic_ms=lambda: NOW_MS, wall_ms=lambda: NOW_MS)
+    scheduler = SimpleNamespace(call_soon=lambda *_: None, call_later=later)
+    background = SimpleNamespace(submit=lambda *_: None)
+    env: Any = SimpleNamespace(
+        clock=clock, scheduler=scheduler, background=background, disk=disk, rng=SimpleNamespace(randrange=lambda _: 0)
+    )
+    log_dir = LogDir(env, str(folder), FileCache(disk))
+    return open_log(log_dir, str(folder / "t-0"), "t", 0, make_config(CONFIG))
+
+
+def fill(log: Log, value_bytes: int) -> int:
+    """Write the dirty log; its bytes."""
+    rng = random.Random(1)
+    count = max(1, BATCH_BYTES // value_bytes)
+    while log.size_bytes < LOG_BYTES:
+        pairs = [(b"key-%09d" % rng.randrange(KEYS), rng.randbytes(value_bytes)) for _ in range(count)]
+        log.append_as_follower(_placed(build_batch(pairs, timestamp=NOW_MS), log.end_offset))
+    log.roll(log.end_offset)
+    log.high_watermark = log.end_offset
+    return log.size_bytes
+
+
+def _placed(batch: bytes, offset: int) -> bytes:
+    """At an offset, which no checksum covers."""
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def compact(log: Log) -> tuple[float, float]:
+    """Seconds of one core that a pass takes, and that its longest piece of work does."""
+    longest = 0.0
+    begin = time.process_time()
+    for work in Cleaning(log, 0, NOW_MS, KEYS * 10).steps():
+        started = time.process_time()
+        work()
+        if getattr(work, "__name__", "") == "work":  # a slice; fsyncs let the loop run
+            longest = max(longest, time.process_time() - started)
+    return time.process_time() - begin, longest
+
+
+def main() -> int:
+    for value_bytes in VALUE_BYTES:
+        with tempfile.TemporaryDirectory() as folder:
+            log = make_log(Path(folder))
+            size = fill(log, value_bytes)
+            seconds, longest = compact(log)
+            left = log.size_bytes
+        print(
+            f"compaction of {value_bytes}-byte values: {size / seconds / 1e6:.0f} MB/s, "
+            f"{size >> 20} MiB to {left >> 20} MiB, longest piece {longest * 1000:.1f} ms"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
