@@ -304,7 +304,7 @@ class SimView:
         self._quorum: tuple[float, seen.Quorum] | None = None
         self._metadata: tuple[float, seen.Metadata] | None = None
 
-    async def look(self, controllers: dict[int, Address], brokers: dict[int, Address]) -> None:
+    async def look(self, controllers: dict[int, Address], brokers: dict[int, Address], _statuses: object) -> None:
         cluster = self._cluster
         faults = cluster.api.faults
         await asyncio.sleep(cluster.rng.choice((0.02, 0.02, 0.5)))

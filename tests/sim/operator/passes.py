@@ -56,7 +56,7 @@ class Life:
         self.api.faults = True
         until = self.loop.time() + STORY_S
         while self.loop.time() < until and self.broken is None:
-            await asyncio.sleep(self.rng.expovariate(1 / 8))
+            await asyncio.sleep(self.rng.expovariate(1 / 12))
             self._strike()
             if self.rng.random() < 0.1:
                 operator.cancel()
@@ -94,7 +94,8 @@ class Life:
             except AssertionError as error:
                 self.broken = error
                 return
-            except Exception:  # as the queue does: the next pass observes anew
+            except Exception as error:  # as the queue does: the next pass observes anew
+                self.error = error
                 after_s = 0.5
             await asyncio.sleep(min(after_s or 5.0, 5.0))
 
@@ -125,8 +126,8 @@ class Life:
             if self.rng.random() < 0.6:
                 spec["config"]["log.retention.ms"] = str(self.rng.randrange(10**6))
             self._edited()
-            if self.rng.random() < 0.5:
-                self._slow()
+            if self.rng.random() < 0.6:
+                self.loop.call_later(self.rng.uniform(0, 30), self._slow)  # in the middle of the roll
         elif dice < 0.9:
             self._ask(spec)
         else:
@@ -134,9 +135,15 @@ class Life:
 
     def _slow(self) -> None:
         """The API server is throttled, and something happens meanwhile."""
-        self.api.slow_until = self.loop.time() + self.rng.uniform(10, 60)
+        if not self.api.faults:
+            return
+        self.api.slow_until = self.loop.time() + self.rng.uniform(20, 60)
         victim = self.rng.choice((*VOTERS, *BROKERS, *BROKERS))
-        self.loop.call_later(self.rng.uniform(1, 40), self.api.crash, victim)
+        self.loop.call_later(self.rng.uniform(5, 50), self._crash, victim)
+
+    def _crash(self, victim: int) -> None:
+        if self.api.faults:
+            self.api.crash(victim)
 
     def _edited(self) -> None:
         self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"] += 1
@@ -161,8 +168,12 @@ def _simulated(life: Life) -> Iterator[None]:
     async def carry_out(_client: object, step: Any, *_: object, **__: object) -> None:
         await by_kafka(cluster, step)
 
+    async def says_nothing(*_: object) -> dict[int, object]:
+        return {}
+
     with (
         patch.object(reconcile, "View", lambda *_: SimView(cluster)),
+        patch("kraft_operator.observe.status.Statuses.of", says_nothing),
         patch("kraft_operator.apply.kafka.carry_out", carry_out),
     ):
         yield
