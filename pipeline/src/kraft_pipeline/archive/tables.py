@@ -31,7 +31,7 @@ from kraft_pipeline.archive.changes import SCHEMA
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.state import RESOURCES, State
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables.committer import Added, Committer, is_left, stem
+from kraft_pipeline.tables.committer import Added, Committer, stem
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import Folder, Storage, open_storage, s3_options
 
@@ -126,7 +126,8 @@ class Changes:
         known: set[str] | None = None
         count = 0
         for file in list(self.storage.list()):
-            if is_left(file.path.rpartition("/")[2], self._app, self._epoch):
+            made = re.match(rf"{re.escape(self._app)}-(?:e(\d+)-)?", file.path.rpartition("/")[2])
+            if made is not None and int(made[1] or 0) < self._epoch:
                 known = self._committer.files() if known is None else known
                 if file.path not in known:
                     self.storage.delete(file.path)
