@@ -1,0 +1,77 @@
+"""What compaction leaves, beside Apache Kafka's cleaner; and Apache Kafka on a directory that ours has compacted."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.targets import Target
+
+CLIENT = "Compaction"
+pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("compaction")]
+
+MakeTarget = Callable[..., Target]
+EAGER = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "0"}
+CONFIG = {"cleanup.policy": "compact", "internal.segment.bytes": "10000", "min.cleanable.dirty.ratio": "0.01"}
+COMPACTS_S = 60
+Survivor = tuple[int, bytes | None, bytes | None]
+
+
+def write(target: Target) -> None:
+    """The same batches with every server: keys that come again, tombstones, long keys."""
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 1, config=CONFIG)])["t"].result(30)
+    rng = random.Random(7)
+    producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 1000, "batch.num.messages": 7})
+    for number in range(60):
+        for _ in range(7):
+            key = b"key-%d" % rng.randrange(40) * rng.choice((1, 1, 9))
+            value = None if rng.random() < 0.1 else rng.randbytes(rng.randrange(300))
+            producer.produce("t", value, key, partition=0, timestamp=1_700_000_000_000 + number)
+        assert producer.flush(30) == 0
+
+
+def survivors(target: Target) -> list[Survivor]:
+    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "r", "enable.partition.eof": True})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found: list[Survivor] = []
+    while True:
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error() is not None:  # the end
+            break
+        found.append((message.offset(), message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def settled(target: Target) -> list[Survivor]:
+    """Once compaction has left the log alone for three seconds."""
+    deadline = time.monotonic() + COMPACTS_S
+    before: list[Survivor] = []
+    while time.monotonic() < deadline:
+        found = survivors(target)
+        if len(found) < 200 and found == before:
+            return found
+        before = found
+        time.sleep(3)
+    raise AssertionError(f"{len(before)} records are left after {COMPACTS_S} s")
+
+
+def test_what_survives_is_what_survives_apache_kafkas_cleaner(make_target: MakeTarget) -> None:
+    left = []
+    for name in ("kraftcluster", "apache"):
+        target = make_target(name, name, **EAGER)
+        target.start()
+        write(target)
+        left.append(settled(target))
+        assert target.stop() in {0, 143}
+    assert left[0] == left[1]
+    ours = make_target("apache", "again", **{"log.dirs": str(target.folder.parent / "kraftcluster" / "data")})
+    ours.start()
+    assert survivors(ours) == left[0]
