@@ -43,6 +43,9 @@ What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in `no
    (`log_view`); the driver deletes them when `RemoveSnapshots` says so.
 10. **A failed write or fsync ends the voter.** Its state is unknown from then on: the driver stops stepping the node.
 
+The core alone owns the voters and the ids that it asks for the leader. The driver tells what it finds: voters in the
+log and in snapshots at the start, `Batch.voters` in fetched batches, `SnapshotStored.voters`, `Learned`.
+
 What it must not do: look into records (other than the counts and epochs it is told), know the controller, or answer a
 client.
 """

@@ -17,12 +17,14 @@ class WriteQuorumState(NamedTuple):
 
 
 class AppendLeaderChange(NamedTuple):
-    """Write the batch that opens an epoch: LeaderChange first, then what `RaftNode.opening_extra` counts."""
+    """Write the batch that opens an epoch: LeaderChange first."""
 
     offset: int
     epoch: int
     voters: tuple[ReplicaKey, ...]
     granting: tuple[ReplicaKey, ...]
+    stated: VoterSet | None = None
+    """State kraft.version 1 and these voters behind it, in the same batch: the log does not yet (KIP-853)."""
 
 
 class Append(NamedTuple):

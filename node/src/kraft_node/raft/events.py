@@ -62,6 +62,12 @@ class Disconnected(NamedTuple):
     node_id: int
 
 
+class Learned(NamedTuple):
+    """A controller exists under that id: ask it, too, when looking for the leader."""
+
+    node_id: int
+
+
 class Propose(NamedTuple):
     """The leader of `epoch` wants these batches of record values appended; `RaftNode.prepare` has said where.
 
@@ -114,6 +120,7 @@ Event = (
     | Answered
     | Unsupported
     | Disconnected
+    | Learned
     | Propose
     | UpgradeVersion
     | SnapshotStored

@@ -36,7 +36,8 @@ class Leader(RoleState):
         super().__init__(node.epoch)
         self.local_id = node.local.id
         self.progress = Progress(node.voters, node.local, epoch_start_offset)
-        self.accumulator = Accumulator(epoch_start_offset + 1 + node.opening_extra)
+        facts = voter_changes.FACTS if node.voter_sets.is_missing_from_log else 0
+        self.accumulator = Accumulator(epoch_start_offset + 1 + facts)
         self.announced = False
         """`BecameLeader` has been said: everything committed before is known to be."""
         self.pending_change: voter_changes.Pending | None = None

@@ -114,8 +114,6 @@ class RaftNode:
         self._settling = False
         self.loading: SnapshotId | None = None
         """A fetched snapshot that is about to take the log's place: until then the log stays as it is."""
-        self.opening_extra = 0
-        """How many control records the driver writes behind LeaderChange when this node opens an epoch (KIP-853)."""
         self.is_shutting_down = False
         self._is_shut_down = False
         self._started = False
@@ -360,10 +358,12 @@ class RaftNode:
         self._become(Leader(self, offset))
         self._remember(self.epoch, self.local.id, self.state.voted)
         self.log.appended(offset, self.leader.accumulator.next_offset, self.epoch)
-        if self.opening_extra:
-            self.voter_sets.stated(self.log.end_offset - 1, self.voters)
+        stated = None
+        if self.voter_sets.is_missing_from_log:
+            stated = self.voters
+            self.voter_sets.stated(self.log.end_offset - 1, stated)
         voters = tuple(voter.key for voter in self.voters)
-        self.emit(do.AppendLeaderChange(offset, self.epoch, voters, granting))
+        self.emit(do.AppendLeaderChange(offset, self.epoch, voters, granting, stated))
 
     def resign(self) -> None:
         """Give up leadership of this epoch, and say so to the other voters."""
@@ -509,6 +509,10 @@ class RaftNode:
     def _snapshots_dropped(self, event: events.SnapshotsDropped) -> None:
         self.log.prefix_deleted(event.first_kept, event.log_start_offset)
 
+    def _learned(self, event: events.Learned) -> None:
+        if event.node_id not in self.bootstrap_ids and event.node_id != self.local.id:
+            self.bootstrap_ids.append(event.node_id)
+
     def _disconnected(self, event: events.Disconnected) -> None:
         """A leader that closed its connections is gone: ask soon whether to stand (the pre-vote keeps it safe)."""
         role = self.role
@@ -653,6 +657,7 @@ _HANDLERS: Final[dict[type, Any]] = {
     events.Answered: RaftNode._answered,
     events.Unsupported: RaftNode._unsupported,
     events.Disconnected: RaftNode._disconnected,
+    events.Learned: RaftNode._learned,
     events.Propose: RaftNode._propose,
     events.UpgradeVersion: RaftNode._upgrade_version,
     events.SnapshotStored: RaftNode._snapshot_stored,

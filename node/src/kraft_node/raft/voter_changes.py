@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from kraft_node.raft.leader import Leader
     from kraft_node.raft.node import RaftNode
 
+FACTS: Final = 2
+"""Control records that state kraft.version and the voters."""
+
 CAUGHT_UP_WITHIN_MS: Final = 3_600_000
 """A replica that joins has fetched within this time, and been caught up once; Kafka's figure."""
 
@@ -76,6 +79,12 @@ class VoterSets:
     def offset(self) -> int:
         """Where the current ones are stated."""
         return self._sets[-1][0]
+
+    @property
+    def is_missing_from_log(self) -> bool:
+        """Whether only formatting has stated the voters: the leader of the next epoch writes them down. A truncation
+        may bring this back."""
+        return self.kraft_version >= 1 and self.offset == NOT_STATED
 
     def stated(self, offset: int, voters: VoterSet) -> None:
         self._sets.append((offset, voters))

@@ -65,11 +65,6 @@ class VoterHistory:
             return []
         return [(fact.offset, decode_voters(fact.value)) for fact in self._voters]
 
-    @property
-    def is_missing_from_log(self) -> bool:
-        """Whether only the bootstrap snapshot states the voters: the next leader has to write them down."""
-        return self.kraft_version >= 1 and bool(self._voters) and self._voters[-1].offset == NOT_IN_LOG
-
     def records(self, end_offset: int | None = None) -> list[tuple[int, bytes]]:
         """(control type, value) pairs that state it all again, as it is where the log ends at `end_offset` (a snapshot
         must not tell of voters beyond it); none at kraft.version 0."""

@@ -64,6 +64,8 @@ from kraft_node.server.raft_snapshots import SnapshotKeeper, SnapshotLags
 from kraft_node.wire.api import ApiKey
 
 DIRECTORIES_DESCRIBED_VERSION: Final = 2
+STATED_VERSION: Final = 1
+"""The kraft.version of voters that the log states."""
 LOG_LANE: Final = "metadata-log"
 STATE_LANE: Final = "quorum-state"
 SNAPSHOT_LANE: Final = "metadata-snapshot"
@@ -228,7 +230,6 @@ class RaftDriver:
             kraft_version=self.kraft_version,
             own=self.own,
         )
-        self._node.opening_extra = len(self.history.records()) if self.history.is_missing_from_log else 0
         self.snapshots.start(storage.size_bytes if storage.end_offset > self.applied_offset else 0)
         self.commit_times.start(storage.end_offset)
         self.step(events.Started())
@@ -290,6 +291,11 @@ class RaftDriver:
             self._finish_shutdown()
         else:
             self.step(events.Shutdown())
+
+    def learned(self, node_id: int) -> None:
+        """A controller exists whose id was not known: it can be asked for the leader."""
+        self.step(events.Learned(node_id), deliver=False)
+        self._commits.deliver_soon()
 
     def disconnected(self, node_id: int) -> None:
         """That node has closed its connection, or refuses one: it may be gone."""
@@ -388,23 +394,19 @@ class RaftDriver:
 
     def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
         now = self.env.clock.wall_ms()
-        extra = self.history.records() if self.node.opening_extra else []
+        facts = [] if effect.stated is None else _facts(effect.stated, STATED_VERSION)
         batch = leader_change_batch(
-            effect.offset, effect.epoch, self.local.id, effect.voters, effect.granting, now, extra
+            effect.offset, effect.epoch, self.local.id, effect.voters, effect.granting, now, facts
         )
         self._write(effect.offset, [batch])
-        for offset, (kind, value) in enumerate(extra, effect.offset + 1):
-            self.history.take(offset, ControlType(kind), value)
-        self.node.opening_extra = 0
+        for offset, (kind, value) in enumerate(facts, effect.offset + 1):
+            self.history.take(offset, kind, value)
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
-        facts = [(ControlType.KRAFT_VOTERS, encode_voters(effect.voters))]
-        if effect.kraft_version is not None:
-            facts.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(effect.kraft_version)))
+        facts = _facts(effect.voters, effect.kraft_version)
         self._write(effect.offset, [voters_batch(effect.offset, effect.epoch, facts, self.env.clock.wall_ms())])
         for offset, (kind, value) in enumerate(facts, effect.offset):
             self.history.take(offset, kind, value)
-        self._follow_history()
 
     def _append(self, effect: do.Append) -> None:
         now = self.env.clock.wall_ms()
@@ -416,13 +418,6 @@ class RaftDriver:
             if header.is_control:
                 for control in iter_control_records(effect.records, header):
                     self.history.take(control.offset, control.type, control.value)
-        self._follow_history()
-
-    def _follow_history(self) -> None:
-        """The voters that the log states count as soon as they are written, committed or not (KIP-853)."""
-        voters = self.history.voters
-        if voters is not None and voters != self.node.voters:
-            self.node.voters = voters
 
     def _write(self, offset: int, batches: Sequence[Any]) -> None:
         assert offset == self.storage.end_offset, f"law: core and storage agree on the log's end ({offset})"
@@ -435,7 +430,6 @@ class RaftDriver:
         assert effect.offset >= committed, law
         self.storage.truncate(effect.offset)
         self.history.truncated(effect.offset)
-        self._follow_history()
 
     def _flush(self, effect: do.Flush) -> None:
         flushed = events.Flushed(effect.offset)
@@ -495,7 +489,6 @@ class RaftDriver:
             self.storage.remove_snapshot(snapshot)  # the next start begins with what there was, and fetches it anew
             raise
         self.storage.reset_to(snapshot.end_offset)
-        self._follow_history()
         self.step(events.SnapshotStored(snapshot, self.history.voters))
 
     def _remove_snapshots(self, effect: do.RemoveSnapshots) -> None:
@@ -552,6 +545,14 @@ class RaftDriver:
         self.storage.close()
         if done is not None:
             done()
+
+
+def _facts(voters: VoterSet, kraft_version: int | None) -> list[tuple[ControlType, bytes]]:
+    """The control records that state the voters, behind kraft.version where it is given."""
+    facts = [(ControlType.KRAFT_VOTERS, encode_voters(voters))]
+    if kraft_version is not None:
+        facts.insert(0, (ControlType.KRAFT_VERSION, encode_kraft_version(kraft_version)))
+    return facts
 
 
 def _nothing() -> None:

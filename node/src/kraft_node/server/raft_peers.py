@@ -151,10 +151,8 @@ class RaftPeers:
     def _ask_too(self, node_id: int) -> None:
         """Once in contact, a node does without the servers that it was configured with (KIP-631, "Nodes")."""
         driver = self._driver
-        if self._bootstrap and driver.started and node_id != driver.local.id:
-            asked = driver.node.bootstrap_ids
-            if node_id not in asked:
-                asked.append(node_id)
+        if self._bootstrap and driver.started and node_id not in driver.node.bootstrap_ids:
+            driver.learned(node_id)
 
     def learn_registered(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has moved on: controllers that have registered can be asked for the leader."""

@@ -147,6 +147,11 @@ class Laws:
             f"{replica.id} at {offset}, of epoch {last.epoch}, in {replica.epoch}",
         )
         self.committed_epoch = last.epoch
+        require(
+            self.end > 0 or not replica.sim.is_dynamic or any(at < offset for at, _ in log.voter_sets()),
+            "what is committed states the voters",
+            f"{replica.id} at {offset} in epoch {replica.epoch}",
+        )
         index = log.index_of(self.end)
         for entry in log.entries[index:]:
             for at, value in enumerate(entry.chains, entry.base + 1):

@@ -21,6 +21,7 @@ from kraft_node.raft.messages import (
 )
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.voter_changes import FACTS
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
@@ -329,10 +330,8 @@ class Replica:
             if key.id == self.id:
                 sim.laws.voted(self, effect.epoch, self.id)
         sim.laws.elected(self, effect.epoch, effect.granting, self.node.voters)
-        values = [LEADER_CHANGE] * (1 + self.node.opening_extra)
-        extra = self.node.opening_extra
-        self._append_entry(effect.offset, effect.epoch, values, self.node.voters if extra else None)
-        self.node.opening_extra = 0
+        values = [LEADER_CHANGE] * (1 if effect.stated is None else 1 + FACTS)
+        self._append_entry(effect.offset, effect.epoch, values, effect.stated)
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
         self.check_disk()

@@ -121,7 +121,7 @@ class Simulation:
         if newest is not None and newest.voters is not None:
             at = newest.id.end_offset - 1
             stated = [(at, newest.voters), *[known for known in stated if known[0] > at]]
-        node = RaftNode(
+        return RaftNode(
             local=replica.key,
             voters=first,
             voter_sets=stated,
@@ -135,8 +135,6 @@ class Simulation:
             bootstrap_ids=self.voters.ids,
             is_amnesiac=self.is_upgradable and not stated and self.is_amnesiac(replica),
         )
-        node.opening_extra = 2 if self.is_dynamic and len(first) and not stated else 0
-        return node
 
     def is_amnesiac(self, replica: Replica) -> bool:
         """As the driver finds out: a voter of several without a quorum-state."""

@@ -1,0 +1,72 @@
+"""The batch that opens an epoch: who states the voters that only formatting has stated."""
+
+from __future__ import annotations
+
+from kraft_node.base.ids import Uuid
+from kraft_node.raft import effects as do
+from kraft_node.raft import events
+from kraft_node.raft import messages as m
+from kraft_node.raft.log_view import EpochEnd, LogView
+from kraft_node.raft.node import RaftNode
+from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from tests.unit.raft.test_voter_changes import Chance
+
+VOTERS = VoterSet(Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2, 3))
+
+
+class First:
+    """The first voter of three that were formatted together. Its disk is quick; voter 2 grants every vote."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.opened: list[do.AppendLeaderChange] = []
+        self.fetch = 0
+        self.node = RaftNode(
+            local=ReplicaKey(1, Uuid(bytes([1]) * 16)),
+            voters=VOTERS,
+            log=LogView(),
+            state=QuorumState(),
+            rng=Chance(),
+            cluster_id="c",
+            kraft_version=1,
+        )
+        self.tell(events.Started())
+
+    def tell(self, event: events.Event) -> None:
+        for effect in self.node.step(event, self.now_ms):
+            if isinstance(effect, do.WriteQuorumState):
+                self.tell(events.QuorumStateWritten(effect.state))
+            elif isinstance(effect, do.Flush):
+                self.tell(events.Flushed(effect.offset))
+            elif isinstance(effect, do.AppendLeaderChange):
+                self.opened.append(effect)
+            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
+                self.fetch = effect.number
+            elif isinstance(effect, do.Send) and isinstance(effect.request, m.VoteRequest) and effect.node_id == 2:
+                reply = m.VoteReply(m.NONE, effect.request.epoch, granted=True)
+                self.tell(events.Answered(effect.number, reply))
+
+
+def test_a_leader_states_the_voters_again_when_its_opening_was_truncated() -> None:
+    first = First()
+    node = first.node
+    assert (node.is_leader, node.log.end_offset) == (True, 3)
+    assert first.opened[0].stated == VOTERS
+    # Another voter opened the next epoch on an empty log, and dies before anybody has its records.
+    first.tell(events.Asked("t", m.BeginQuorumEpochRequest(2, 3)))
+    reply = m.FetchReply(m.NONE, 2, 3, diverging=EpochEnd(1, 0))
+    first.tell(events.Answered(first.fetch, reply))
+    assert (node.log.end_offset, node.voters) == (0, VOTERS)
+    first.now_ms = 10_000
+    first.tell(events.Tick())
+    assert (node.is_leader, node.epoch, node.log.end_offset) == (True, 3, 3)
+    assert first.opened[1].stated == VOTERS
+
+
+def test_voters_in_the_log_are_not_stated_again() -> None:
+    first = First()
+    first.tell(events.Resign(1))
+    for first.now_ms in (10_000, 20_000):
+        first.tell(events.Tick())
+    assert first.node.is_leader
+    assert [opened.stated for opened in first.opened] == [VOTERS, None]
