@@ -52,6 +52,7 @@ class DrivenReplica(Replica):
         """By number: the request that was sent, in bytes."""
         self._calls: dict[int, Callable[[Any], None]] = {}
         self._number = 0
+        self._defect: BaseException | None = None
 
     # Life.
 
@@ -77,6 +78,7 @@ class DrivenReplica(Replica):
         self.driver = driver
         life = self.life
         driver.start()
+        self._check_defect()
         if self.life == life:
             self.node = driver.node
             self.was_amnesiac = self.node.is_amnesiac
@@ -86,7 +88,8 @@ class DrivenReplica(Replica):
     def ends(self, where: str, error: BaseException) -> None:
         """Contract 10; anything but a failing disk is a defect."""
         if not isinstance(error, OSError):
-            raise error
+            self._defect = error
+            return
         assert self.driver is not None
         self.node = self.driver.node
         self.sim.tell(f"{self.id} stops: {where}: {error}")
@@ -119,8 +122,14 @@ class DrivenReplica(Replica):
         life = self.life
         self.sim.events += 1
         function(*args)
+        self._check_defect()
         if self.life == life:
             self.settle(self.node, kind, 0)
+
+    def _check_defect(self) -> None:
+        """Raise what has ended the driver: the boundaries around its work would swallow it on its way out."""
+        if self._defect is not None:
+            raise self._defect
 
     def settle(self, node: Any, kind: int, count: int) -> None:
         self._look()
