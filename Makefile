@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,7 +56,10 @@ ON_SPARK := tests/compat/test_pipeline_*.py tests/pipeline
 
 test: $(VENV)/.dev ## the everyday tests: all but those of the pipeline on Spark
 	-@$(BIN)/python tools/peers.py suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK:%=--ignore-glob='%') tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' --durations=15 $(ON_SPARK:%=--ignore-glob='%') tests
+
+test-bare: $(VENV)/.dev ## the everyday tests as on a machine with Python and make, without Java, Maven, kcat and Apache Kafka
+	$(BIN)/python -m tools.bare $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
 test-pipeline: $(VENV)/.dev ## the everyday tests of the pipeline: Spark, tables, archive and scrub beside both servers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 from pathlib import Path
@@ -110,11 +111,18 @@ def grid(head: list[str], lines: Table) -> str:
 def machine() -> str:
     """The class of machine, without its name."""
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.split('"')
     return (
         f"a machine with {os.cpu_count()} cores ({platform.machine()}) and {pages * page / 2**30:.0f} GiB of memory, "
-        f"{platform.system()}, Python {platform.python_version()}, Java {java[1] if len(java) > 1 else 'unknown'}"
+        f"{platform.system()}, Python {platform.python_version()}, Java {_java_version()}"
     )
+
+
+def _java_version() -> str:
+    """The version of the Java on the PATH; "unknown" if there is none."""
+    if shutil.which("java") is None:
+        return "unknown"
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.split('"')
+    return said[1] if len(said) > 1 else "unknown"
 
 
 def compared(samples: Samples, picture: str) -> str:

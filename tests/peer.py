@@ -1,4 +1,7 @@
-"""What tests need of Apache Kafka: its jars, and a plain skip (in CI a failure) where they are missing."""
+"""Foreign programs that tests need. A test without its program is skipped; in CI, which installs all, it fails.
+
+`tests/conftest.py` sums the skips up in the last line of a run.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -20,9 +24,13 @@ QUICK_JVM = (
 """Short programs start faster without the optimising compiler, and with classes from an archive, if it is there."""
 
 
-def missing(what: str, how: str) -> None:
-    """Skip the test that needs `what`, or fail it in CI, where everything has been installed."""
-    reason = f"{what} is not here: {how}"
+IS_MISSING = " is missing: "
+"""Stands between the name and the remedy in the reason of each skip."""
+
+
+def missing(what: str, how: str) -> NoReturn:
+    """Skip the test, because `what` is missing; fail it in CI. `how` tells a person what to do."""
+    reason = f"{what}{IS_MISSING}{how}"
     if CI:
         pytest.fail(reason)
     pytest.skip(reason)
@@ -31,7 +39,7 @@ def missing(what: str, how: str) -> None:
 def require_peer(version: str = peers.VERSION) -> Path:
     """The folder of the jars of Apache Kafka `version`."""
     if not peers.installed(version):
-        missing(f"Apache Kafka {version}", "`make peers` installs it (needs Java and Maven)")
+        missing(f"Apache Kafka {version}", "run `make peers` (needs Java and Maven)")
     return peers.lib(version)
 
 
@@ -40,7 +48,6 @@ def require_program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
         missing(name, "install it from your system's packages")
-    assert found is not None
     return found
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from tests.compat import matrix
 from tests.compat.targets import Apache, Ours, Target
-from tests.peer import require_peer
 from tests.spark import spark
 
 __all__ = ["spark"]
@@ -76,8 +75,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def cluster(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A running server, shared by the tests of a process; tests use topics and groups of their own."""
-    if server_name == "apache":
-        require_peer()
     target = SERVERS[server_name](server_name, tmp_path_factory.mktemp(server_name))
     target.start()
     yield target
@@ -90,8 +87,6 @@ def make_target(tmp_path: Path) -> Iterator[Callable[..., Target]]:
     made: list[Target] = []
 
     def make(server_name: str, folder: str = "server", **overrides: str) -> Target:
-        if server_name == "apache":
-            require_peer()
         target = SERVERS[server_name](server_name, tmp_path / folder, overrides)
         made.append(target)
         return target

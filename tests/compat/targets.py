@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.peer import QUICK_JVM
+from tests.peer import QUICK_JVM, require_peer
 from tools import peers
 
 START_TIMEOUT_S = 120.0
@@ -172,7 +172,11 @@ class Ours(Target):
 
 
 class Apache(Target):
-    """Apache Kafka from Maven Central."""
+    """Apache Kafka from Maven Central. A test that makes one is skipped if the jars or Java are missing."""
+
+    def __post_init__(self) -> None:
+        require_peer()
+        super().__post_init__()
 
     def _command(self, program: str, *args: str) -> list[str]:
         main = {"storage": "kafka.tools.StorageTool", "server": "kafka.Kafka"}[program]

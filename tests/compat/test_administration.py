@@ -218,21 +218,21 @@ def test_replicas_are_spread_over_racks(members: Members) -> None:
 
 @pytest.mark.parametrize(("rack", "reads_from"), [("b", 103), ("a", 101), ("elsewhere", 101), (None, 101)])
 def test_consumers_read_from_the_replica_in_their_rack(members: Members, rack: str | None, reads_from: int) -> None:
-    if rack == "b":
-        create(members, "near", "101:103")
-        assert produce(members, "near", [b"%d" % number for number in range(500)]) == []
+    topic = f"near-{rack}"
+    create(members, topic, "101:103")
+    assert produce(members, topic, [b"%d" % number for number in range(500)]) == []
     seen: list[int] = []
 
     def look(text: str) -> None:
-        partitions = json.loads(text)["topics"].get("near", {}).get("partitions", {})
+        partitions = json.loads(text)["topics"].get(topic, {}).get("partitions", {})
         if "0" in partitions and partitions["0"]["rxmsgs"]:
             seen.append(partitions["0"]["broker"])
 
     settings = {"statistics.interval.ms": 100, "stats_cb": look, "auto.offset.reset": "earliest"}
     if rack is not None:
         settings["client.rack"] = rack
-    consumer = Consumer({"bootstrap.servers": members.bootstrap, "group.id": "near", **settings})
-    consumer.assign([TopicPartition("near", 0, 0)])
+    consumer = Consumer({"bootstrap.servers": members.bootstrap, "group.id": topic, **settings})
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found = 0
 
     def enough() -> bool:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.compat.conftest import SERVERS
 from tests.compat.targets import Target
-from tests.peer import missing, require_peer
+from tests.peer import missing
 from tools import peers
 
 CLIENT = "kafka-python: its own integration suite"
@@ -140,8 +140,6 @@ def _outcomes(report: Path) -> Outcomes:
 def outcomes(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
     """Of the whole suite, run once."""
     suite = _suite()
-    if server_name == "apache":
-        require_peer()
     folder = tmp_path_factory.mktemp(f"suite-{server_name}")
     target = SERVERS[server_name]("suite", folder, dict(CONDITIONS))
     target.overrides["controller.quorum.voters"] = f"0@127.0.0.1:{target.controller_port}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.targets import Target
+from tests.peer import IS_MISSING
 
 CLIENT = "Clients in Go and JavaScript"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a minute or two to fetch and build
@@ -36,7 +37,7 @@ JS = {
 
 def _program(name: str) -> str:
     """These are not everyday's tests: CI does not install their languages."""
-    return shutil.which(name) or pytest.skip(f"{name} is not here: install it from your system's packages")
+    return shutil.which(name) or pytest.skip(f"{name}{IS_MISSING}install it from your system's packages")
 
 
 def _run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> list[str]:

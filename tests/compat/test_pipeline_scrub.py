@@ -13,7 +13,6 @@ from confluent_kafka import Producer
 
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Target
-from tests.peer import require_peer
 from tests.unit.pipeline.scrubbed import batches, write_replica
 
 CLIENT = "pipeline on Spark"
@@ -84,7 +83,6 @@ def test_scrub_over_the_wire_asks_each_broker_for_its_own_replica(spark: Any, tm
     from kraft_pipeline.scrub.run import run
     from kraft_pipeline.scrub.spec import ScrubSpec
 
-    require_peer()
     members = Members(tmp_path, ("kraftcluster",), ("kraftcluster", "apache"))
     try:
         members.start()

@@ -17,7 +17,6 @@ from tests.compat.conftest import SERVERS
 from tests.compat.matrix import APACHE, OURS
 from tests.compat.targets import Target
 from tests.compat.tools import run_tool
-from tests.peer import require_peer
 
 CLIENT = "Apache Kafka's Java tools, word for word as Apache Kafka answers"
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("side-by-side")]
@@ -41,7 +40,6 @@ Pair = dict[str, Target]
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Both servers."""
-    require_peer()
     both = {name: SERVERS[name](name, tmp_path_factory.mktemp(f"side-{name}")) for name in (OURS, APACHE)}
     try:
         for target in both.values():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.compat.targets import free_ports
 from tests.faults.proxy import CLIENT, Proxy
-from tests.peer import QUICK_JVM
+from tests.peer import QUICK_JVM, require_peer
 from tools import peers
 
 CLUSTER_ID = "kraftclusterFaults000A"
@@ -62,6 +62,10 @@ class Member:
     apache: bool = False
     preload: dict[str, str] = field(default_factory=dict)
     """Environment variables for the process, for instance a shifted clock's."""
+
+    def __post_init__(self) -> None:
+        if self.apache:
+            require_peer()
 
     @property
     def data(self) -> Path:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.compat.targets import Apache, Ours
 from tests.golden.broker.pair import Pair, Side
-from tests.peer import require_peer
 
 SETTINGS = {
     "num.partitions": "3",
@@ -23,7 +22,6 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """Apache Kafka and ours under the same configuration."""
-    require_peer()
     folder = tmp_path_factory.mktemp("broker-parity")
     targets = Apache("apache", folder / "apache", SETTINGS), Ours("kraftcluster", folder / "ours", SETTINGS)
     try:

@@ -15,7 +15,6 @@ from kraft_node.wire.api import ApiKey
 from kraft_node.wire.messages import CreateTopicsRequest, ProduceRequest
 from tests.compat.members import Members, wait_for
 from tests.golden.broker.pair import Pair, Side
-from tests.peer import require_peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("fencing-parity")]
 
@@ -26,7 +25,6 @@ TOPICS = {OURS: "ours", KAFKAS: "kafkas"}
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[Members]:
     """One controller, a broker of each; leases of a second, so that two seconds are long enough for ours."""
-    require_peer()
     leases = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "300"}
     made = Members(tmp_path, ("kraftcluster",), ("kraftcluster", "apache"), overrides=leases)
     try:

@@ -40,7 +40,6 @@ from kraft_node.wire.messages import (
 )
 from kraft_node.wire.stored import FeatureLevelRecord
 from tests.compat.targets import CLUSTER_ID, Apache
-from tests.peer import require_peer
 from tests.unit.controller.harness import Quorum, api_name, uuid
 
 pytestmark = pytest.mark.peer
@@ -92,7 +91,6 @@ class KafkaController:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Quorum, KafkaController, Apache]]:
-    require_peer()
     settings = {
         "num.partitions": "3",
         "auto.leader.rebalance.enable": "false",

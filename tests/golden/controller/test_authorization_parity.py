@@ -23,7 +23,6 @@ from kraft_node.wire.messages import (
 from tests.compat.targets import Apache, Ours
 from tests.golden.broker.pair import Pair, warm_coordinator
 from tests.golden.controller import authorization as who
-from tests.peer import require_peer
 from tests.unit.controller.test_envelope import WRONG
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("authorization")]
@@ -42,7 +41,6 @@ HEARD_IN_S = 60
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair]]:
     """Both servers with their topics and ACLs, asked at the brokers' listeners and at the controllers'."""
-    require_peer()
     folder = tmp_path_factory.mktemp("authorization")
     kafka = Apache("apache", folder / "apache", dict(who.SETTINGS))
     ours = Ours("kraftcluster", folder / "ours", dict(who.SETTINGS))

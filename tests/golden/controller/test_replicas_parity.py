@@ -19,7 +19,6 @@ from kraft_node.wire import messages as m
 from kraft_node.wire.stored import FeatureLevelRecord
 from tests.compat.targets import CLUSTER_ID, Apache
 from tests.golden.controller.test_answers_parity import KafkaController, apart, log_of, ours_asked
-from tests.peer import require_peer
 from tests.unit.controller.harness import Quorum, uuid
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("replicas-parity")]
@@ -172,7 +171,6 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Apache]]:
-    require_peer()
     target = Apache("apache", tmp_path_factory.mktemp("replicas-parity"), dict(SETTINGS), is_lone=False)
     place = f"127.0.0.1:{target.controller_port}"
     target.overrides |= {

@@ -22,7 +22,6 @@ from kraft_node.cli.client import Client
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.messages import CreateTopicsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.compat.targets import Apache
-from tests.peer import require_peer
 
 pytestmark = pytest.mark.peer
 
@@ -104,7 +103,6 @@ def differing(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
 
 
 def test_every_entry_is_described_as_by_kafka(tmp_path: Path) -> None:
-    require_peer()
     kafka = Apache("kafka", tmp_path / "kafka", dict(STATIC))
     kafka.start()
     try:

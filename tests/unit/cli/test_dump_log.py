@@ -15,7 +15,7 @@ from kraft_node.cli.common import ToolError
 from kraft_node.cli.dump_log import main as dump
 from kraft_node.records.batch import NewRecord, build_batch
 from tests.compat.targets import Apache, free_ports
-from tests.peer import require_peer, run_java
+from tests.peer import run_java
 
 SEGMENT = "00000000000000000000"
 
@@ -126,7 +126,6 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
     """Apache Kafka with records of every kind; running."""
-    require_peer()
     server = Apache("kafka", tmp_path_factory.mktemp("dump") / "kafka", {"offsets.topic.num.partitions": "1"})
     server.start()
     try:

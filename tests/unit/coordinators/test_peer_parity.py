@@ -31,7 +31,6 @@ from kraft_node.wire.messages import (
     SyncGroupRequest,
 )
 from tests.compat.targets import Apache
-from tests.peer import require_peer
 from tests.unit.coordinators.harness import KEYS, Clients, Node, Topics, subscription
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("group-parity")]
@@ -136,7 +135,6 @@ MORE_KEYS = {CreateTopicsRequest: "CREATE_TOPICS", MetadataRequest: "METADATA"}
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
-    require_peer()
     settings = {
         "group.min.session.timeout.ms": "10",
         "offsets.topic.num.partitions": "1",

@@ -17,12 +17,13 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.pipelines.executors import ACCOUNT
 from kraft_operator.specs.network import MANAGER_APP
+from tests.peer import IS_MISSING
 from tools.manifests import CHART, EXECUTORS, FILES, FOLDER, executors, helm, plain, rendered
 
 ROOT = Path(__file__).parents[3]
 CLUSTER_CHART = ROOT / "charts" / "kraftcluster"
 
-needs_helm = pytest.mark.skipif(helm() is None, reason="needs helm, on the PATH or in the lab")
+needs_helm = pytest.mark.skipif(helm() is None, reason=f"helm{IS_MISSING}install it from https://helm.sh")
 
 
 def _of(documents: list[Any], kind: str) -> list[Any]:

@@ -1,0 +1,31 @@
+"""The last line of a run: how many tests were skipped because a program is missing, and how to get the program."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.peer import IS_MISSING
+
+SKIPPED = "Skipped: "
+"""pytest puts it in front of the reason."""
+
+
+@pytest.hookimpl(trylast=True)  # below the table of durations
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = Counter(_reason(report) for report in terminalreporter.getreports("skipped"))
+    wanting = {reason: count for reason, count in skipped.items() if IS_MISSING in reason}
+    if wanting:
+        parts = [_part(reason, wanting[reason]) for reason in sorted(wanting, key=wanting.__getitem__, reverse=True)]
+        terminalreporter.write_line(f"not run: {'; '.join(parts)}", yellow=True)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """The reason of a skip; pytest reports it as (file, line, reason)."""
+    return report.longrepr[2].removeprefix(SKIPPED) if isinstance(report.longrepr, tuple) else ""
+
+
+def _part(reason: str, count: int) -> str:
+    what, _, how = reason.partition(IS_MISSING)
+    return f"{count} without {what} ({how})"
