@@ -32,6 +32,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
 from kraft_node.log import cleaner
 from kraft_node.log.config import LONG_MAX, make_config
+from kraft_node.log.files import PENDING_INDEX_BYTES
 from kraft_node.log.log import Log
 from kraft_node.log.timing import Timing
 from kraft_node.records.batch import NewRecord, build_batch, iter_records
@@ -62,6 +63,7 @@ class Model:
         self.counter = self.epoch = 0
         self.ever: set[tuple[int, Written]] = set()
         """All records with their offsets, also of what was cut off."""
+        self.pending_index_bytes = 0 if seed % 2 else PENDING_INDEX_BYTES
         self._draw_config()
         self._start_node()
         self._begin()
@@ -107,6 +109,8 @@ class Model:
 
     def _start_node(self) -> None:
         self.manager = self.node.start(lambda _: self.config, self.timing)
+        for directory in self.manager.directories:
+            directory.pending_index_bytes = self.pending_index_bytes
 
     @property
     def now(self) -> int:

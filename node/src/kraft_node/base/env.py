@@ -135,6 +135,9 @@ class Disk(Protocol):
     def file_system(self, path: str) -> FileSystem | None:
         """The file system that `path` is on; None where a whole one cannot be made durable with all errors told."""
 
+    def identity(self, path: str) -> str:
+        """The identity of a directory on this machine; a copy or another volume has another one."""
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
@@ -169,6 +172,8 @@ class Env:
     disk: Disk
     background: Background
     net: Net
+    boot_id: str | None = None
+    """Changes with each boot of the machine; None where the system does not say."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -150,6 +150,7 @@ class Broker:
         self.replicas = ReplicaManager(
             env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster
         )
+        logs.on_recovered = self.replicas.recovered
         self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, self.assignments.note, self.config)
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None

@@ -33,7 +33,7 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
     """Close the logs of one directory, and the directory itself; then `done()`. A failure has killed the directory."""
     try:
         if manager.housekeeping.knows_topics:
-            for topic, partition in list(directory.unrecovered):
+            for topic, partition in manager.recovery.short(directory):
                 manager.housekeeping.visit(directory, topic, partition)
         manager.futures.open_unproven(directory)
         logs = [log for log in (*manager.open_logs(), *manager.futures.logs()) if log.dir is directory]
@@ -78,7 +78,7 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
         writes.append(partial(write_file, log.dir.env.disk, path, position, data))
 
     is_new = keep_producers(log, later)
-    if log.is_durable and not is_new:
+    if log.is_durable and not is_new and not log.active.index_written:
         log.close()
         return None
     log.active.finish(later)

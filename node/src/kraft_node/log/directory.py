@@ -18,6 +18,7 @@ from kraft_node.log import meta_properties, names, trimming
 from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
 from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
+from kraft_node.log.page_cache import BootMark
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -45,6 +46,7 @@ class Directory(LogDir):
     """A log directory and what its files say of the logs in it."""
 
     __slots__ = (
+        "_boot_mark",
         "_disk_lock",
         "_file_system",
         "_names_sync",
@@ -62,6 +64,7 @@ class Directory(LogDir):
         "quarantined",
         "recovery_points",
         "retired",
+        "same_boot",
         "start_offsets",
         "strays",
         "unrecovered",
@@ -75,6 +78,9 @@ class Directory(LogDir):
         self._file_system: FileSystem | None = None
         self._names_sync: Timer | None = None
         self._names_sync_ms = 0
+        self._boot_mark = BootMark(env.disk, path, env.boot_id)
+        self.same_boot = False
+        """Whether all logs here were known to be sound since the machine's last boot."""
         self.originals = Originals(env.disk)
         """For the files of new logs."""
         self.broker_epoch = NO_BROKER_EPOCH
@@ -189,6 +195,22 @@ class Directory(LogDir):
                 self.unrecovered[found] = None
             yield found
         self._forget_all_but(here)
+        self.same_boot = self._boot_mark.is_current()
+        if not self.same_boot:
+            self._boot_mark.remove()
+            self._mark_sound()
+
+    def recovered(self, topic: str, partition: int) -> None:
+        """A log has been recovered, or is gone."""
+        if self.unrecovered.pop((topic, partition), self) is None:
+            self._mark_sound()
+
+    def _mark_sound(self) -> None:
+        if not self.unrecovered and not self.same_boot and self.online:
+            try:
+                self._boot_mark.write()
+            except OSError as e:
+                self.fail(e)
 
     def _read_mark(self) -> None:
         disk = self.env.disk

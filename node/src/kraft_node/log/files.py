@@ -21,6 +21,9 @@ OPEN_FILES_MAX: Final = 2048
 """Files kept open by default; half of what common systems allow a process, the rest is for connections."""
 
 
+PENDING_INDEX_BYTES: Final = 4096
+"""Index entries that a segment gathers before it writes them: 512, for 2 MiB of log, or more with large batches."""
+
 ORIGINALS_MAX: Final = 64
 """Files to make links to, a few hundred bytes of memory each. Partitions of one topic are mostly made together."""
 
@@ -146,7 +149,7 @@ class LogDir:
     `lane` is the background thread of this directory. `failed` is set once and stays; `on_failure` hears of it.
     """
 
-    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path")
+    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes")
 
     def __init__(self, env: Env, path: str, files: FileCache, directory_id: bytes = bytes(16)) -> None:
         self.env = env
@@ -154,11 +157,15 @@ class LogDir:
         self.files = files
         self.id = directory_id
         self.lane = f"log-dir:{path}"
+        self.pending_index_bytes = PENDING_INDEX_BYTES
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:
         """A log is about to be cut off at `offset`; what is kept of it elsewhere must not reach further."""
+
+    def tick(self) -> None:
+        """Called now and then by long walks over the files; may raise to end the walk."""
 
     def fail(self, error: BaseException) -> KafkaError:
         """The directory is dead from now on; the error for whoever asked. A shortage of descriptors ends nothing."""

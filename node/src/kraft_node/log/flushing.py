@@ -60,11 +60,15 @@ class Flush:
 
     __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "_whole", "up_to")
 
-    def __init__(self, log: Log, up_to: int, *, closing: bool = False) -> None:
-        """Prepare to make everything below `up_to` durable. Raises OSError.
+    def __init__(self, log: Log, up_to: int, *, closing: bool = False, indexes: bool = False) -> None:
+        """Prepare to make everything below `up_to` durable; with `indexes` also those of the active segment.
 
-        `closing`: at a clean stop, which makes the log directory's names durable by itself.
+        `closing`: at a clean stop, which needs the indexes and makes the log directory's names durable by itself.
+        Raises OSError.
         """
+        indexes |= closing
+        if indexes:
+            log.active.index_written = False
         if log.leader_epochs.dirty:
             write_epochs(log)
         position = log.active.size
@@ -82,7 +86,7 @@ class Flush:
         if with_names:
             # The partition's own directory may be new.
             self._directories = [log.path] if closing else [log.path, log.dir.path]
-        self._paths = _paths(log, up_to, with_names=with_names, closing=closing)
+        self._paths = _paths(log, up_to, with_names=with_names, indexes=indexes)
 
     def work(self) -> None:
         """Fsync. Raises OSError."""
@@ -106,7 +110,7 @@ class Flush:
         log.last_flush_ms = log.dir.env.clock.wall_ms()
 
 
-def _paths(log: Log, up_to: int, *, with_names: bool, closing: bool) -> list[str]:
+def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str]:
     paths: list[str] = []
     first = log.segment_number(log.recovery_point - 1)  # which may have been active when it was flushed
     last = log.segment_number(up_to if up_to == log.end_offset else up_to - 1)
@@ -114,7 +118,7 @@ def _paths(log: Log, up_to: int, *, with_names: bool, closing: bool) -> list[str
         segment = log.segment(place)
         paths.append(segment.path(names.LOG))  # also of an empty one: it may have been cut, which is to last
         # The active segment's indexes can wait: recovery goes on from whatever entries it finds sound.
-        if closing or segment is not log.active:
+        if indexes or segment is not log.active:
             paths.append(segment.path(names.INDEX))
             paths.append(segment.path(names.TIME_INDEX))
         if segment.base in log.txn_bases:
@@ -149,12 +153,12 @@ def flush_now(log: Log) -> None:
         flush.done()
 
 
-def _again(log: Log, done: Callable[[], None] | None) -> None:
+def _again(log: Log, done: Callable[[], None] | None, indexes: bool) -> None:
     if not log.closed and log.dir.failed is None:
-        schedule(log, done)
+        schedule(log, done, indexes=indexes)
 
 
-def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
+def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool = False) -> None:
     """Fsync what is written now in the directory's thread; then move the recovery point and call `done`.
 
     Without `done` only what lies before the active segment, as a roll asks for it; one such job at a time.
@@ -162,11 +166,11 @@ def schedule(log: Log, done: Callable[[], None] | None = None) -> None:
     if log.flush_scheduled and done is None:
         return
     try:
-        flush = Flush(log, log.end_offset if done is not None else log.active.base)
+        flush = Flush(log, log.end_offset if done is not None else log.active.base, indexes=indexes)
     except OSError as e:
         log.dir.fail(e)
         if is_shortage(e):
-            log.dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, _again, log, done)
+            log.dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, _again, log, done, indexes)
         return
     log.flush_scheduled = True
 

@@ -101,10 +101,13 @@ class Housekeeping:
     # --- recovery ---
 
     def _recover_some(self) -> None:
-        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again."""
+        """Recover a few of the logs that nobody has asked for since an unclean stop, and close them again.
+
+        The walk waits for a log that is long, which the directory's recovery lane opens.
+        """
         for directory in self._manager.directories:
             for topic, partition in list(islice(directory.unrecovered, WALK_STEP)):
-                if directory.failed is not None:
+                if directory.failed is not None or self._is_in_lane(directory, topic, partition):
                     break
                 self.visit(directory, topic, partition)
         if any(directory.unrecovered and directory.online for directory in self._manager.directories):
@@ -112,16 +115,27 @@ class Housekeeping:
         else:
             logger.info("All logs have been recovered")
 
-    def visit(self, directory: Directory, topic: str, partition: int) -> None:
-        """Recover a log, make it durable and forget it again unless somebody has asked for it meanwhile."""
-        manager = self._manager
+    def _is_in_lane(self, directory: Directory, topic: str, partition: int) -> bool:
         try:
-            log = manager.open(directory, topic, partition)
-            is_new = keep_producers(log)
-        except KafkaError:
-            return  # the directory is dead, which has been said
+            return self._manager.recovery.takes(directory, topic, partition)
         except OSError as e:
             directory.fail(e)
+            return True
+
+    def visit(self, directory: Directory, topic: str, partition: int) -> None:
+        """Recover a log on the loop, make it durable and close it unless somebody has asked for it meanwhile."""
+        try:
+            log = self._manager.open(directory, topic, partition)
+        except KafkaError:
+            return  # the directory is dead, which has been said
+        self.settle(log)
+
+    def settle(self, log: Log) -> None:
+        """Make a recovered log durable; close it unless somebody has asked for it meanwhile."""
+        try:
+            is_new = keep_producers(log)
+        except OSError as e:
+            log.dir.fail(e)
             return
         if log.is_durable and not is_new:
             self._close_again(log)
@@ -132,6 +146,9 @@ class Housekeeping:
         """Forget an open log that nobody else holds and that is durable."""
         directory = directory_of(log)
         if log.held or log.closed or self._manager.entry(log.topic, log.partition) is not log:
+            return
+        if log.active.index_written:
+            flushing.schedule(log, lambda: self._close_again(log), indexes=True)
             return
         log.close()
         directory.note(log)

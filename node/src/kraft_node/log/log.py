@@ -345,6 +345,12 @@ class Log:
         known.sort()
         self.names_changed += 1
 
+    def indexed(self, position: int) -> None:
+        """Take a snapshot now and then, so that after a kill only the tail is read for producers (`page_cache`)."""
+        if position - self.snapshot_position >= flushing.SNAPSHOT_BYTES:
+            self.snapshot_position = position
+            self.take_snapshot(self.end_offset)
+
     # --- reading ---
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None) -> FetchSlice:

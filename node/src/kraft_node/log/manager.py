@@ -26,6 +26,7 @@ from kraft_node.log.futures import Futures
 from kraft_node.log.housekeeping import Housekeeping
 from kraft_node.log.log import Log
 from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
+from kraft_node.log.recovery import LogIsRecovering, Recovery
 from kraft_node.log.timing import Timing
 
 logger = logging.getLogger("kraft_node.log")
@@ -73,6 +74,9 @@ class LogManager:
         self.preferred: dict[tuple[str, int], str] = {}
         """Where logs are to be made that are not there yet, as an administrator has asked; by paths of directories."""
         self.housekeeping = Housekeeping(self)
+        self.recovery = Recovery(self)
+        self.on_recovered: Callable[[str, int], None] = lambda _topic, _partition: None
+        """Called when a log that `get` refused with LogIsRecovering is open."""
 
     # --- start ---
 
@@ -156,14 +160,19 @@ class LogManager:
                     yield entry
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, opened (and recovered) if need be; None when there is none.
+        """The log, opened (and recovered) if need be; None if the partition has no log here.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead or cannot be trusted.
+        Raises LogIsRecovering while its recovery lane walks it, KafkaError KAFKA_STORAGE_ERROR if its directory is dead
+        or cannot be trusted.
         """
         entry = self._logs.get(topic, {}).get(partition)
         if entry is None:
             return None
-        log = entry if isinstance(entry, Log) else self.open(entry, topic, partition)
+        if isinstance(entry, Log):
+            log = entry
+        else:
+            self._check_not_recovering(entry, topic, partition)
+            log = self.open(entry, topic, partition)
         log.held = True
         return log
 
@@ -175,36 +184,75 @@ class LogManager:
         """A log that was open is one of which only the directory is known: it is closed and durable."""
         self._logs[log.topic][log.partition] = directory_of(log)
 
-    def open(self, directory: Directory, topic: str, partition: int) -> Log:
-        """Open a log that is not, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    def _check_not_recovering(self, directory: Directory, topic: str, partition: int) -> None:
         directory.check()
-        key = (topic, partition)
-        damage = directory.quarantined.get(key)
+        try:
+            is_long = self.recovery.takes(directory, topic, partition, first=True)
+        except OSError as e:
+            raise directory.fail(e) from e
+        if is_long:
+            raise LogIsRecovering(topic, partition)
+
+    def open(self, directory: Directory, topic: str, partition: int) -> Log:
+        """Open a log on the loop, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        directory.check()
+        damage = directory.quarantined.get((topic, partition))
         if damage is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
-        path = f"{directory.path}/{names.partition_dir(topic, partition)}"
-        clean = key not in directory.unrecovered
         try:
+            log = self.opening(directory, topic, partition)(directory)
+        except (OSError, LogDirDamaged) as e:
+            raise self.not_opened(directory, topic, partition, e) from e
+        return self.take_over(directory, log)
+
+    def opening(self, directory: Directory, topic: str, partition: int) -> Callable[[LogDir], Log]:
+        """A function that opens the log with what the checkpoints say now; any thread may call it.
+
+        It takes the log directory to open the files through. Raises OSError, LogDirDamaged.
+        """
+        path = self.path(directory, topic, partition)
+        config = self.topic_config(topic)
+        clean = (topic, partition) not in directory.unrecovered
+        same_boot = directory.same_boot
+        recovery_point = directory.promised(topic, partition)
+        start_offset = directory.start_offsets.get(topic, {}).get(partition, 0)
+        high_watermark = directory.high_watermarks.get(topic, {}).get(partition, 0)
+        compacted_below = directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
+
+        def opened(log_dir: LogDir) -> Log:
             log = open_log(
-                directory,
+                log_dir,
                 path,
                 topic,
                 partition,
-                self.topic_config(topic),
+                config,
                 clean=clean,
-                recovery_point=directory.promised(topic, partition),
-                start_offset=directory.start_offsets.get(topic, {}).get(partition, 0),
-                high_watermark=directory.high_watermarks.get(topic, {}).get(partition, 0),
-                compacted_below=directory.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED),
+                recovery_point=recovery_point,
+                start_offset=start_offset,
+                high_watermark=high_watermark,
+                compacted_below=compacted_below,
+                same_boot=same_boot,
             )
-            log.topic_id = partition_metadata.read(self.env.disk, path)
-        except OSError as e:
-            raise directory.fail(e) from e
-        except LogDirDamaged as e:
-            raise self._quarantine(directory, topic, partition, e) from e
-        directory.unrecovered.pop(key, None)
-        self._logs[topic][partition] = log
+            log.topic_id = partition_metadata.read(log_dir.env.disk, path)
+            return log
+
+        return opened
+
+    def take_over(self, directory: Directory, log: Log) -> Log:
+        """A log that has just been opened is the log of its partition."""
+        if log.dir is not directory:
+            log.dir = directory
+            log.set_config(self.topic_config(log.topic))  # it may have changed since the opening began
+        directory.recovered(log.topic, log.partition)
+        self.recovery.forget(log.topic, log.partition)
+        self._logs[log.topic][log.partition] = log
         return log
+
+    def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
+        """A log could not be opened: it is quarantined, or its directory is dead; the error for the caller."""
+        if isinstance(error, LogDirDamaged):
+            return self._quarantine(directory, topic, partition, error)
+        return directory.fail(error)
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
         """The topic id of a log without opening it; ZERO_UUID when the log carries none, None when there is no log.
@@ -269,6 +317,11 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"the log of {topic}-{partition} is made in a moment: an older one of that name is being forgotten",
+            )
+        if self.recovery.is_busy_with(topic, partition):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"the log of {topic}-{partition} is made in a moment: the recovery of an older one is ending",
             )
 
     def put(self, log: Log) -> None:
@@ -344,7 +397,8 @@ class LogManager:
         if not entries:
             del self._logs[topic]
         directory.count -= 1
-        directory.unrecovered.pop((topic, partition), None)
+        directory.recovered(topic, partition)
+        self.recovery.forget(topic, partition)
         directory.quarantined.pop((topic, partition), None)
         self.forget_offsets(directory, topic, partition)
         return directory, path
@@ -464,6 +518,9 @@ class LogManager:
         A directory with a log that cannot be closed, or recovered because topics are not known yet, gets no mark.
         """
         self.housekeeping.stop()
+        self.recovery.stop(lambda: self._close_all(done, broker_epoch))
+
+    def _close_all(self, done: Callable[[], None], broker_epoch: int) -> None:
         waiting = [directory for directory in self.directories if directory.online]
         left = len(waiting)
 

@@ -1,4 +1,4 @@
-"""File and directory names inside a log directory, exactly Kafka's."""
+"""File and directory names inside a log directory, Kafka's but for one."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 REPLICATION_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+BOOT: Final = ".kraft_boot"
+"""Ours, not Kafka's: on which boot of the machine all logs were known to be sound."""
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 

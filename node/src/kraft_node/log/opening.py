@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import read_file
-from kraft_node.log import flushing, names, txn_index
+from kraft_node.log import flushing, names, page_cache, txn_index
 from kraft_node.log.appending import end_transaction
 from kraft_node.log.checkpoints import CheckpointError, parse_epochs
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
@@ -48,11 +48,13 @@ def open_log(
     start_offset: int = 0,
     high_watermark: int = 0,
     compacted_below: int = NEVER_COMPACTED,
+    same_boot: bool = False,
 ) -> Log:
     """Open the log in directory `path` (which exists). `clean`: it was closed properly, all of it is durable.
 
-    The checkpointed offsets are taken as lower bounds. Below `compacted_below` offsets may be missing whatever the
-    policy is now. Raises OSError, LogDirDamaged, KafkaError (the same, with the directory told).
+    `same_boot`: it was not, but all that was written to it is in the page cache (`page_cache`). The checkpointed
+    offsets are taken as lower bounds. Below `compacted_below` offsets may be missing whatever the policy is now.
+    Raises OSError, LogDirDamaged, KafkaError (the same, with the directory told).
     """
     from kraft_node.log.log import Log  # noqa: PLC0415
 
@@ -75,7 +77,10 @@ def open_log(
         if not epochs_known:
             _rebuild_epochs(log)
     elif bases:
-        replay_from = _recover(log, compacted_below, epochs_known=epochs_known)
+        if same_boot:
+            replay_from = _recover_tail(log, compacted_below, epochs_known=epochs_known)
+        if replay_from is None:
+            replay_from = _recover(log, compacted_below, epochs_known=epochs_known)
         log.cuts_synced = -1  # what the process before had cut off may not be durable
     if log.start_offset > log.end_offset:
         logger.warning("%s goes on at %d, where it began: what was before it is lost", log.name, log.start_offset)
@@ -249,6 +254,20 @@ class _Gaps:
         return end <= self._below
 
 
+def _recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int | None:
+    """The same after a kill on a machine that has not booted since; None if the log must be walked as a whole."""
+    promised, known_epochs = log.recovery_point, LeaderEpochs(log.leader_epochs.entries())
+    start = page_cache.walk_start(log, epochs_known=epochs_known)
+    if start is not None:
+        log.recovery_point = start
+        with contextlib.suppress(LogDirDamaged):
+            walked_from = _recover(log, compacted_below, epochs_known=True)
+            log.recovery_point = promised
+            return walked_from
+    log.recovery_point, log.leader_epochs = promised, known_epochs
+    return None
+
+
 def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
     """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
     epochs = log.leader_epochs
@@ -278,7 +297,7 @@ def _recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), log.end_offset)
         size = segment.size
         try:
-            for header in batches(segment.file(), start, size, check=True):
+            for header in batches(segment.file(), start, size, check=True, tick=log.dir.tick):
                 if not gaps.may_precede(header, log.end_offset, number):
                     raise BadBatch(header.position, f"offset {header.base_offset} does not follow {log.end_offset - 1}")
                 segment.note(header)
@@ -463,7 +482,7 @@ def _replay(log: Log, start: int, indexed_below: int) -> None:
             log.take_snapshot(segment.base)
         position = segment.lookup(start) if start > segment.base and segment.size else 0
         try:
-            for header in batches(segment.file(), position, segment.size):
+            for header in batches(segment.file(), position, segment.size, tick=log.dir.tick):
                 if header.producer_id >= 0 and header.base_offset >= start:
                     if header.is_control:
                         _replay_marker(log, number, header, indexed=header.base_offset < indexed_below)

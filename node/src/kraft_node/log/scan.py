@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -34,10 +34,13 @@ class BadBatch(ValueError):  # noqa: N818
         self.reason = reason
 
 
-def batches(file: File, position: int, end: int, *, check: bool = False) -> Iterator[BatchHeader]:
+def batches(
+    file: File, position: int, end: int, *, check: bool = False, tick: Callable[[], None] | None = None
+) -> Iterator[BatchHeader]:
     """The headers of the batches in bytes `position` to `end`; with `check` their CRCs are proven too.
 
-    Raises BadBatch at the first byte that does not go on as a log does. Offsets must ascend.
+    `tick` is called before each read and may raise. Raises BadBatch at the first byte that does not go on as a log
+    does. Offsets must ascend.
     """
     chunk = b""
     start = position  # of chunk in the file
@@ -47,6 +50,8 @@ def batches(file: File, position: int, end: int, *, check: bool = False) -> Iter
     while position < end:
         at = position - start
         if at + HEADER_SIZE > len(chunk):
+            if tick is not None:
+                tick()
             chunk, start, at = file.pread(position, min(size, end - position)), position, 0
             if len(chunk) < HEADER_SIZE:
                 raise BadBatch(position, f"{len(chunk)} bytes are no batch header")

@@ -24,8 +24,6 @@ log = logging.getLogger("kraft_node.log")
 
 ENDS_MAX: Final = 16
 """Ends of the latest batches kept for readers that follow closely; more would cost memory in every log."""
-PENDING_BYTES_MAX: Final = 4096
-"""Index entries gathered before they are written: 512 of them, some 2 MiB of log, more where batches are large."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
 """Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
@@ -40,6 +38,9 @@ class Owner(Protocol):
     @property
     def index_interval_bytes(self) -> int: ...
 
+    def indexed(self, position: int) -> None:
+        """The index entries are on disk up to the batch at `position`, the last one in the segment."""
+
 
 class Segment:
     """A segment. `size` is tracked in memory; `next_offset` is that of the log for the active one."""
@@ -53,6 +54,7 @@ class Segment:
         "handle",
         "index_count",
         "index_handle",
+        "index_written",
         "max_timestamp",
         "max_timestamp_offset",
         "owner",
@@ -71,6 +73,8 @@ class Segment:
         self.index_handle: Handle | None = None
         self.index_count = -1 if size else 0
         """Entries in the .index file; -1 when that has not been looked at."""
+        self.index_written = False
+        """Whether this process has changed an index file, so that a clean stop must fsync both."""
         self.time_count = -1 if size else 0
         self.time_last = -1
         """Timestamp of the last time index entry."""
@@ -116,6 +120,8 @@ class Segment:
             self.max_timestamp_offset = last_offset
         if self._since_index > self.owner.index_interval_bytes:
             self._add_entry(last_offset, position)
+            if self._written_to == position:
+                self.owner.indexed(position)
         elif position == 0:
             self.first_timestamp = max_timestamp
         self._since_index += length
@@ -142,7 +148,8 @@ class Segment:
         self.pending += ENTRY.pack(last_offset - self.base, position)
         self._add_time_entry()
         self._since_index = 0
-        if len(self.pending) >= PENDING_BYTES_MAX or position - self._written_to >= PENDING_LOG_BYTES_MAX:
+        gathered_max = self.owner.dir.pending_index_bytes
+        if len(self.pending) >= gathered_max or position - self._written_to >= PENDING_LOG_BYTES_MAX:
             self._written_to = position
             self.write_indexes()
 
@@ -163,6 +170,7 @@ class Segment:
         put = put or partial(write_file, self.owner.dir.env.disk)
         put(self.path(names.INDEX), self.index_count * ENTRY_SIZE, self.pending)
         put(self.path(names.TIME_INDEX), self.time_count * TIME_ENTRY_SIZE, self.pending_time)
+        self.index_written = True
         self.index_count += len(self.pending) // ENTRY_SIZE
         self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
         self.pending = bytearray()
@@ -211,6 +219,7 @@ class Segment:
         return data[: index.used_entries(data) * ENTRY_SIZE]
 
     def _cut(self, suffix: str, size: int) -> None:
+        self.index_written = True
         file = self.owner.dir.env.disk.open(self.path(suffix), create=True)
         try:
             file.truncate(size)

@@ -17,6 +17,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS
+from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 
@@ -194,6 +195,8 @@ class ReplicaManager:
     def _open(self, topic_id: Uuid, index: int) -> None:
         try:
             self._make(topic_id, index)
+        except LogIsRecovering:
+            return  # `recovered` follows
         except KafkaError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:  # the log of its name is on its way out
                 self.env.scheduler.call_later(OPEN_AGAIN_MS, self._open_again, topic_id, index)
@@ -201,6 +204,12 @@ class ReplicaManager:
                 self.env.scheduler.call_later(SHORTAGE_PAUSE_MS, self._open_again, topic_id, index)
             else:
                 log.warning("Replica %s-%d is not opened: %s", uuid_text(topic_id), index, error)
+
+    def recovered(self, topic: str, index: int) -> None:
+        """A log that was being recovered is open now."""
+        view = self.image.topics.by_name(topic)
+        if view is not None:
+            self._open_again(view.id, index)
 
     def _open_again(self, topic_id: Uuid, index: int) -> None:
         state = self.image.topics.partition(topic_id, index)

@@ -240,6 +240,10 @@ class RealDisk:
         syncfs = _find_syncfs()
         return None if syncfs is None else RealFileSystem(path, syncfs)
 
+    def identity(self, path: str) -> str:
+        stat = os.stat(path)
+        return f"{stat.st_dev}:{stat.st_ino}"
+
     def free_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from kraft_node.base.env import Env
 from kraft_node.runtime.background import ThreadBackground
@@ -40,6 +41,17 @@ class RealRng:
         return int.from_bytes(os.urandom(size), "big") % stop
 
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str | None:
+    """The kernel's id of this boot; None where there is no /proc."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip() or None
+    except OSError:
+        return None
+
+
 class RealEnv:
     """A loop and the `Env` on top of it."""
 
@@ -54,6 +66,7 @@ class RealEnv:
             disk=RealDisk(),
             background=self.background,
             net=self.net,
+            boot_id=boot_id(),
         )
 
     def close(self, wait_s: float = 5.0) -> None:

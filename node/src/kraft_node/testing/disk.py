@@ -194,6 +194,8 @@ class SimDisk:
         self.full = False
         self.dead: str | None = None
         """A directory that does not work."""
+        self.boots = 1
+        """How often the machine has booted."""
         self.operations = 0
         """Changes so far: the crash points of a trace."""
         self.on_death: Callable[[], BaseException] | None = None
@@ -246,6 +248,7 @@ class SimDisk:
     def lose_power(self) -> None:
         """The machine ends: unsynced data and names survive as the fault model says."""
         self.kill_process()
+        self.boots += 1
         for change in self._pending[: self.rng.randrange(len(self._pending) + 1)]:
             _make_durable(change)
         self._pending.clear()
@@ -391,6 +394,9 @@ class SimDisk:
 
     def file_system(self, path: str) -> SimFileSystem:
         return SimFileSystem(self, _clean(path))
+
+    def identity(self, path: str) -> str:
+        return _clean(path)
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
         used = {id(node): len(node.data) for node in _below(self._root) if isinstance(node, Inode)}

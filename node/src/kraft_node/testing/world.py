@@ -172,6 +172,7 @@ class SimHost:
             disk=self.disk,
             background=SimBackground(self.world, self),
             net=net,
+            boot_id=f"boot-{self.disk.boots}",
         )
 
     def end_life(self) -> None:

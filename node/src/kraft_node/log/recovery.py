@@ -1,0 +1,188 @@
+"""Recovers logs off the event loop: one thread a log directory, logs that requests ask for first.
+
+After an unclean stop the part of a log beyond its recovery point is walked, which takes seconds a gigabyte. A node that
+walks on its loop misses heartbeats and liveness probes. So a short walk runs where the log is opened, and a long one
+in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
+
+Called by `LogManager.get` and `Housekeeping`. It owns no log: `LogManager` takes over what the lane has opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import names
+from kraft_node.log.files import FileCache, LogDir
+
+if TYPE_CHECKING:
+    from kraft_node.log.directory import Directory
+    from kraft_node.log.log import Log
+    from kraft_node.log.manager import LogManager
+
+logger = logging.getLogger("kraft_node.log")
+
+Key: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+INLINE_BYTES_MAX: Final = 64 << 10
+"""A walk over so many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
+FILES_MAX: Final = 8
+"""Files that a lane keeps open; it reads one segment at a time."""
+
+
+class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
+    """The log is in its directory's recovery lane; `LogManager.on_recovered` is called when it is open."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"the log of {topic}-{partition} is being recovered after an unclean stop; retry until it is open",
+        )
+
+
+class _Stopped(Exception):  # noqa: N818 - what it was told to do
+    """The node stops: the walk ends where it is, and the next start begins it again."""
+
+
+class _OnLoop(Exception):  # noqa: N818
+    """The log must be opened on the loop, because opening it changes the directory's checkpoints."""
+
+
+class _Apart(LogDir):
+    """The log directory as a lane sees it: its own open files, nothing of the loop's state."""
+
+    __slots__ = ("_is_stopped",)
+
+    def __init__(self, directory: LogDir, is_stopped: Callable[[], bool]) -> None:
+        super().__init__(directory.env, directory.path, FileCache(directory.env.disk, FILES_MAX), directory.id)
+        self._is_stopped = is_stopped
+
+    def promise_less(self, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
+        raise _OnLoop
+
+    def tick(self) -> None:
+        if self._is_stopped():
+            raise _Stopped
+
+
+class Recovery:
+    """The recovery lanes of one `LogManager`."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._bytes: dict[Key, int] = {}
+        """How much of a log must be walked, of logs that have been looked at."""
+        self._waiting: dict[str, dict[Key, None]] = {}
+        """By path of the directory: logs that wait for its lane, the next one last."""
+        self._busy: dict[str, Key] = {}
+        self._stopped = False
+        self._when_idle: Callable[[], None] = lambda: None
+        self.inline_bytes_max = INLINE_BYTES_MAX
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """End the walks, then call `done`: no lane touches a file any more. The logs stay unrecovered."""
+        self._stopped = True
+        self._waiting.clear()
+        self._when_idle = done
+        if not self._busy:
+            done()
+
+    def is_busy_with(self, topic: str, partition: int) -> bool:
+        """Whether a lane reads and writes files of this partition at the moment."""
+        return (topic, partition) in self._busy.values()
+
+    def takes(self, directory: Directory, topic: str, partition: int, *, first: bool = False) -> bool:
+        """Whether the log belongs into the lane. If so and `first`, it is the next one there; otherwise it goes there
+        when no other log waits. Raises OSError.
+        """
+        key = (topic, partition)
+        if key not in directory.unrecovered:
+            return False
+        if self._busy.get(directory.path) == key:
+            return True
+        if self._length(directory, key) <= self.inline_bytes_max:
+            return False
+        waiting = self._waiting.setdefault(directory.path, {})
+        if first:
+            waiting.pop(key, None)
+        if first or not waiting:
+            waiting[key] = None
+        self._next(directory)
+        return True
+
+    def short(self, directory: Directory) -> list[Key]:
+        """The unrecovered logs of a directory whose walk is short enough for the loop. Raises OSError."""
+        return [
+            key
+            for key in directory.unrecovered
+            if not self.is_busy_with(*key) and self._length(directory, key) <= self.inline_bytes_max
+        ]
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The log has been opened, or is gone."""
+        self._bytes.pop((topic, partition), None)
+        for waiting in self._waiting.values():
+            waiting.pop((topic, partition), None)
+
+    def _length(self, directory: Directory, key: Key) -> int:
+        """Bytes of the segments that reach beyond the recovery point: the most that a walk reads. Raises OSError."""
+        known = self._bytes.get(key)
+        if known is not None:
+            return known
+        disk = self._manager.env.disk
+        path = self._manager.path(directory, *key)
+        point = directory.promised(*key)
+        found = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
+        ends = [names.parse_offset(name) or 0 for name in found[1:]]
+        first = bisect_right(ends, point)
+        self._bytes[key] = length = sum(disk.size(f"{path}/{name}") for name in found[first:])
+        return length
+
+    def _next(self, directory: Directory) -> None:
+        waiting = self._waiting.get(directory.path)
+        if directory.path in self._busy or not waiting or self._stopped or not directory.online:
+            return
+        key, _ = waiting.popitem()
+        self._busy[directory.path] = key
+        opening = self._manager.opening(directory, *key)
+        apart = _Apart(directory, lambda: self._stopped)
+        logger.info("Recovering log partition=%s-%d bytes=%d", *key, self._bytes.get(key, 0))
+
+        def work() -> Log:
+            log = opening(apart)
+            log.release()
+            return log
+
+        def done(result: Log | BaseException) -> None:
+            del self._busy[directory.path]
+            if self._stopped:
+                if not self._busy:
+                    self._when_idle()
+                return
+            self._finish(directory, key, result)
+            self._next(directory)
+
+        directory.env.background.submit(f"recovery:{directory.path}", work, done)
+
+    def _finish(self, directory: Directory, key: Key, result: Log | BaseException) -> None:
+        manager = self._manager
+        self.forget(*key)
+        is_wanted = manager.entry(*key) is directory and key in directory.unrecovered and directory.online
+        if not is_wanted:
+            return
+        try:
+            if isinstance(result, _OnLoop):
+                log = manager.open(directory, *key)
+            elif isinstance(result, BaseException):
+                raise manager.not_opened(directory, *key, result) from result
+            else:
+                log = manager.take_over(directory, result)
+        except KafkaError:
+            return  # reported already
+        logger.info("Recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
+        manager.on_recovered(*key)
+        manager.housekeeping.settle(log)

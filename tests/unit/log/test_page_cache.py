@@ -1,0 +1,134 @@
+"""After a kill on a machine that has not booted since, only the tail of a log is walked; otherwise all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.log import names, opening
+from kraft_node.log.config import make_config
+from kraft_node.log.log import Log
+from kraft_node.log.manager import LogManager
+from tests.unit.log.node import ID, Node
+from tests.unit.log.world import NOW, batch, values
+
+CONFIG = make_config({"internal.segment.bytes": "4000", "index.interval.bytes": "100"})
+BATCHES = 200
+
+
+def started(node: Node) -> LogManager:
+    manager = node.start(lambda _: CONFIG)
+    for directory in manager.directories:
+        directory.pending_index_bytes = 0
+    return manager
+
+
+def killed_node() -> Node:
+    """A node whose log has several segments, four leader epochs and a producer, killed before any flush."""
+    node = Node()
+    log = started(node).create("t", 0, ID)
+    for number in range(BATCHES):
+        how = {"producer_id": 1, "producer_epoch": 0, "base_sequence": number, "timestamp": NOW + number}
+        log.append_as_leader(batch(b"%d" % number, **how), number // 60, NOW)
+    node.kill()
+    return node
+
+
+def check(log: Log) -> None:
+    assert values(log) == [b"%d" % number for number in range(BATCHES)]
+    assert log.leader_epochs.entries() == [(0, 0), (1, 60), (2, 120), (3, 180)]
+    again = batch(b"199", producer_id=1, producer_epoch=0, base_sequence=BATCHES - 1, timestamp=NOW + 199)
+    assert log.append_as_leader(again, 3, NOW).is_duplicate
+    assert log.offset_for_timestamp(NOW + 150) == (NOW + 150, 150)
+
+
+def walked_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The recovery points from which logs are walked."""
+    seen: list[int] = []
+    recover = opening._recover
+
+    def record(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
+        seen.append(log.recovery_point)
+        return recover(log, compacted_below, epochs_known=epochs_known)
+
+    monkeypatch.setattr(opening, "_recover", record)
+    return seen
+
+
+def test_a_killed_log_is_walked_from_its_last_index_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [seen[0]]
+    assert seen[0] > BATCHES - 5
+    check(log)
+
+
+def test_a_log_is_walked_as_a_whole_after_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    node.disk.sync_all()
+    node.disk.lose_power()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_copy_of_the_directory_is_walked_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    monkeypatch.setattr(node.disk, "identity", lambda _path: "another inode")
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_kill_during_the_recovery_after_a_reboot_leads_to_another_whole_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed_node()
+    node.disk.sync_all()
+    node.disk.lose_power()
+    started(node)
+    node.kill()
+    seen = walked_from(monkeypatch)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert seen == [0]
+    check(log)
+
+
+def test_a_missing_segment_leads_to_a_whole_walk() -> None:
+    node = killed_node()
+    bases = sorted(name for name in node.disk.listdir("/d1/t-0") if name.endswith(names.LOG))
+    node.disk.remove(f"/d1/t-0/{bases[2]}")
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert log.end_offset == names.parse_offset(bases[2])
+
+
+def test_an_index_that_points_beyond_the_log_leads_to_a_whole_walk() -> None:
+    node = killed_node()
+    bases = sorted(name for name in node.disk.listdir("/d1/t-0") if name.endswith(names.LOG))
+    last = f"/d1/t-0/{bases[-1]}"
+    node.disk.open(last).truncate(10)
+    log = started(node).get("t", 0)
+    assert log is not None
+    assert log.end_offset == names.parse_offset(bases[-1])
+
+
+def test_damage_below_the_recovery_point_still_ends_the_directory() -> None:
+    node = Node()
+    log = started(node).create("t", 0, ID)
+    for number in range(BATCHES):
+        log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    log.high_watermark = BATCHES
+    log.flush()
+    node.manager.checkpoint_all()
+    node.rest(100)
+    last = log.active
+    node.kill()
+    node.disk.flip(last.path(names.LOG), last.size - 3, 1)
+    manager = started(node)
+    with pytest.raises(Exception, match="is damaged"):
+        manager.get("t", 0)

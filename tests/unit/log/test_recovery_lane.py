@@ -1,0 +1,131 @@
+"""Long logs are recovered in a lane: the loop goes on, requests get a retriable error until the log is open."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.manager import LogManager
+from kraft_node.log.recovery import LogIsRecovering
+from tests.unit.log.node import ID, OTHER_ID, Node
+from tests.unit.log.world import NOW, batch, values
+
+LONG = 8
+
+
+def killed(partitions: int = 1) -> Node:
+    """A node that was killed; each of its logs has `LONG` batches that were never flushed."""
+    node = Node()
+    manager = node.start()
+    for partition in range(partitions):
+        log = manager.create("t", partition, ID)
+        for number in range(LONG):
+            log.append_as_leader(batch(b"%d" % number), 0, NOW)
+    node.kill()
+    return node
+
+
+def start(node: Node) -> LogManager:
+    """Start it; every unrecovered log is long."""
+    manager = node.start()
+    manager.recovery.inline_bytes_max = 0
+    return manager
+
+
+def asked(manager: LogManager, partition: int = 0) -> None:
+    with pytest.raises(LogIsRecovering) as refused:
+        manager.get("t", partition)
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_long_log_is_refused_until_its_lane_has_opened_it() -> None:
+    node = killed()
+    manager = start(node)
+    opened: list[tuple[str, int]] = []
+    manager.on_recovered = lambda topic, partition: opened.append((topic, partition))
+    asked(manager)
+    asked(manager)
+    assert list(manager.open_logs()) == []
+    node.rest(200)
+    assert opened == [("t", 0)]
+    found = manager.get("t", 0)
+    assert found is not None
+    assert values(found) == [b"%d" % number for number in range(LONG)]
+    assert found.dir is manager.directories[0]
+    found.append_as_leader(batch(b"more"), 0, NOW)
+    assert values(found)[-1] == b"more"
+
+
+def test_logs_that_nobody_asks_for_pass_through_the_lane_and_are_closed() -> None:
+    node = killed(partitions=20)
+    manager = start(node)
+    node.rest(5000)
+    assert not manager.directories[0].unrecovered
+    assert list(manager.open_logs()) == []
+    node.stop()
+    assert node.start().directories[0].clean
+
+
+def test_the_log_that_was_asked_for_last_is_recovered_first() -> None:
+    node = killed(partitions=5)
+    manager = start(node)
+    opened: list[int] = []
+    manager.on_recovered = lambda _topic, partition: opened.append(partition)
+    for partition in (0, 1, 2, 3):
+        asked(manager, partition)
+    node.rest(500)
+    assert opened[:4] == [0, 3, 2, 1]
+
+
+def test_a_partition_deleted_while_its_log_is_walked_stays_deleted() -> None:
+    node = killed()
+    manager = start(node)
+    asked(manager)
+    manager.delete("t", 0)
+    with pytest.raises(KafkaError):
+        manager.create("t", 0, OTHER_ID)
+    node.rest(1000)
+    assert manager.entry("t", 0) is None
+    new = manager.create("t", 0, OTHER_ID)
+    new.append_as_leader(batch(b"new"), 0, NOW)
+    assert values(new) == [b"new"]
+    assert not node.failures
+
+
+def test_a_stop_during_the_walk_leaves_no_clean_mark_and_loses_nothing() -> None:
+    node = killed(partitions=3)
+    manager = start(node)
+    asked(manager)
+    node.stop()
+    assert not node.disk.exists("/d1/.kafka_cleanshutdown")
+    manager = start(node)
+    asked(manager)
+    node.rest(5000)
+    for partition in range(3):
+        found = manager.get("t", partition)
+        assert found is not None
+        assert len(values(found)) == LONG
+
+
+def test_a_torn_tail_is_cut_off_in_the_lane() -> None:
+    node = killed()
+    tail = "/d1/t-0/00000000000000000000.log"
+    node.disk.open(tail).pwrite(node.disk.size(tail), [b"torn"])
+    manager = start(node)
+    asked(manager)
+    node.rest(200)
+    found = manager.get("t", 0)
+    assert found is not None
+    assert node.disk.size(tail) == found.active.size
+    assert values(found) == [b"%d" % number for number in range(LONG)]
+
+
+def test_a_log_that_must_begin_anew_is_opened_on_the_loop() -> None:
+    node = killed()
+    start(node)
+    node.manager.directories[0].start_offsets = {"t": {0: 100}}
+    asked(node.manager)
+    node.rest(200)
+    found = node.manager.get("t", 0)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (100, 100)
