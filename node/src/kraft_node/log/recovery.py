@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names
 from kraft_node.log.files import FileCache, LogDir
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
     from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
     from kraft_node.log.manager import LogManager
@@ -52,13 +54,34 @@ class _OnLoop(Exception):  # noqa: N818
     """The log must be opened on the loop, because opening it changes the directory's checkpoints."""
 
 
-class _Apart(LogDir):
-    """The log directory as a lane sees it: its own open files, nothing of the loop's state."""
+class _Later:
+    """The scheduler of a lane: keeps the calls until the loop takes them over."""
 
-    __slots__ = ("_is_stopped",)
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> Timer:
+        return self.call_later(0, function, *args)
+
+    def call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> Timer:
+        self.calls.append((delay_ms, function, args))
+        return self
+
+    def cancel(self) -> None:
+        """Nothing in `log` cancels what a lane has scheduled."""
+
+
+class _Apart(LogDir):
+    """The log directory as a lane sees it: its own open files and scheduler, nothing of the loop's state."""
+
+    __slots__ = ("_is_stopped", "later")
 
     def __init__(self, directory: LogDir, is_stopped: Callable[[], bool]) -> None:
-        super().__init__(directory.env, directory.path, FileCache(directory.env.disk, FILES_MAX), directory.id)
+        self.later = _Later()
+        env = replace(directory.env, scheduler=self.later)
+        super().__init__(env, directory.path, FileCache(env.disk, FILES_MAX), directory.id)
+        self.pending_index_bytes = directory.pending_index_bytes
+        self.lane = directory.lane
         self._is_stopped = is_stopped
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
@@ -154,11 +177,13 @@ class Recovery:
 
         def work() -> Log:
             log = opening(apart)
-            log.release()
+            log.segments.release()
             return log
 
         def done(result: Log | BaseException) -> None:
             del self._busy[directory.path]
+            for delay_ms, function, args in apart.later.calls:
+                directory.env.scheduler.call_later(delay_ms, function, *args)
             if self._stopped:
                 if not self._busy:
                     self._when_idle()
