@@ -172,7 +172,7 @@ class SimHost:
             disk=self.disk,
             background=SimBackground(self.world, self),
             net=net,
-            boot_id=f"boot-{self.disk.boots}",
+            boot_id=f"boot-{getattr(self.disk, 'boots', 1)}",  # a power loss is one of the disk here
         )
 
     def end_life(self) -> None:
