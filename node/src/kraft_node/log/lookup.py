@@ -59,9 +59,9 @@ def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:
             known = log.max_timestamp_cache = (ends, _largest(log))
         return known[1]
     for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
-        segment = log.segment(number)
-        segment.load_index()
-        if segment.max_timestamp >= timestamp:
+        if log.segments.max_timestamp(number) >= timestamp:
+            segment = log.segment(number)
+            segment.load_index()
             found = _first_at_least(segment, timestamp, log.start_offset)
             if found is not None:
                 return found

@@ -22,16 +22,20 @@ if TYPE_CHECKING:
 CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
 
+UNKNOWN: Final = -2
+"""The largest timestamp of a segment whose index has not been looked at; -1 is one without timestamps."""
+
 
 class SegmentList:
     """Closed segments in the order of their offsets, and the active one behind them."""
 
-    __slots__ = ("_bases", "_kept", "_log", "_sizes", "active")
+    __slots__ = ("_bases", "_kept", "_log", "_sizes", "_times", "active")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._bases: list[int] = []
         self._sizes: list[int] = []
+        self._times: list[int] = []
         self._kept: dict[int, Segment] = {}
         """Objects of closed segments; the others are made anew when asked for."""
         self.active = Segment(log, 0)
@@ -71,6 +75,17 @@ class SegmentList:
             segment = self._keep(Segment(self._log, base, self._sizes[number]))
         return segment
 
+    def max_timestamp(self, number: int) -> int:
+        """The largest timestamp of that segment; read once from the files of a closed one. Raises OSError."""
+        known = self._times[number] if number < len(self._times) else UNKNOWN
+        if known == UNKNOWN:
+            segment = self.at(number)
+            segment.load_index()
+            known = segment.max_timestamp
+            if number < len(self._times):
+                self._times[number] = known
+        return known
+
     def number_of(self, offset: int) -> int:
         """The place of the segment that holds `offset`: 0 for offsets before all."""
         if offset >= self.active.base:
@@ -90,6 +105,7 @@ class SegmentList:
         self._retire(self._kept)
         self.active.retire()
         self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
+        self._times = [UNKNOWN] * len(self._bases)
         self.active = Segment(self._log, bases[-1], sizes[-1])
 
     def begin(self, base: int) -> Segment:
@@ -104,6 +120,7 @@ class SegmentList:
             old.ends.clear()
             self._bases.append(old.base)
             self._sizes.append(old.size)
+            self._times.append(UNKNOWN)
             self._keep(old)
         else:
             self._drop(old.base, old)
@@ -113,7 +130,7 @@ class SegmentList:
         """Drop the first `count` segments, which are closed ones; bytes freed. Raises OSError."""
         assert count <= len(self._bases), "law: the active segment stays"
         doomed, freed = self._bases[:count], sum(self._sizes[:count])
-        del self._bases[:count], self._sizes[:count]
+        del self._bases[:count], self._sizes[:count], self._times[:count]
         for base in doomed:  # from the first on: a crash between leaves no hole
             self._drop(base, self._kept.get(base))
         return freed
@@ -126,7 +143,7 @@ class SegmentList:
         self._drop(old.base, old)
         for base in reversed(doomed):  # from the last on: a crash between leaves no hole
             self._drop(base, self._kept.get(base))
-        del self._bases[count - 1 :], self._sizes[count - 1 :]
+        del self._bases[count - 1 :], self._sizes[count - 1 :], self._times[count - 1 :]
         self._kept.pop(last.base, None)
         self.active = last
         return last
@@ -158,6 +175,7 @@ class SegmentList:
         disk.rename(path + names.SWAP, path)
         self._bases[at : at + len(group)] = [group[0]]
         self._sizes[at : at + len(group)] = [size]
+        self._times[at : at + len(group)] = [UNKNOWN]
         return self.at(at)
 
     def release(self) -> None:
