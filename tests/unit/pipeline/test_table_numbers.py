@@ -124,6 +124,14 @@ def test_needless_dead_letters_are_rows() -> None:
     assert sorted(found.bad) == [4, 5, 6]
 
 
+def test_a_byte_order_mark_is_skipped_beside_values_that_are_shorter() -> None:
+    """Arrow's own slice of bytes miscounted, and the batch was read half by half."""
+    mark = b"\xef\xbb\xbf"
+    found = parsed(b"", b"{}", mark + b'{"n":1}', mark, *[b"1"] * 50, mark + b'{"n":2}')
+    assert found.good.tolist() == [1, 2, 54]
+    assert found.table.column("n").to_pylist() == [None, 1, 2]
+
+
 def test_fields_of_a_first_batch_widen_whatever_is_read_first() -> None:
     """A field that only an earlier part of the batch has taught widens still; a column of the table does not."""
     given = spec.parse(document(value={"format": "json"}))

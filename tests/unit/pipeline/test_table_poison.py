@@ -107,10 +107,12 @@ def test_headers_and_times_that_no_column_holds_are_dead_letters(form: str) -> N
 def test_a_defect_of_ours_costs_one_record(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever a value does to a parser, the records beside it are rows."""
 
+    parser = jsonvalues.JsonParser(settled=pa.schema([]))
+
     def parse(some: pa.Array, schema: pa.Schema, **options: Any) -> jsonvalues.Parsed:
         if b"evil" in b"".join(some.to_pylist()):
             raise KeyError("what is this?")
-        return jsonvalues.parse(some, schema, **options)
+        return parser(some, schema, **options)
 
     some = records(*((b"k", b'{"n":%d}' % n if n != 5 else b"evil") for n in range(9)))
     given = parsed(value={"format": "json"})
@@ -118,6 +120,11 @@ def test_a_defect_of_ours_costs_one_record(caplog: pytest.LogCaptureFixture) -> 
     assert found.rows.column("n").to_pylist() == [0, 1, 2, 3, 4, 6, 7, 8]
     assert [(row["offset"], row["code"]) for row in found.dead.to_pylist()] == [(5, "defect")]
     assert "offset 5" in caplog.text
+
+    odd = records(*((b"k", value) for value in (b'{"n":9007199254740993}', b"evil", b'{"n":1}', b'{"n":1.5}')))
+    wide = values.decode(odd, given, pa.schema([]), 1, additive=True, parse=parse)
+    assert wide.rows.column("n").to_pylist() == [1.0, 1.5]
+    assert wide.dead.num_rows == 2
 
     def away(*_: Any, **__: Any) -> Any:
         raise ClientError("schema registry: nobody answers")

@@ -219,8 +219,12 @@ class _Reading:
 
 def _without_marks(values: pa.Array) -> pa.Array:
     """The values without the byte order marks of UTF-8 that some begin with."""
-    marked = pc.starts_with(values, BOM)
-    return pc.if_else(marked, pc.binary_slice(values, len(BOM)), values) if pc.any(marked).as_py() else values
+    marked = pc.starts_with(values, BOM).fill_null(False)
+    if not pc.any(marked).as_py():
+        return values
+    # Arrow's own binary_slice miscounts where values are shorter than the mark.
+    bare = pa.array([value[len(BOM) :] for value in values.filter(marked).to_pylist()], values.type)
+    return pc.replace_with_mask(values, marked, bare)
 
 
 def _too_deep(values: pa.Array) -> list[int]:

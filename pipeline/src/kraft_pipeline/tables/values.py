@@ -172,6 +172,8 @@ def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: 
     half = records.num_rows // 2
     first = decode(records.slice(0, half), spec, fields, batch, **options)
     second = decode(records.slice(half), spec, first.fields, batch, **options)
+    if not second.fields.equals(first.fields):  # a column may have widened
+        first = decode(records.slice(0, half), spec, second.fields, batch, **options)
     rows = pa.concat_tables([first.rows, second.rows], promote_options="permissive")
     return Rows(rows, pa.concat_tables([first.dead, second.dead]), second.fields)
 
