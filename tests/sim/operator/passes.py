@@ -16,6 +16,8 @@ from unittest.mock import patch
 from kraft_operator import reconcile
 from kraft_operator.events import Events
 from kraft_operator.metrics import Metrics
+from kraft_operator.plan.steps import Plan
+from kraft_operator.report.status import nodes_of
 from tests.sim.operator.clock import SimLoop
 from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, SimView, by_kafka, resource
 
@@ -23,6 +25,8 @@ BEGIN_S: Final = 60.0
 STORY_S: Final = 240.0
 END_S: Final = 900.0
 STEP_S: Final = 0.2
+WORST: Final = 0.15
+"""Of the plans with a step that disrupts."""
 
 
 class Life:
@@ -133,6 +137,15 @@ class Life:
         else:
             self.api.apply_anew(spec)
 
+    def notice(self, plan: Plan) -> None:
+        """The worst moment: somebody is about to be stopped, the API server is throttled, and somebody else dies."""
+        if plan.guarded is None or not self.api.faults or self.rng.random() > WORST:
+            return
+        self.api.slow_until = self.loop.time() + 60
+        stopped = set(nodes_of(plan.guarded))
+        others = [i for i in (BROKERS if stopped & {*BROKERS} else VOTERS) if i not in stopped]
+        self.loop.call_later(0.5, self._crash, self.rng.choice(others))
+
     def _slow(self) -> None:
         """The API server is throttled, and something happens meanwhile."""
         if not self.api.faults:
@@ -168,10 +181,18 @@ def _simulated(life: Life) -> Iterator[None]:
     async def carry_out(_client: object, step: Any, *_: object, **__: object) -> None:
         await by_kafka(cluster, step)
 
+    planned = reconcile.plan
+
+    def noticed(*wishes: Any) -> Plan:
+        found = planned(*wishes)
+        life.notice(found)
+        return found
+
     async def says_nothing(*_: object) -> dict[int, object]:
         return {}
 
     with (
+        patch.object(reconcile, "plan", noticed),
         patch.object(reconcile, "View", lambda *_: SimView(cluster)),
         patch("kraft_operator.observe.status.Statuses.of", says_nothing),
         patch("kraft_operator.apply.kafka.carry_out", carry_out),
