@@ -135,24 +135,53 @@ class Cluster:
         return {key: answer.offset for key, answer in self.listed(wanted, committed=committed).items()}
 
     def listed(
-        self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False
+        self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False, grace_s: float | None = None
     ) -> dict[tuple[str, int], m.OffsetAnswer]:
-        """As `offsets`, with the leader epochs."""
+        """As `offsets`, with the leader epochs.
+
+        With `grace_s`, partitions that no leader answers for within that time are left out, as long as some are found.
+        """
         found: dict[tuple[str, int], m.OffsetAnswer] = {}
 
         def ask() -> dict[tuple[str, int], m.OffsetAnswer]:
-            left = {key: when for key, when in wanted.items() if key not in found}
-            for leader, keys in self._by_leader(left).items():
-                body = m.list_offsets({key: left[key] for key in keys}, committed=committed)
-                with self.dropping(self.connection(leader)) as connection:
-                    answers = m.read_list_offsets(connection.ask(m.LIST_OFFSETS, body))
+            errors: list[OSError | BrokerError] = []
+            for leader, keys in self._led([key for key in wanted if key not in found], errors).items():
+                body = m.list_offsets({key: wanted[key] for key in keys}, committed=committed)
+                try:
+                    with self.dropping(self.connection(leader)) as connection:
+                        answers = m.read_list_offsets(connection.ask(m.LIST_OFFSETS, body))
+                except (OSError, BrokerError) as e:
+                    errors.append(e)
+                    continue
                 for (topic, partition), answer in answers.items():
                     if answer.error:
-                        raise BrokerError(answer.error, f"offsets of {topic}-{partition}")
-                    found[topic, partition] = answer
+                        errors.append(BrokerError(answer.error, f"offsets of {topic}-{partition}"))
+                    else:
+                        found[topic, partition] = answer
+            for error in sorted(errors, key=lambda e: isinstance(e, BrokerError) and e.code in RETRIABLE):
+                raise error
             return found
 
-        return self.retried("offsets", ask, lambda: self.topics({topic for topic, _ in wanted}))
+        try:
+            return self.retried("offsets", ask, lambda: self.topics({topic for topic, _ in wanted}), seconds=grace_s)
+        except BrokerError:
+            raise
+        except ClientError:
+            if grace_s is None or not found:
+                raise
+            return found
+
+    def _led(
+        self, keys: Collection[tuple[str, int]], errors: list[OSError | BrokerError]
+    ) -> dict[int, list[tuple[str, int]]]:
+        """The partitions by leader; why the others have none is added to `errors`."""
+        grouped: dict[int, list[tuple[str, int]]] = {}
+        for topic, partition in keys:
+            try:
+                grouped.setdefault(self.leader(topic, partition), []).append((topic, partition))
+            except BrokerError as e:
+                errors.append(e)
+        return grouped
 
     def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         """Where logs part from what was read of them up to an offset, by a leader of an epoch; only those that do.

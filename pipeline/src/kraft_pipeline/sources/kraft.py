@@ -183,8 +183,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes; `start` when it is to wait for more."""
         self.commit(start)  # Spark asks when all before has been written; after the last batch it says so only here
-        end = self._latest() if self._until is None else self._until
         then = Position.from_json(start)
+        end = self._latest(then) if self._until is None else self._until
         begin = self._begin(then, end)
         if then.is_beginning:  # the first micro-batch says itself where it begins: asked again, "latest" would be later
             end = replace(end, begun=begin)
@@ -229,8 +229,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open.close()
             self._open = None
 
-    def _latest(self) -> Position:
-        return offsets.latest(self._cluster, self._options)
+    def _latest(self, then: Position | None = None) -> Position:
+        return offsets.latest(self._cluster, self._options, then)
 
     def _begin(self, then: Position, end: Position) -> Offsets:
         """`then`, and the beginning of partitions that came since. Raises DataLossError for what went."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.errors import BrokerError, ClientError
@@ -54,12 +55,26 @@ def ending(cluster: Cluster, options: Options) -> Offsets:
     return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
 
 
-def latest(cluster: Cluster, options: Options) -> Position:
-    """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing."""
+AWAY_S: Final = 5.0
+"""For a partition without a leader: the others are read without it then."""
+
+
+def latest(cluster: Cluster, options: Options, then: Position | None = None, *, grace_s: float = AWAY_S) -> Position:
+    """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing.
+
+    A partition that no leader answers for ends where it was `then`, if that is given: the others need not wait for it.
+    """
     keys = partitions(cluster, options, may_miss=not options.fail_on_data_loss)
-    found = cluster.listed(dict.fromkeys(keys, LATEST), committed=options.committed) if keys else {}
+    wanted = dict.fromkeys(keys, LATEST)
+    grace = None if then is None else grace_s
+    found = cluster.listed(wanted, committed=options.committed, grace_s=grace) if keys else {}
+    ends = {key: answer.offset for key, answer in found.items()}
     epochs = {key: answer.epoch for key, answer in found.items() if answer.epoch >= 0}
-    return position(cluster, {key: answer.offset for key, answer in found.items()}, epochs)
+    for key in set(keys) - set(found) if then is not None else ():
+        if key in then.offsets:
+            ends[key] = then.offsets[key]
+            epochs |= {key: then.epochs[key]} if key in then.epochs else {}
+    return position(cluster, ends, epochs)
 
 
 def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:

@@ -172,7 +172,8 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
             cause = f"the log ends at offset {now.offsets[key]} now"
             lost.append(Loss(*key, now.offsets[key], offset, cause, f"{offset} {now.offsets[key]}"))
             good[key] = now.offsets[key]
-    for key, start in sorted(cluster.offsets(dict.fromkeys(good, EARLIEST)).items()) if bottom and good else ():
+    read_now = [key for key, offset in good.items() if now.offsets[key] > offset] if bottom else []
+    for key, start in sorted(cluster.offsets(dict.fromkeys(read_now, EARLIEST)).items()) if read_now else ():
         if start > good[key]:
             cause = f"offset {good[key]} is gone, the log has {start} to {now.offsets[key]} now"
             lost.append(Loss(*key, good[key], start, cause, f"{good[key]}"))

@@ -101,7 +101,7 @@ class Live:
         if dead.batch > state.batch and dead.position is not None:
             start, _ = self._start(cluster, state, dead.position)
             return Plan(state, dead, start, dead.position, 0, again=True, full=True)
-        end = self._until or offsets.latest(cluster, self._options)
+        end = self._until or offsets.latest(cluster, self._options, None if self._once else state.position)
         self._until = end if self._once else None
         start, new = self._start(cluster, state, end)
         todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())

@@ -155,6 +155,10 @@ class Runner:
             done = maintenance.care(self.spec, self._engine)
         except ConflictError as e:  # somebody else looks after the table
             done = str(e)
+        except Exception as e:  # batches need none of it; the next time of care tries again
+            _LOG.warning("maintenance failed: %s", e, exc_info=True)
+            self._wait(f"maintenance failed, batches go on: {e}")
+            return
         if done:
             _LOG.info("maintenance: %s", done)
 
