@@ -14,8 +14,8 @@ import pytest
 from kraft_pipeline.client import BrokerError, ClientError, DataLossError
 from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import changes, jsonvalues, maintenance, partitions, schemas, spec, values
-from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, State
+from kraft_pipeline.tables import changes, jsonvalues, maintenance, parquet, partitions, schemas, spec, values
+from kraft_pipeline.tables.committer import DELETED, Added, Changes, ConflictError, FencedError, State
 from kraft_pipeline.tables.delta import DeltaTableOf
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
@@ -242,6 +242,35 @@ def test_files_whose_rows_are_deleted_elsewhere_are_left_alone(tmp_path: Path) -
     assert table.state().batch == 1
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_delta_table_goes_on_after_its_log_was_cut_off(tmp_path: Path, mode: str) -> None:
+    """A pause longer than delta.logRetentionDuration: no commit says any more where the last batch ended."""
+    from deltalake import DeltaTable
+
+    table = keyed("delta", tmp_path)
+    schema = pa.schema([("k", pa.string()), (DELETED, pa.bool_())])
+    table.create(schema.remove(1), [])
+    table.claim(7)
+    for batch in range(3):
+        if mode == "append":
+            table.commit(batch, position(batch), [], after=batch - 1)
+        else:
+            rows = pa.table({"k": ["a"], DELETED: [False]}, schema)
+            table.upsert(batch, position(batch), Changes(rows, ("k",)), after=batch - 1, each=each)
+    DeltaTable(str(tmp_path)).alter.set_table_properties({"delta.appendOnly": "false"})  # by somebody else
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    last = DeltaTable(str(tmp_path)).version()
+    for file in (tmp_path / "_delta_log").glob("*.json"):
+        if int(file.name.split(".")[0]) < last:
+            file.unlink()
+    other = keyed("delta", tmp_path)
+    assert other.state() == State(2, position(2), epoch=7)
+    other.claim(8)
+    other.commit(3, position(3), [], after=2)
+    assert keyed("delta", tmp_path).state() == State(3, position(3), epoch=8)
+    assert len(list((tmp_path / "_kraft_positions").rglob("*.json"))) == 1
+
+
 def struct(**fields: pa.DataType) -> pa.DataType:
     return pa.struct(list(fields.items()))
 
@@ -333,6 +362,31 @@ def test_writers_of_one_parquet_table_have_states_of_their_own(tmp_path: Path) -
     for app, offset in (("one", 59), ("two", 159), ("three", None)):  # from the checkpoint and what came after
         state = ParquetTable(Folder(tmp_path), app).state()
         assert state == (State() if offset is None else State(59, position(offset)))
+
+
+def test_the_log_of_a_parquet_table_is_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its length is that of two checkpoints; a reader that was away for longer begins at the newest."""
+    monkeypatch.setattr(parquet, "CHECKPOINT_EVERY", 5)
+    table, late = ParquetTable(Folder(tmp_path), "a"), ParquetTable(Folder(tmp_path), "b")
+    table.create(pa.schema([("n", pa.int64())]), [])
+    late.state()
+    for batch in range(40):
+        table.commit(batch, position(batch), [Added(f"{batch}.parquet", 1, 1)], after=batch - 1)
+    log = tmp_path / "_kraft"
+    assert len(list(log.glob("*.json"))) == 41 + 8  # an hour has not passed
+    monkeypatch.setattr(parquet, "TRIM_S", -60.0)
+    for batch in range(40, 44):
+        table.commit(batch, position(batch), [Added(f"{batch}.parquet", 1, 1)], after=batch - 1)
+    assert len(list(log.glob("*.json"))) == 2 + 6
+    for reader in (late, ParquetTable(Folder(tmp_path), "a")):
+        assert len(reader.live()) == 44
+    assert ParquetTable(Folder(tmp_path), "a").state() == State(43, position(43))
+    late.commit(0, position(7), [], after=-1)
+    assert table.live() == late.live()
+    for file in log.glob("*.json"):
+        file.unlink()
+    with pytest.raises(FencedError, match="has been removed, or made anew"):
+        table.state()
 
 
 def test_where_reading_began_is_kept() -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import re
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +38,8 @@ DELETION_VECTORS: Final = "deletionVectors"
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
+POSITIONS: Final = "_kraft_positions"
+"""Folder of positions whose commits may have been cut off Delta's log."""
 APP: Final = "kraft.app"
 RECENT: Final = 20
 """Commits that are looked at before all are, each of which is a file: the last of ours is nearly always there."""
@@ -105,8 +108,9 @@ class DeltaTableOf:
     def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
         self._follows(batch, after)
         state = State(batch, position)
-        self._write([_add(file, new=True) for file in files], self._properties(state, Transaction(self._app, batch)))
-        self._state = state
+        properties = self._properties(state, Transaction(self._app, batch))
+        with self._kept(state):
+            self._write([_add(file, new=True) for file in files], properties)
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
         self._follows(batch, after)
@@ -120,17 +124,33 @@ class DeltaTableOf:
         found = [left for left in each(merge.left, merge.may_hold(self._live(changes.keys))) if left is not None]
         rows = accepted(changes, found)
         if feeds:
-            self._merge(rows, changes.keys, properties)
-            if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
-                self._write([], properties)
-            self._state = state
+            with self._kept(state):
+                self._merge(rows, changes.keys, properties)
+                if self.state().batch != batch:  # nothing was to be changed, and so nothing was committed
+                    self._write([], properties)
             return []
         levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
         new = [*merge.added(inserted(rows), levels), *(left.rest for left in found if left.rest is not None)]
         gone = [_remove(left.old, data_change=True) for left in found if left.changed]
-        self._write([*gone, *(_add(file, new=True) for file in new)], properties)
-        self._state = state
+        with self._kept(state):
+            self._write([*gone, *(_add(file, new=True) for file in new)], properties)
         return [file.path for file in new]
+
+    @contextmanager
+    def _kept(self, state: State) -> Iterator[None]:
+        """Keep the position of a batch that is committed meanwhile beside the table, until the next one's is kept.
+
+        Delta removes the infos of commits after `delta.logRetentionDuration`, of the last commit of a writer, too.
+        """
+        assert state.position is not None
+        storage, folder = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}"
+        name = f"{folder}/{state.batch}-{uuid.uuid4().hex}.json"
+        storage.create(name, json.dumps(state.position.to_json()).encode())
+        yield
+        self._state = state
+        for file in list(storage.list(folder)):
+            if file.path != name:
+                storage.delete(file.path)
 
     def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
         """By delta-rs, which writes a change data feed as well; what it leaves when it is killed, VACUUM removes."""
@@ -259,12 +279,16 @@ class DeltaTableOf:
             self._table = None
 
     def _position(self, batch: int) -> Position:
-        """From the info of the commits, newest first: where the batch ended."""
+        """Where the batch ended, from the info of the commits, newest first, or from what is kept beside the table."""
         assert self._table is not None
         for limit in (RECENT, None):
             for commit in self._table.history(limit):
                 if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
                     return Position.from_json(commit[POSITION])
+        storage, begin = open_storage(self._uri, self._storage), f"{POSITIONS}/{self._app}/{batch}-"
+        kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
+        if len(kept) == 1:  # several: of writers that died, and nobody knows which of them had committed
+            return Position.from_json(storage.read(kept[0]).decode())
         raise ValueError(f"table {self._uri}: no commit says where batch {batch} ended; its history has been cut off")
 
 

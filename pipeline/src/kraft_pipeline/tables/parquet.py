@@ -3,10 +3,11 @@
 `_kraft/00000000000000000007.json` is one transaction: its number in the name, and in it the batch, where that ended,
 the files added and removed, the schema, or the epoch of a writer that begins. Transactions are put down whole or not at
 all, never twice under one number. Every `CHECKPOINT_EVERY` of them the whole state is written beside
-(`….checkpoint.json`): a reader begins there. `_common_metadata` has the columns of all files; Spark goes by it
-rather than by those of one file. Engines ignore names that begin with an underscore, and see the files in
-Hive's folders; between the death of a writer and the next start they may see files of a batch that was never committed,
-so who must not, asks for `files()`.
+(`….checkpoint.json`): a reader begins there. What comes before the last checkpoint but one, and is older than an hour,
+is removed: the log does not grow with the age of the table. `_common_metadata` has the columns of all files; Spark goes
+by it rather than by those of one file. Engines ignore names that begin with an underscore, and see the files in Hive's
+folders; between the death of a writer and the next start they may see files of a batch that was never committed, so who
+must not, asks for `files()`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ SCHEMA: Final = "_common_metadata"
 _NAMES: Final = rf"{LOG}/\d{{20}}(\.checkpoint)?\.json"
 CHECKPOINT_EVERY: Final = 100
 """Transactions that a start reads one by one, at most."""
+TRIM_S: Final = 3600.0
+"""Age from which transactions before two checkpoints are removed: nobody reads for so long from a list of names."""
 DRAFT_S: Final = 3600.0
 """Age from which a draft is of a transaction that was cut off: it takes milliseconds."""
 
@@ -141,7 +144,18 @@ class ParquetTable:
             raise ConflictError(f"transaction {number}: another writer was first")
         self._apply(json.loads(document))
         if self._next % CHECKPOINT_EVERY == 0:
-            self._storage.write(f"{LOG}/{self._next - 1:020d}.checkpoint.json", json.dumps(self._whole()).encode())
+            self._storage.create(f"{LOG}/{self._next - 1:020d}.checkpoint.json", json.dumps(self._whole()).encode())
+            self._trim()
+
+    def _trim(self) -> None:
+        """Remove what no reader needs that began within `TRIM_S`: two checkpoints and what follows them are enough."""
+        limit = time.time() - TRIM_S
+        files = [file for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path)]
+        points = sorted(_number(file.path) for file in files if file.path.endswith(".checkpoint.json"))
+        kept = points[-2] if len(points) > 1 else 0
+        for file in files:
+            if _number(file.path) < kept and file.modified < limit:
+                self._storage.delete(file.path)
 
     def _apply(self, what: dict[str, Any]) -> None:
         self._next += 1
@@ -178,9 +192,9 @@ class ParquetTable:
     def _refresh(self) -> None:
         """Read the transactions that came since, from the last checkpoint on."""
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
-        if self._next and _name(self._next - 1) not in names:  # none is ever removed
-            raise FencedError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
+        if self._next and _name(self._next - 1) not in names and not points:  # those before a checkpoint are trimmed
+            raise FencedError(f"table {self._storage.uri} has been removed, or made anew, meanwhile")
         if points:
             self._files.clear()
             self._removed.clear()
