@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.snapshots import Operation
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import iceberg, intents, partitions, schemas
@@ -79,11 +81,10 @@ def test_batches_are_snapshots(tmp_path: Path) -> None:
     last = found.current_snapshot()
     assert last is not None
     assert last.summary is not None
-    assert {k: v for k, v in last.summary.additional_properties.items() if k.startswith("kraft")} == {
-        "kraft.app": "a",
-        "kraft.batch": "2",
-        "kraft.position": '{"t": {"0": 8}, "@ids": {"cluster": "c", "topics": {"t": "00"}}}',
-    }
+    told = {k: v for k, v in last.summary.additional_properties.items() if k.startswith("kraft")}
+    where = told.pop("kraft.position-at")
+    assert told == {"kraft.app": "a", "kraft.batch": "2"}
+    assert (tmp_path / where).read_text() == '{"t": {"0": 8}, "@ids": {"cluster": "c", "topics": {"t": "00"}}}'
     schema = one.schema()
     assert schema is not None
     assert schema.equals(SCHEMA)
@@ -278,3 +279,55 @@ def test_types_widen_as_iceberg_can(tmp_path: Path) -> None:
     one.commit(1, position(2), put(tmp_path, pa.table(new, schema=promoted)), after=0)
     rows = sorted(read(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
     assert rows == [{name: values[0] for name, values in part.items()} for part in (old, new)]
+
+
+def test_what_a_commit_adds_to_the_metadata_does_not_grow_with_the_partitions(tmp_path: Path) -> None:
+    """Offsets of a thousand partitions were in the summary of every snapshot, and these in every version."""
+    many = Position({("t", n): n for n in range(1000)}, "c", {"t": "00"})
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    sizes = []
+    for batch in range(6):
+        one.commit(batch, many, put(tmp_path, table(batch)), after=batch - 1)
+        assert one._table is not None
+        sizes.append(Path(one._table.metadata_location).stat().st_size)
+    assert sizes[-1] - sizes[1] < 4 * 2000
+    assert opened(tmp_path).state() == State(5, many)
+    kept = tmp_path / "_kraft_positions" / "a"
+    assert len(list(kept.iterdir())) == 6
+    one.claim(9)  # tells the last batch again
+    assert len(list(kept.iterdir())) == 6
+    for file in kept.iterdir():
+        os.utime(file, (0, 0))
+    assert one.vacuum(0) == 0
+    assert len(list(kept.iterdir())) == 1
+    assert opened(tmp_path).state() == State(5, many, epoch=9)
+
+
+def test_a_snapshot_of_an_earlier_version_says_where_its_batch_ended(tmp_path: Path) -> None:
+    """Its summary has the position itself."""
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    inner = one._table
+    assert inner is not None
+    told = {iceberg.APP: "a", iceberg.BATCH: "3", iceberg.POSITION: json.dumps(position(4).to_json())}
+    with inner.transaction() as tx, tx.update_snapshot(told).merge_append():
+        pass
+    assert opened(tmp_path).state() == State(3, position(4))
+    opened(tmp_path).claim(5)
+    opened(tmp_path).join()
+    assert opened(tmp_path).state() == State(3, position(4), epoch=5)
+
+
+def test_files_with_the_same_rows_are_a_replacement(tmp_path: Path) -> None:
+    """Readers of a stream fail at an overwrite."""
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    for batch in range(2):
+        one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+    one.replace([file.path for file in one.live()], put(tmp_path, table(0, 1)))
+    snapshot = read(tmp_path).current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot.summary.operation == Operation.REPLACE
+    assert snapshot.summary["total-records"] == "2"
+    assert snapshot.summary["deleted-data-files"] == "2"

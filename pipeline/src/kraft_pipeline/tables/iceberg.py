@@ -4,8 +4,9 @@ Files are written by tasks and only named in the commit. They carry no ids of co
 which column is which, as Iceberg has it for files that other writers made. Rows are filed by Iceberg's own transforms:
 `date` is a day of `_timestamp`, which queries need not know.
 
-A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position`, and so the table goes back with them when
-somebody rolls it back. The same is kept in the table's properties, for tables whose older snapshots somebody expired.
+A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position-at`, the path of a file with the position: the table
+goes back with them when somebody rolls it back. Each version of the table has all summaries, so these are short. The
+table's properties have the last batch and its position, also for tables whose older snapshots somebody expired.
 PyIceberg would try a commit that lost against another again by itself; here it is looked at first what that other was.
 """
 
@@ -53,6 +54,10 @@ from kraft_pipeline.tables.storage import Storage
 APP: Final = "kraft.app"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
+"""Of summaries that earlier versions wrote."""
+POSITION_AT: Final = "kraft.position-at"
+POSITIONS: Final = "_kraft_positions"
+"""Folder of positions."""
 TRIES: Final = 5
 """Times that a commit is begun anew because another one, which is not in its way, was first."""
 FOREIGN: Final = "deleted rows by files of their own, or filed rows otherwise"
@@ -110,7 +115,7 @@ class IcebergTable:
         while at is not None:
             told = _told(at)
             if told.get(APP) == self._app:
-                return State(int(told[BATCH]), Position.from_json(told[POSITION]), epoch)
+                return State(int(told[BATCH]), self._position(told), epoch)
             if at.parent_snapshot_id is None:
                 return State(epoch=epoch)
             at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id)
@@ -119,6 +124,29 @@ class IcebergTable:
         if last is None:
             return State(epoch=epoch)
         return State(int(last), Position.from_json(self._table.properties[f"{self._app}.position"]), epoch)
+
+    def _position(self, told: Mapping[str, str]) -> Position:
+        """Where the batch of a summary ended: beside it, or in it if an earlier version wrote it."""
+        assert self._table is not None
+        properties = self._table.properties
+        if POSITION in told:
+            return Position.from_json(told[POSITION])
+        if told[BATCH] == properties.get(f"{self._app}.batch"):
+            return Position.from_json(properties[f"{self._app}.position"])
+        return Position.from_json(self._storage.read(told[POSITION_AT]).decode())
+
+    def _position_at(self, state: State) -> str:
+        """The path of the file with the position of a batch, which is written unless a snapshot has it already."""
+        assert self._table is not None and state.position is not None
+        for snapshot in reversed(self._table.metadata.snapshots):
+            told = _told(snapshot)
+            if told.get(APP) == self._app:
+                if told[BATCH] == str(state.batch) and POSITION_AT in told:
+                    return told[POSITION_AT]
+                break
+        path = f"{POSITIONS}/{self._app}/{state.batch}-{uuid.uuid4().hex}.json"
+        self._storage.create(path, json.dumps(state.position.to_json()).encode())
+        return path
 
     def claim(self, epoch: int) -> None:
         def fill(tx: Transaction) -> None:
@@ -217,6 +245,10 @@ class IcebergTable:
         still, others = self._referred(self._table.metadata.snapshots)
         for path in sorted((data - still) | (rest - others)):
             self._storage.delete(path)
+        told, limit = {_told(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
+        for file in list(self._storage.list(f"{POSITIONS}/{self._app}")):
+            if file.path not in told and file.modified < limit:
+                self._storage.delete(file.path)
         return len(data - still)
 
     def sweep(self) -> int:
@@ -322,7 +354,7 @@ class IcebergTable:
         """One snapshot that tells `state`, with files taken away and added, which may hold the `same_rows`."""
         info = {}
         if state.position is not None:
-            info = {APP: self._app, BATCH: str(state.batch), POSITION: json.dumps(state.position.to_json())}
+            info = {APP: self._app, BATCH: str(state.batch), POSITION_AT: self._position_at(state)}
         assert self._table is not None
         producer: _SnapshotProducer[Any]
         if old:
@@ -337,11 +369,11 @@ class IcebergTable:
                 producer.delete_data_file(file)
             for added in new:
                 producer.append_data_file(self._data_file(added))
-        if info:
-            self._remember(tx, info)
+        if state.position is not None:
+            self._remember(tx, state.batch, state.position)
 
-    def _remember(self, tx: Transaction, info: Mapping[str, str]) -> None:
-        last = {f"{self._app}.batch": info[BATCH], f"{self._app}.position": info[POSITION]}
+    def _remember(self, tx: Transaction, batch: int, position: Position) -> None:
+        last = {f"{self._app}.batch": str(batch), f"{self._app}.position": json.dumps(position.to_json())}
         if tx.table_metadata.name_mapping() is None:
             mapping = create_mapping_from_schema(tx.table_metadata.schema())
             last[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
