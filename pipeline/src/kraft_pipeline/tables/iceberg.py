@@ -4,8 +4,8 @@ Files are written by tasks and only named in the commit. They carry no ids of co
 which column is which, as Iceberg has it for files that other writers made. Rows are filed by Iceberg's own transforms:
 `date` is a day of `_timestamp`, which queries need not know.
 
-A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position-at`, the path of a file with the position: the table
-goes back with them when somebody rolls it back. Each version of the table has all summaries, so these are short. The
+A snapshot's summary has `kraft.app`, `kraft.batch` and `kraft.position-at`, the path of a file with the position, and
+so the table goes back with them when somebody rolls it back. Each version has all summaries, so these are short. The
 table's properties have the last batch and its position, also for tables whose older snapshots somebody expired.
 PyIceberg would try a commit that lost against another again by itself; here it is looked at first what that other was.
 """
