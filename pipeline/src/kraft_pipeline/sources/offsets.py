@@ -70,10 +70,10 @@ def latest(cluster: Cluster, options: Options, then: Position | None = None, *, 
     found = cluster.listed(wanted, committed=options.committed, grace_s=grace) if keys else {}
     ends = {key: answer.offset for key, answer in found.items()}
     epochs = {key: answer.epoch for key, answer in found.items() if answer.epoch >= 0}
-    for key in set(keys) - set(found) if then is not None else ():
-        if key in then.offsets:
-            ends[key] = then.offsets[key]
-            epochs |= {key: then.epochs[key]} if key in then.epochs else {}
+    if then is not None:
+        away = then.offsets.keys() & (set(keys) - set(found))
+        ends |= {key: then.offsets[key] for key in away}
+        epochs |= {key: then.epochs[key] for key in away if key in then.epochs}
     return position(cluster, ends, epochs)
 
 
