@@ -147,3 +147,23 @@ def test_bytes_behind_the_last_record_are_not_collected() -> None:
     with pytest.raises(KafkaError) as refused:
         log.append_as_leader(batch, 0, NOW)
     assert refused.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(("codec", "count"), [(0, 1), (0, 150), (Compression.LZ4, 1), (Compression.LZ4, 150)])
+def test_a_sound_batch_is_stored_without_a_full_check(codec: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a sound batch has all its records read")
+
+    looked_at: list[int] = []
+    real = validate.read_shapes
+
+    def counted(section: Any, few: int) -> Any:
+        looked_at.append(few)
+        return real(section, few)
+
+    monkeypatch.setattr(validate, "Columns", unwanted)
+    monkeypatch.setattr(validate, "read_columns", unwanted)
+    monkeypatch.setattr(validate, "read_shapes", counted)
+    batch = build_batch([(None, b"v" * 100)] * count, timestamp=NOW, compression=Compression(codec))
+    assert LogWorld().open().append_as_leader(batch, 0, NOW).last_offset == count - 1
+    assert looked_at == ([1] if count == 1 else [])

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
+from kraft_node.base.env import Buffer
 from kraft_node.records.batch import NewRecord, build_batch, iter_records, read_header, records_section
 from kraft_node.records.errors import CorruptBatch
-from kraft_node.records.shapes import Columns, VarintTooLong, bounds_hold, read_shapes
+from kraft_node.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
+
+Row = tuple[int, int, int, int]
+"""Offset delta, timestamp delta, sizes of key and value."""
 
 
-def rows(columns: Columns) -> list[tuple[int, ...]]:
+def by_tuples(section: Buffer, count: int) -> list[Row]:
+    return [shape[1:] for shape in read_shapes(section, count)]
+
+
+def by_columns(section: Buffer, count: int) -> list[Row]:
+    columns = Columns()
+    position = read_columns(section, 0, count, columns, is_last=True)
+    check_filled(len(section) - position, count, count - len(columns))
     return list(zip(columns.offsets, columns.timestamps, columns.keys, columns.values, strict=True))
+
+
+Reader = Callable[[Buffer, int], list[Row]]
+both = pytest.mark.parametrize("read", [by_tuples, by_columns])
 
 
 def some_records(rng: random.Random) -> list[NewRecord]:
@@ -30,8 +46,9 @@ def some_records(rng: random.Random) -> list[NewRecord]:
     ]
 
 
+@both
 @pytest.mark.parametrize("seed", range(20))
-def test_outlines_of_good_records(seed: int) -> None:
+def test_outlines_of_good_records(seed: int, read: Reader) -> None:
     data = build_batch(some_records(random.Random(seed)))
     header = read_header(data)
     section = records_section(data, header)
@@ -44,12 +61,13 @@ def test_outlines_of_good_records(seed: int) -> None:
         )
         for r in iter_records(data)
     ]
-    assert rows(read_shapes(section, header.count)) == expected
+    assert read(section, header.count) == expected
     for steps in (1, 8, 1000):
         assert bounds_hold(section, header.count, steps)
 
 
-def test_damaged_records_are_seen_as_damaged() -> None:
+@both
+def test_damaged_records_are_seen_as_damaged(read: Reader) -> None:
     rng = random.Random(1)
     damaged = 0
     for _ in range(1500):
@@ -68,15 +86,15 @@ def test_damaged_records_are_seen_as_damaged() -> None:
                 continue
             damaged += 1
             with pytest.raises(CorruptBatch):
-                read_shapes(section, 3)
+                read(section, 3)
         else:
             try:
-                shapes = read_shapes(section, 3)
+                rows = read(section, 3)
             except CorruptBatch:
                 # Only lengths below -1, which stand for null elsewhere.
                 assert -1 in {size for record in records for size in record[1:]}
             else:
-                assert [(offset, key, value) for offset, _, key, value in rows(shapes)] == records
+                assert [(offset, key, value) for offset, _, key, value in rows] == records
     assert damaged > 200
 
 
@@ -93,5 +111,9 @@ def test_lengths_that_leave_the_batch() -> None:
     assert not bounds_hold(section, 11, 8)
     assert not bounds_hold(section, 9, 20)
     assert not bounds_hold(b"", 1, 8)
+
+
+@both
+def test_a_length_that_is_no_number(read: Reader) -> None:
     with pytest.raises(VarintTooLong):
-        read_shapes(b"\xff" * 20, 1)
+        read(b"\xff" * 20, 1)

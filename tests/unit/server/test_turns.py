@@ -42,6 +42,37 @@ def test_one_read_of_many_requests_is_handled_in_turns() -> None:
     assert transport.reading
 
 
+def test_requests_that_wait_are_copied_once_and_not_once_a_turn() -> None:
+    def slow(ctx: Any, message: Any) -> Any:
+        world.clock.now += 1
+        return HeartbeatResponse()
+
+    world = World({ApiKey.HEARTBEAT: slow})
+    connection, transport = world.connect()
+    count = 5 * CLOCK_REQUESTS
+    feed(connection, b"".join(heartbeat(i) for i in range(count)))
+    copies = [connection._rest]
+    while len(transport.frames()) < count - CLOCK_REQUESTS:
+        one_turn(world)
+        copies.append(connection._rest)
+    assert len(copies) == 4
+    assert all(isinstance(rest, memoryview) and rest.obj is copies[0] for rest in copies[1:])
+    world.scheduler.run()
+    assert transport.correlation_ids() == list(range(count))
+    assert connection._rest is None
+
+
+def test_the_begin_of_a_request_does_not_keep_those_before_it() -> None:
+    world = World({})
+    connection, transport = world.connect()
+    data = api_versions(3 * TURN_REQUESTS + 1)
+    feed(connection, data[:-3])
+    world.scheduler.run()
+    assert isinstance(connection._rest, bytes)
+    feed(connection, data[-3:])
+    assert transport.correlation_ids() == list(range(3 * TURN_REQUESTS + 1))
+
+
 def test_a_turn_is_over_when_its_time_is() -> None:
     handled = 0
 

@@ -124,8 +124,10 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
         except BatchError:
             return False
         if count == 1:
-            return not shapes.offsets[0] and base_timestamp + shapes.timestamps[0] == max_timestamp
-        return shapes.are_in_order() and base_timestamp + max(shapes.timestamps) == max_timestamp
+            _, offset_delta, timestamp_delta, _, _ = shapes[0]
+            return not offset_delta and base_timestamp + timestamp_delta == max_timestamp
+        latest = base_timestamp + max([shape[2] for shape in shapes])
+        return latest == max_timestamp and [shape[1] for shape in shapes] == list(range(count))
     if max_timestamp < base_timestamp:
         return False
     if not codec:

@@ -109,7 +109,7 @@ class Connection:
         self.last_active_ms = now_ms
         self.reply = self._answer
         # Received and not handled: nothing, or some bytes, or the first `_have` of a large request's `_need`.
-        self._rest: bytes | None = None
+        self._rest: bytes | memoryview | None = None
         self._large: bytearray | None = None
         self._have = 0
         self._need = 0
@@ -301,10 +301,8 @@ class Connection:
         if self._large is not None:
             self._work(memoryview(self._large), self._need if self._have == self._need else 0)
         else:
-            rest, self._rest = self._rest or b"", None
-            scratch = self.server.pool.scratch
-            scratch[: len(rest)] = rest
-            self._work(scratch, len(rest))
+            rest, self._rest = memoryview(self._rest or b""), None
+            self._work(rest, len(rest))
 
     def _settle(self, view: memoryview, position: int, end: int, size: int) -> None:
         """Keep view[position:end], the begin of a request of `size` bytes (0: not known), and read on or rest."""
@@ -315,7 +313,9 @@ class Connection:
                 if is_large and not self.server.pool.is_exhausted(self._memory_freed):
                     self._begin_large(view[position:end], size + 4)
                 else:
-                    self._rest = bytes(view[position:end])
+                    left = view[position:end]
+                    # What goes on in turns is copied once, not once a turn.
+                    self._rest = left if self._yielded and view.readonly else bytes(left)
                     self._short = is_large
         elif position and position == end:
             self._release_large()
