@@ -439,17 +439,18 @@ class _Pass:
             s = situation(self.record, self.wanted, observed)
             return plan(self.record, self.wanted, observed, ""), s
 
-        again = await looked_again(plan_, self.observe, think, self.clock)
-        if again is None or await self._is_another():
+        permit = await looked_again(plan_, self.observe, think, self.clock)
+        if permit is None or await self._is_another():
             plan_.waits.append(f"{type(plan_.guarded).__name__}: a second look found that something has changed")
             plan_.steps.clear()
             return
-        plan_.steps, late = again.steps, f"{type(again.guarded).__name__}: what is known is too old to do it now"
-        if again.good_ms <= 0:
+        plan_.steps, late = permit.plan.steps, f"{type(plan_.guarded).__name__}: what is known is too old to do it now"
+        left_s = permit.expires_at - self.clock()
+        if left_s <= 0:
             raise ApiError(0, "TooLate", late)
         try:
-            async with asyncio.timeout(again.good_ms / 1000):
-                refused = await self._each(again.steps, tell)
+            async with asyncio.timeout(left_s):
+                refused = await self._each(plan_.steps, tell)
         except TimeoutError:
             raise ApiError(0, "TooLate", late) from None
         if refused is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -180,6 +181,31 @@ def test_a_plan_whose_views_are_too_old_at_the_act_is_not_carried_out(monkeypatc
         _plans(monkeypatch, _restart(good_ms=0))
         with pytest.raises(ApiError, match="too old"):
             await operator.reconcile(KEY)
+        assert not _deletions(api)
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_the_last_read_of_the_resource_counts_against_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server took 10 s to answer, and a controller died meanwhile: seed 1211 of the simulated passes."""
+
+    async def main() -> None:
+        api, operator = await _settled()
+        _plans(monkeypatch, _restart())
+        read, reads, clock = api.get, itertools.count(1), operator._clock
+        late = [0.0]
+
+        async def throttled(kind: str, namespace: str | None, name: str) -> Any:
+            if kind == "KRaftCluster" and next(reads) == 2:  # the pass begins with the first read
+                late[0] = 10.0
+            return await read(kind, namespace, name)
+
+        monkeypatch.setattr(api, "get", throttled)
+        monkeypatch.setattr(operator, "_clock", lambda: clock() + late[0])
+        with pytest.raises(ApiError, match="too old"):
+            await operator.reconcile(KEY)
+        assert late == [10.0]
         assert not _deletions(api)
         operator.close()
 

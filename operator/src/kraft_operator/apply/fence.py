@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kraft_operator.plan.observed import Observed
@@ -26,15 +26,27 @@ Look = Callable[[], Awaitable[Observed]]
 Think = Callable[[Observed], tuple[Plan, Situation | None]]
 
 
-async def looked_again(planned: Plan, look: Look, think: Think, clock: Callable[[], float]) -> Plan | None:
-    """The plan of the second look if it says the same, else None."""
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The plan of a second look, and the moment of the clock at which it expires.
+
+    It is a moment, not a duration: every request between the look and the act counts against it.
+    """
+
+    plan: Plan
+    expires_at: float
+
+
+async def looked_again(planned: Plan, look: Look, think: Think, clock: Callable[[], float]) -> Permit | None:
+    """A permit if the second look says the same, else None."""
     planned_at = clock()
     while True:
         observed = await look()
-        since_s = clock() - planned_at
+        looked_at = clock()
+        since_s = looked_at - planned_at
         again, s = think(replace(observed, since_write_ms=min(observed.since_write_ms, since_s * 1000)))
         if again.guarded == planned.guarded:
-            return again
+            return Permit(again, looked_at + again.good_ms / 1000)
         known = s is not None and s.quorum is not None and s.metadata is not None
         if known or since_s > LOOKS_S:
             return None

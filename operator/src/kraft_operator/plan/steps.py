@@ -228,7 +228,7 @@ class Plan:
     held: frozenset[str] = frozenset({"controller", "broker"})
     """Roles of which nobody may be evicted by others; all of them while nothing is known."""
     good_ms: float = 0
-    """How long the views that it was made of are good for what is guarded."""
+    """How long the views that it was made of are good for what is guarded, counted from the moment of the look."""
 
     @property
     def disruptive(self) -> Step | None:

@@ -289,13 +289,13 @@ class Supervisor:
         def think(observed: Observed) -> tuple[Plan, Situation | None]:
             return plan(record, wanted, observed, ""), situation(record, wanted, observed)
 
-        again = await looked_again(self.last, self.observe, think, self._clock)
-        if again is None or again.good_ms <= 0:
+        permit = await looked_again(self.last, self.observe, think, self._clock)
+        if permit is None or permit.expires_at <= self._clock():
             name = type(self.last.guarded).__name__
             self.last.waits.append(f"{name}: a second look found that something has changed")
             self.last.steps.clear()
         else:
-            self.last = again
+            self.last = permit.plan
 
     def _withdraw(self) -> None:
         """Requests of the command line end with the replacement that they ask for."""
