@@ -27,6 +27,7 @@ ELSEWHERE = {
     "num.replica.fetchers": "tests/compat/test_administration.py",
     "cordoned.log.dirs": "tests/unit/broker/test_broker.py",
     "log.cleaner.backoff.ms": "tests/unit/log/test_manager_timers.py",
+    "log.cleaner.dedupe.buffer.size": "tests/unit/log/test_manager_timers.py",
     "max.connection.creation.rate": "tests/unit/broker/test_client_quotas.py",
     "max.connections": "tests/compat/test_rough_configs.py",
     "max.connections.per.ip": "tests/compat/test_rough_configs.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.log.cleaner import KEY_BYTES
 from kraft_node.log.config import make_config
 from kraft_node.log.timing import Timing
 from tests.unit.log.node import COMBINED, ID, Node
@@ -83,6 +84,20 @@ def test_the_cleaner_follows_its_configuration_at_once() -> None:
     node.manager.reconfigure(config)
     node.rest(5_000)
     assert len(values(log)) < 5
+
+
+def test_the_cleaner_follows_the_memory_that_it_may_take() -> None:
+    node = Node()
+    compacted = make_config({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": "1"})
+    log = node.start(lambda _: compacted, Timing()).create("t", 0, ID)
+    for number in range(5):
+        log.append_as_leader(batch(b"%d" % number, timestamp=NOW + number * 10), 0, NOW)
+        log.high_watermark = log.end_offset
+    config = BrokerConfig(NodeConfig.parse(COMBINED))
+    config.update({}, {"log.cleaner.dedupe.buffer.size": str(2 << 20)})
+    node.manager.reconfigure(config)
+    node.rest(60_000)
+    assert node.manager.housekeeping.cleaner.keys_max == (2 << 20) // KEY_BYTES
 
 
 def test_flush_ms_moves_the_recovery_point() -> None:

@@ -150,8 +150,8 @@ class Broker:
         self.replicas = ReplicaManager(
             env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster
         )
-        logs.on_recovered = self.replicas.recovered
         self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, self.assignments.note, self.config)
+        logs.on_recovered = self._log_recovered
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None
         self.snapshot_end: Callable[[], int] = lambda: 0
@@ -296,6 +296,10 @@ class Broker:
         self.replicas.failed(partitions)
         if self.lifecycle is not None:
             self.lifecycle.directories_changed()
+
+    def _log_recovered(self, topic: str, index: int) -> None:
+        self.replicas.recovered(topic, index)
+        self.moves.recovered(topic, index)
 
     def replica_withdrawn(self, topic: str, index: int, damage: LogDirDamaged | None) -> None:
         """A log must not be used any more: it is quarantined, or (None) it may be opened anew at once."""

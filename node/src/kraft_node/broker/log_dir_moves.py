@@ -18,6 +18,7 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
 from kraft_node.log.futures import check_name
+from kraft_node.log.recovery import LogIsRecovering
 
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
@@ -140,8 +141,15 @@ class LogDirMoves:
                     futures.delete(topic, index)
                 elif futures.directory_of(topic, index) is not None:
                     self._begin(Move(partition, target))
+            except LogIsRecovering:
+                continue  # `recovered` follows
             except KafkaError as error:
                 log.warning("The move of %s-%d is not gone on with: %s", topic, index, error)
+
+    def recovered(self, topic: str, index: int) -> None:
+        """A log that was being recovered is open now: go on with its move, if it has one."""
+        if (topic, index) in self._logs.futures.partitions():
+            self.resume()
 
     def _resumable(self, topic: str, index: int) -> Partition | None:
         """The replica whose copy there is; None when this broker has no replica of that topic."""

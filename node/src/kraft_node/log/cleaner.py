@@ -444,8 +444,8 @@ class Cleaner:
         self._done = done
         self.keys_max = keys_max
         self._busy = False
-        self.bad: set[str] = set()
-        """Logs that could not be cleaned; not tried again before the next start."""
+        self.bad: dict[str, str] = {}
+        """Logs that could not be cleaned, with the path of their directory; the next start tries them again."""
 
     def start(self, candidates: list[tuple[Log, int]], now_ms: int) -> bool:
         """Begin with the dirtiest of (log, first dirty offset); whether there was one that is dirty enough."""
@@ -511,7 +511,7 @@ class Cleaner:
         elif isinstance(error, OSError):
             log.dir.fail(error)  # without a descriptor it is tried again the next time
         else:
-            self.bad.add(log.name)
+            self.bad[log.name] = log.dir.path
             logger.error("log cannot be compacted log=%s reason=%r", log.name, error)
             if not isinstance(error, BatchError):
                 raise error

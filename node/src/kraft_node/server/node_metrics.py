@@ -171,9 +171,9 @@ class NodeMetrics:
         cordoned = [((("logDirectory", one.path),), float(one.cordoned)) for one in storage.logs.directories]
         yield _one("kafka_log_logmanager_cordonedlogdirectorycount", sum(value for _, value in cordoned))
         yield "kafka_log_logmanager_logdirectorycordoned", "gauge", cordoned
-        yield _one(
-            "kafka_log_logcleanermanager_uncleanable_partitions_count", len(storage.logs.housekeeping.cleaner.bad)
-        )
+        bad = list(storage.logs.housekeeping.cleaner.bad.values())
+        uncleanable = [((("logDirectory", one.path),), float(bad.count(one.path))) for one in storage.logs.directories]
+        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", "gauge", uncleanable
         quarantined = [
             ((("logDirectory", one.path), ("partition", str(partition)), ("topic", topic)), 1.0)
             for one in storage.logs.directories
