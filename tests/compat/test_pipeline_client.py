@@ -149,7 +149,7 @@ def test_a_stream_that_begins_at_the_end_misses_nothing(cluster: Target, name: s
     assert offsets_of(again.partitions(again.initialOffset(), first)) == [(15, 22)]
     second = again.latestOffset(first, everything)
     assert offsets_of(again.partitions(first, second)) == [(22, 25)]
-    assert set(second) == {name, "@ids"}
+    assert set(second) == {name, "@ids", "@epochs"}
     again.prepareForTriggerAvailableNow()
     produced(cluster, name, 2, first=25)
     start = again.initialOffset()

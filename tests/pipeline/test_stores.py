@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables import intents, maintenance, spec
 from kraft_pipeline.tables.committer import stem
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import ObjectStore
@@ -50,6 +50,7 @@ def test_on_an_object_store(server: Ours, store: dict[str, str], kind: str) -> N
     assert [p.rows for p in run(given)] == [120, 80]
     left = f"{stem(parsed.app_id, 0)}b00000009-0-0.parquet"
     files = ObjectStore(parsed.path, store)
+    intents.batch(files, parsed.app_id, 0, 9).intend([left])
     files.write(left, b"of a batch that was cut off")
     produced(server, kind, 5, first=200)
     assert [(p.batch, p.rows) for p in run(given)] == [(2, 5)]
