@@ -44,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[Ours]:
 
 
 def unlinked(node: Ours) -> list[str]:
-    """Files of logs that the node holds open though nobody can find them."""
+    """Deleted files of logs that the node still holds open."""
     assert node.process is not None
     held = []
     for fd in os.listdir(f"/proc/{node.process.pid}/fd"):

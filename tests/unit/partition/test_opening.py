@@ -1,4 +1,4 @@
-"""Replicas that nobody asks for are opened one after the other; whatever becomes of one, the others have their turn."""
+"""Replicas without requests are opened one after the other; whatever becomes of one, the others have their turn."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Housekeeping:
             return True
 
     def visit(self, directory: Directory, topic: str, partition: int) -> None:
-        """Recover a log on the loop, make it durable and close it unless somebody has asked for it meanwhile."""
+        """Recover a log on the loop, make it durable, and close it unless a request has opened it meanwhile."""
         try:
             log = self._manager.open(directory, topic, partition)
         except KafkaError:
@@ -131,7 +131,7 @@ class Housekeeping:
         self.settle(log)
 
     def settle(self, log: Log) -> None:
-        """Make a recovered log durable; close it unless somebody has asked for it meanwhile."""
+        """Make a recovered log durable; close it unless a request has opened it meanwhile."""
         try:
             is_new = keep_producers(log)
         except OSError as e:
