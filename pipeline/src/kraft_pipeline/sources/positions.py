@@ -24,6 +24,7 @@ IDS: Final = "@ids"
 BEGUN: Final = "@begun"
 UNTIL: Final = "@until"
 EPOCHS: Final = "@epochs"
+ROWS: Final = "@rows"
 """No names of topics."""
 _NEWEST: Final = (1 << 31) - 1
 _STALE: Final = 6
@@ -45,6 +46,8 @@ class Position:
     """Where reading is to end, where that was settled when it began."""
     epochs: Offsets = field(default_factory=dict)
     """Of the leaders whose logs had everything below the offsets; missing where they are unknown."""
+    rows: Offsets = field(default_factory=dict)
+    """Of dead letters: how many rows their batch made of each partition's records."""
 
     @property
     def is_beginning(self) -> bool:
@@ -60,6 +63,8 @@ class Position:
             found[UNTIL] = _by_topic(self.until)
         if self.epochs:
             found[EPOCHS] = _by_topic(self.epochs)
+        if self.rows:
+            found[ROWS] = _by_topic(self.rows)
         if self.cluster:
             found[IDS] = {"cluster": self.cluster, "topics": dict(sorted(self.topics.items()))}
         return found
@@ -71,8 +76,8 @@ class Position:
             parsed = dict(json.loads(found) if isinstance(found, str) else found)
             ids = parsed.pop(IDS, {"cluster": "", "topics": {}})
             begun, until = _by_key(parsed.pop(BEGUN, {})), _by_key(parsed.pop(UNTIL, {}))
-            epochs = _by_key(parsed.pop(EPOCHS, {}))
-            return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until, epochs)
+            epochs, rows = _by_key(parsed.pop(EPOCHS, {})), _by_key(parsed.pop(ROWS, {}))
+            return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until, epochs, rows)
         except (ValueError, TypeError, AttributeError, KeyError) as e:
             raise ValueError(f"{found!r} are no offsets: {e}") from None
 

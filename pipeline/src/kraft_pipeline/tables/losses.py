@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from kraft_pipeline.sources.positions import Loss
+from kraft_pipeline.sources.positions import Loss, refuse
 from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "_kraft_losses"
@@ -49,6 +50,13 @@ class Losses:
     def _names(self) -> list[str]:
         names = {file.path for file in self._storage.list(self._folder)}
         return sorted(name for name in names if name.endswith(".json") and name + _ACKNOWLEDGED not in names)
+
+
+def judged(lost: Sequence[Loss], losses: Losses, *, strict: bool) -> None:
+    """Put losses on record. Raises DataLossError for the first that nobody has acknowledged, if that is `strict`."""
+    unknown = [loss for loss in lost if not losses.found(loss)]
+    if strict:
+        refuse(unknown)
 
 
 def _id(loss: Loss) -> str:

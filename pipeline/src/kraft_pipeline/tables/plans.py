@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from kraft_pipeline.client import Cluster
@@ -12,9 +12,9 @@ from kraft_pipeline.client.messages import EARLIEST
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options
-from kraft_pipeline.sources.positions import Going, Key, Offsets, Position, continued, followed, position, refuse
+from kraft_pipeline.sources.positions import Key, Offsets, Position, continued, followed, position, refuse
 from kraft_pipeline.tables.committer import State
-from kraft_pipeline.tables.losses import Losses
+from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.spec import SpecError, TableSpec
 from kraft_pipeline.tables.values import RAW
 
@@ -35,6 +35,8 @@ class Plan:
     """Whether its dead letters have been committed already, by somebody who came no further."""
     full: bool
     """Whether it has as many rows or bytes as a batch may have."""
+    cut: frozenset[Key] = frozenset()
+    """Of a batch that is repeated: partitions that lost records of it, which is on record."""
 
     @property
     def records(self) -> int:
@@ -99,8 +101,7 @@ class Live:
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         if dead.batch > state.batch and dead.position is not None:
-            start, _ = self._start(cluster, state, dead.position)
-            return Plan(state, dead, start, dead.position, 0, again=True, full=True)
+            return self._again(cluster, state, dead, dead.position)
         end = self._until or offsets.latest(cluster, self._options, None if self._once else state.position)
         self._until = end if self._once else None
         start, new = self._start(cluster, state, end)
@@ -115,6 +116,16 @@ class Live:
         reached = Position(some, end.cluster, end.topics, begun, epochs=end.epochs)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
 
+    def _again(self, cluster: Cluster, state: State, dead: State, end: Position) -> Plan:
+        """The batch whose dead letters have been committed, from where it began then."""
+        then, topics = state.position or Position({}, end.cluster), end.topics
+        then = replace(then, offsets={**end.begun, **then.offsets}, topics={**topics, **then.topics})
+        going = followed(cluster, then, end, bottom=True)
+        judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
+        start = {key: end.begun.get(key, 0) for key in going.new} | going.good
+        cut = frozenset((loss.topic, loss.partition) for loss in going.lost)
+        return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True, cut=cut)
+
     def _start(self, cluster: Cluster, state: State, end: Position) -> tuple[Offsets, list[Key]]:
         """Where each partition is read from, and those that are read from their beginning."""
         if state.position is None:
@@ -123,14 +134,8 @@ class Live:
         going = followed(cluster, state.position, end)
         if any(end.offsets[key] > offset for key, offset in going.good.items()):
             going = followed(cluster, state.position, end, bottom=True)
-        self._judge(going)
+        judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
         return {**going.good, **offsets.earliest(cluster, going.new)}, going.new
-
-    def _judge(self, going: Going) -> None:
-        """What is lost stays on record. Raises DataLossError, unless that is what was wanted, or acknowledged."""
-        unknown = [loss for loss in going.lost if not self._losses.found(loss)]
-        if self._spec.fail_on_data_loss:
-            refuse(unknown)
 
 
 def _begun(then: Position | None, start: Offsets, new: Sequence[Key]) -> Offsets:
@@ -160,7 +165,7 @@ class Backfill:
         if dead.batch > state.batch and dead.position is not None:
             end = dead.position
             start = state.position.offsets if _same(state.position, end) and state.position else end.begun
-            return Plan(state, dead, start, end, 0, again=True, full=True)
+            return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True)
         if self._range is None:
             self._range = self._settled(cluster, state.position)
         whole = self._range

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -22,9 +22,10 @@ from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictE
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.errors import TaskError, failure_of
 from kraft_pipeline.tables.intents import Work
-from kraft_pipeline.tables.losses import Losses
+from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.opening import open_table, options_of
 from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
+from kraft_pipeline.tables.repeats import Counts, Record
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
 from kraft_pipeline.tables.storage import Storage, open_storage
@@ -218,11 +219,14 @@ class Runner:
     def _batch(self, cluster: Cluster, plan: Plan) -> int:
         begun, number = time.monotonic(), plan.state.batch + 1
         pieces = planning.split(plan.ranges, min_partitions=self._engine.parallelism, max_records=TASK_RECORDS)
-        results = self._written(number, pieces, write_dead=not plan.again)
+        first = self._first_attempt(number, plan)
+        results = self._written(number, pieces, first)
         dead = sum(result.dead for result in results)
         if dead and not self.spec.dead_letters:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
-        self._commit_dead(number, plan, results)
+        counts = Counts.of(pieces, results)
+        judged(first.differences(plan, number, counts), self._losses, strict=self.spec.fail_on_data_loss)
+        self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
         files = [file for result in results for file in result.files]
         kept: list[str] = []
 
@@ -233,12 +237,19 @@ class Runner:
         self._work(self.spec.path, number).settle(lambda: kept)
         self._sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
-        rows = sum(result.rows for result in results)
+        rows, dead = sum(result.rows for result in results), dead + sum(map(len, first.dead.values()))
         self.behind = plan.lag
         self._tell(Progress(number, rows, dead, len(files), time.monotonic() - begun, plan.lag))
         return rows
 
-    def _written(self, number: int, pieces: Sequence[Range], *, write_dead: bool) -> list[Result]:
+    def _first_attempt(self, number: int, plan: Plan) -> Record:
+        """What is on record of a batch that is repeated; nothing of another."""
+        if not plan.again:
+            return Record()
+        storage = open_storage(self.spec.dead_letter_path, self.spec.storage)
+        return Record.of(plan, number, self._dead, storage, self._app)
+
+    def _written(self, number: int, pieces: Sequence[Range], first: Record) -> list[Result]:
         """The results of all tasks, the table having the columns that they need."""
         there = self._table.schema()
         fields = self._first_fields if there is None else values.fields_of(self.spec, there)
@@ -261,7 +272,7 @@ class Runner:
                 self._run,
                 additive=additive,
                 taken=values.reserved(self.spec, fields if known else None),
-                write_dead=write_dead,
+                settled=first.dead,
             )
             results = self._engine.run(job, pieces)
             taught = [result.fields for result in results if result.fields is not None]
@@ -301,17 +312,17 @@ class Runner:
         if self._epoch == 0:
             self.begin()
 
-    def _commit_dead(self, number: int, plan: Plan, results: Sequence[Result]) -> None:
+    def _commit_dead(self, number: int, plan: Plan, counts: Counts, files: Sequence[Added]) -> None:
         """Before the rows: who starts in between finds where this batch ended, and repeats it."""
-        files = [file for result in results for file in result.dead_files]
-        if files and not plan.again:
+        if files:
             self._dead.create(values.DEAD_SCHEMA, ())
             self._claim_dead()
             # Who took the table over before there was one of dead letters has swept the files, and claimed nothing.
             self._table.state().check(self.spec.path, self._epoch)
+            end = replace(plan.end, rows=counts.rows)
             _tried(
-                lambda: self._dead.commit(number, plan.end, files, after=plan.dead.batch),
-                lambda: self._dead.state().batch == plan.dead.batch,
+                lambda: self._dead.commit(number, end, files, after=plan.dead.batch),
+                lambda: files[0].path not in {file.path for file in self._dead.live()},
             )
             self._work(self.spec.dead_letter_path, number).settle(lambda: [file.path for file in files])
         elif self._dead.state().batch != plan.dead.batch:

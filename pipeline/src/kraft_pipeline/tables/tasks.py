@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.client import Cluster, Settings, fetch_range
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.codec import Decoder
+from kraft_pipeline.sources.positions import Key
 from kraft_pipeline.tables import changes, intents, partitions, values
 from kraft_pipeline.tables.committer import Added, stem
 from kraft_pipeline.tables.spec import TableSpec
@@ -43,8 +45,8 @@ class Job:
     additive: bool
     taken: frozenset[str]
     """Names, in small letters, that no new field may have."""
-    write_dead: bool
-    """Whether dead letters are written; not when they have been committed already."""
+    settled: Mapping[Key, np.ndarray] = field(default_factory=dict)
+    """Offsets of records that are committed dead letters of this batch already, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,10 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
     dead = _Writer(open_storage(spec.dead_letter_path, spec.storage), job, wanted, ())
     fields, reason, size = job.fields, "", 0
     parse = values.parser(spec, fields, retry_s=job.settings.retry_s)
-    for records in batches:
-        size += records.nbytes
+    settled = job.settled.get((wanted.topic, wanted.partition))
+    for fetched in batches:
+        size += fetched.nbytes
+        records = fetched if settled is None else _without(fetched, settled)
         found = values.decode(
             _ordered(records),
             spec,
@@ -101,12 +105,16 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
             dead.add(found.dead)
     learnt = None if fields.equals(job.fields) else fields
     rows.close(discard=learnt is not None)
-    dead.close(discard=learnt is not None or not job.write_dead)
+    dead.close(discard=learnt is not None)
     return Result(rows.rows, dead.rows, size, rows.files, dead.files, learnt, reason)
 
 
 def _ordered(records: pa.RecordBatch) -> pa.RecordBatch:
     return records.select([name for name in values.RAW])  # noqa: C416
+
+
+def _without(records: pa.RecordBatch, offsets: np.ndarray) -> pa.RecordBatch:
+    return records.filter(pa.array(~np.isin(records.column("offset").to_numpy(), offsets)))
 
 
 def _where(dead: pa.Table) -> str:

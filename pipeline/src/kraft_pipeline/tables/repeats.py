@@ -1,0 +1,109 @@
+"""A batch that is repeated because a writer died between its dead letters and its rows, held against its record.
+
+The dead letters are committed before the rows, and with them the number of rows that each partition had. The repeated
+batch leaves the records out that are dead letters already, whatever the specification says of them now: each stays a
+dead letter once, and never becomes a row as well. A record that was a row and is none now becomes a dead letter of the
+same batch. All other differences are losses: the log has other records than it had.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.sources.positions import Key, Loss, Offsets
+from kraft_pipeline.tables.committer import Committer
+from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.storage import Storage
+from kraft_pipeline.tables.tasks import Result
+
+PLACE: Final = ("topic", "partition", "offset", "batch")
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the first attempt of a batch has committed."""
+
+    dead: Mapping[Key, np.ndarray] = field(default_factory=dict)
+    """Offsets of its dead letters, in order."""
+    rows: Offsets = field(default_factory=dict)
+    """How many rows each partition had; empty in what earlier versions wrote."""
+
+    @classmethod
+    def of(cls, plan: Plan, number: int, dead: Committer, storage: Storage, app: str) -> Record:
+        """The record of a batch that is planned again. Raises OSError."""
+        assert plan.again and plan.dead.position is not None
+        found: dict[Key, list[np.ndarray]] = {}
+        for file in dead.live():
+            if _may_hold(file.path.rpartition("/")[2], app, number):
+                with storage.open(file.path) as source:
+                    rows = pq.read_table(source, columns=list(PLACE))
+                for key, offsets in _places(rows.filter(pc.equal(rows.column("batch"), number))):
+                    # The table also has dead letters of other writers, whose batches have the same numbers.
+                    first, last = plan.start.get(key, 0), plan.end.offsets.get(key, 0)
+                    found.setdefault(key, []).append(offsets[(offsets >= first) & (offsets < last)])
+        merged = {key: np.unique(np.concatenate(parts)) for key, parts in found.items()}
+        return cls({key: offsets for key, offsets in merged.items() if len(offsets)}, plan.dead.position.rows)
+
+    def differences(self, plan: Plan, number: int, now: Counts) -> list[Loss]:
+        """The partitions that have more or fewer records than at the first attempt."""
+        lost = []
+        for key, then in sorted(self.rows.items()):
+            rows, dead, before = now.rows.get(key, 0), now.dead.get(key, 0), len(self.dead.get(key, ()))
+            told = (
+                f"the first attempt of batch {number} made {then} rows and {before} dead letters of them, "
+                f"this one makes {rows} rows and {before + dead} dead letters"
+            )
+            if then != rows + dead and key not in plan.cut:
+                mark = f"batch {number} {plan.start[key]} {then} {rows + dead}"
+                lost.append(Loss(*key, plan.start[key], plan.end.offsets[key], told, mark))
+            elif dead:
+                _LOG.warning("%s-%d: %s; the specification or a schema has changed since", *key, told)
+        return lost
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one attempt, by partition: rows, and dead letters that were not committed before."""
+
+    rows: Offsets
+    dead: Offsets
+
+    @classmethod
+    def of(cls, pieces: Sequence[Range], results: Sequence[Result]) -> Counts:
+        """The sums over the tasks."""
+        rows: Offsets = {}
+        dead: Offsets = {}
+        for piece, result in zip(pieces, results, strict=True):
+            key = piece.topic, piece.partition
+            rows[key] = rows.get(key, 0) + result.rows
+            dead[key] = dead.get(key, 0) + result.dead
+        return cls(rows, dead)
+
+
+def _may_hold(name: str, app: str, number: int) -> bool:
+    """Whether a file may have dead letters of the batch: names of batches tell, those of merged files do not."""
+    found = re.match(r"(.+)-e\d{10}-b(\d{8,})-", name)
+    return found is None or (found[1], int(found[2])) == (app, number)
+
+
+def _places(rows: pa.Table) -> list[tuple[Key, np.ndarray]]:
+    """The offsets by topic and partition."""
+    found = []
+    topics = rows.column("topic").cast(pa.string())
+    for topic in pc.unique(topics).to_pylist():
+        of_topic = rows.filter(pc.equal(topics, topic))
+        partitions = of_topic.column("partition").to_numpy()
+        offsets = of_topic.column("offset").to_numpy()
+        found += [((topic, int(p)), offsets[partitions == p]) for p in np.unique(partitions)]
+    return found

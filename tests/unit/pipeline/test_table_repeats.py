@@ -1,0 +1,136 @@
+"""A writer dies between the dead letters of a batch and its rows; the next one repeats the batch beside its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft_node.records.batch import build_batch
+from kraft_pipeline.client import DataLossError
+from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import spec
+from kraft_pipeline.tables.losses import Losses
+from kraft_pipeline.tables.opening import open_table
+from kraft_pipeline.tables.plans import Plan
+from kraft_pipeline.tables.runner import Progress, Runner
+from kraft_pipeline.tables.storage import open_storage
+from tests.compat.test_pipeline_table import rows
+from tests.feed import Fed
+
+KINDS = ["delta", "iceberg", "parquet"]
+BEFORE = [b'{"n": 0}', b'{"n": "x"}', b'{"n": 2}', b"dead", b'{"n": 4}']
+
+
+class Dies(Runner):
+    """Ends when the dead letters are committed."""
+
+    def _commit(self, *_: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def given(path: Path, kind: str, **more: Any) -> spec.TableSpec:
+    document = {
+        "apiVersion": spec.API_VERSION,
+        "kind": spec.KIND,
+        "metadata": {"name": "t"},
+        "spec": {
+            "bootstrapServers": "a:1",
+            "topics": {"names": ["t"]},
+            "table": {"path": str(path), "format": kind},
+            "value": {"format": "json", "schema": {"n": "long"}},
+            **more,
+        },
+    }
+    return spec.parse(document)
+
+
+def batch(which: type[Runner], wanted: spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
+    """One attempt of the first batch, of offsets 0 to 4; the first `gone` records are no longer in the log."""
+    log = build_batch([(b"k", value) for value in values[gone:]], base_offset=gone)
+    told: list[Progress] = []
+    runner: Any = which(wanted, Fed({0: log}), tell=told.append)
+    runner.begin()
+    states = [open_table(wanted, dead_letters=dead).state() for dead in (False, True)]
+    end = Position({("t", 0): len(values)}, "c", {"t": "00" * 16}, {("t", 0): 0})
+    again = states[1].batch > states[0].batch
+    runner._batch(None, Plan(*states, {("t", 0): 0}, end, 0, again=again, full=True))
+    return told[0]
+
+
+def died(wanted: spec.TableSpec) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        batch(Dies, wanted, BEFORE)
+    states = [open_table(wanted, dead_letters=dead).state().batch for dead in (False, True)]
+    assert states == [-1, 0]
+
+
+def offsets(wanted: spec.TableSpec) -> tuple[list[int], list[int]]:
+    """Of the rows, and of the dead letters."""
+    found = sorted(row["_offset"] for row in rows(wanted.path, wanted.format))
+    return found, sorted(row["offset"] for row in rows(wanted.dead_letter_path, wanted.format))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repeated_batch_has_its_dead_letters_once_and_counts_them(tmp_path: Path, kind: str) -> None:
+    wanted = given(tmp_path / "t", kind)
+    died(wanted)
+    done = batch(Runner, wanted, BEFORE)
+    assert (done.rows, done.dead) == (3, 2)
+    assert offsets(wanted) == ([0, 2, 4], [1, 3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_letter_stays_one_when_the_specification_would_take_it_now(tmp_path: Path, kind: str) -> None:
+    """Before, the record became a row as well."""
+    died(given(tmp_path / "t", kind))
+    # As a registry that knows a schema now, or a parser that was mended: the same bytes are a value today.
+    wanted = given(tmp_path / "t", kind)
+    done = batch(Runner, wanted, [b'{"n": %d}' % n for n in range(5)])
+    assert (done.rows, done.dead) == (3, 2)
+    assert offsets(wanted) == ([0, 2, 4], [1, 3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_is_none_now_becomes_a_dead_letter_of_the_same_batch(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, the record was lost: neither a row nor a dead letter. A second death in between changes nothing."""
+    died(given(tmp_path / "t", kind))
+    wanted = given(tmp_path / "t", kind)
+    now = [b"none", *BEFORE[1:]]
+    with pytest.raises(KeyboardInterrupt):
+        batch(Dies, wanted, now)
+    done = batch(Runner, wanted, now)
+    assert (done.rows, done.dead) == (2, 3)
+    assert offsets(wanted) == ([2, 4], [0, 1, 3])
+    assert (
+        "t-0: the first attempt of batch 0 made 3 rows and 2 dead letters of them, this one makes 2 rows and 3 dead"
+        in caplog.text
+    )
+    assert {row["batch"] for row in rows(wanted.dead_letter_path, kind)} == {0}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repeated_batch_whose_log_has_fewer_records_names_both_counts(tmp_path: Path, kind: str) -> None:
+    """Before, the rows were missing, and nobody was told."""
+    wanted = given(tmp_path / "t", kind)
+    died(wanted)
+    both = "batch 0 made 3 rows and 2 dead letters of them, this one makes 2 rows and 2 dead letters"
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=both):
+            batch(Runner, wanted, BEFORE, gone=1)
+    assert open_table(wanted).state().batch == -1
+    losses = Losses(open_storage(wanted.path, wanted.storage), wanted.app_id)
+    assert [(loss["topic"], loss["partition"]) for loss in losses.open()] == [("t", 0)]
+    assert losses.acknowledge() == 1
+    assert batch(Runner, wanted, BEFORE, gone=1).rows == 2
+    assert offsets(wanted) == ([2, 4], [1, 3])
+
+
+def test_without_failing_on_loss_the_difference_is_on_record(tmp_path: Path) -> None:
+    wanted = given(tmp_path / "t", "parquet", failOnDataLoss=False)
+    died(wanted)
+    assert batch(Runner, wanted, BEFORE, gone=1).rows == 2
+    assert len(Losses(open_storage(wanted.path, wanted.storage), wanted.app_id).open()) == 1
