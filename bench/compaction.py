@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from kraft_node.log.cleaner import Cleaning
+from kraft_node.log.compaction.cleaning import Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.files import FileCache, LogDir
 from kraft_node.log.log import Log

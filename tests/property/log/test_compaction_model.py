@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.log import cleaner
-from kraft_node.log.cleaner import STOPPED, Cleaning
+from kraft_node.log.compaction import cleaning
+from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.log import Log
 from kraft_node.records.batch import NewRecord, Record, build_batch, iter_records
 from kraft_node.records.control import build_marker
@@ -141,8 +141,8 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_latest_of_each_key_is_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner, "KEYS_MAX", 5 if seed % 2 else 1000)
-    monkeypatch.setattr(cleaner, "SLICE_BYTES", 300)
+    monkeypatch.setattr(cleaning, "KEYS_MAX", 5 if seed % 2 else 1000)
+    monkeypatch.setattr(cleaning, "SLICE_BYTES", 300)
     model = Model(seed)
     for _ in range(250):
         what = model.rng.random()

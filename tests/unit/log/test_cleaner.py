@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from kraft_node.log import cleaner
-from kraft_node.log.cleaner import STOPPED, Cleaning, dirty_ratio
+from kraft_node.log.compaction import cleaning
+from kraft_node.log.compaction.choice import look
+from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.records.batch import build_batch, check_batch, iter_headers
 from kraft_node.records.control import build_marker
 from tests.unit.log.node import ID, Node
-from tests.unit.log.world import DIR, NOW, LogWorld, all_records, read_bytes
+from tests.unit.log.world import DIR, NOW, LogWorld, all_records, data_records, read_bytes
 
 CONFIG = {
     "cleanup.policy": "compact",
@@ -129,10 +130,10 @@ def test_a_producers_last_batch_keeps_its_header() -> None:
     assert [producer.last_sequence for producer in again.producers.active()] == [0]
 
 
-def test_transactions_are_left_alone_and_open_ones_stop_the_cleaner() -> None:
+def test_aborted_records_go_and_open_transactions_stop_the_cleaner() -> None:
     log = LogWorld().open(CONFIG)
     txn: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "transactional": True}
-    put(log, (b"k", b"aborted"), base_sequence=0, **txn)
+    put(log, (b"only", b"aborted"), base_sequence=0, **txn)
     end = build_marker(commit=False, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
     log.append_as_leader(end, 0, NOW, internal=True)
     for _ in range(40):
@@ -143,8 +144,9 @@ def test_transactions_are_left_alone_and_open_ones_stop_the_cleaner() -> None:
         put(log, (b"k", b"v" * 30))
     assert compact(log) <= held
     got = [record.value for record in all_records(log)]
-    assert got[0] == b"aborted"
+    assert b"aborted" not in got
     assert b"open" in got
+    assert all_records(log)[0].offset == 1, "the marker stays as long as records of the transaction were met"
     assert log.aborted_transactions(0, log.end_offset) == [(9, 0)]
 
 
@@ -153,7 +155,7 @@ def test_the_lag_keeps_young_segments() -> None:
     for number in range(60):
         put(log, (b"k", b"v" * 30), timestamp=NOW + number)
     assert compact(log, 0, NOW + 5000) == 0
-    assert dirty_ratio(log, 0, NOW + 5000) == 0
+    assert look(log, 0, NOW + 5000).ratio == 0
     assert compact(log, 0, NOW + 20_000) == log.active.base
 
 
@@ -269,7 +271,7 @@ def test_a_compaction_of_apache_kafkas_that_a_kill_interrupted_is_finished_with_
 
 def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """It went when a pass that could not read so far copied its segment, and what it had deleted came back for good."""
-    monkeypatch.setattr(cleaner, "KEYS_MAX", 3)
+    monkeypatch.setattr(cleaning, "KEYS_MAX", 3)
     log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
     put(log, (b"gone", b"x"))
     for number in range(8):
@@ -283,20 +285,19 @@ def test_a_tombstone_that_no_pass_has_read_stays(monkeypatch: pytest.MonkeyPatch
     assert [record.value for record in all_records(log) if record.key == b"gone"] in ([], [None])
 
 
-def test_a_tombstone_of_what_was_written_in_a_transaction_stays() -> None:
-    """Transactional records are never removed: without it they were the latest again, as offsets of deleted groups."""
+def test_a_tombstone_of_what_was_written_in_a_transaction_takes_the_record_with_it() -> None:
     log = LogWorld().open({**CONFIG, "delete.retention.ms": "0"})
     put(log, (b"gone", b"x"), producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     end = build_marker(commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
     log.append_as_leader(end, 0, NOW, internal=True)
     put(log, (b"gone", None), (b"other", None))
+    put(log, (b"last", b"x"))
     log.roll(log.end_offset)
     put(log, (b"z", b"active"))
-    for now in range(NOW, NOW + 3):
-        compact(log, 0, now)
-    records = [(record.key, record.value) for record in all_records(log)]
-    assert [value for key, value in records if key == b"gone"] == [b"x", None]
-    assert (b"other", None) not in records
+    compact(log)
+    assert [(record.key, record.value) for record in data_records(log)][:2] == [(b"gone", None), (b"other", None)]
+    compact(log, 0, NOW + 1)
+    assert [record.key for record in data_records(log)] == [b"last", b"z"]
 
 
 def test_a_log_whose_last_records_were_removed_is_clean_to_its_end() -> None:
@@ -344,7 +345,7 @@ def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
 @pytest.mark.parametrize("slices", range(1, 14))
 def test_a_pass_that_a_truncation_ends_leaves_nothing_clean(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment that it was reading was taken for damaged, and with it the log directory, or the log was left alone."""
-    monkeypatch.setattr(cleaner, "SLICE_BYTES", 300)
+    monkeypatch.setattr(cleaning, "SLICE_BYTES", 300)
     log = LogWorld().open(CONFIG)
     fill(log, 1, 30)
     steps = Cleaning(log, 0, NOW).steps()
@@ -374,7 +375,7 @@ def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:
     manager = node.start(lambda _: config)
     again = manager.get("t", 0)
     assert again is not None
-    assert dirty_ratio(again, manager.directories[0].cleaner_offsets["t"][0], NOW) == 0
+    assert look(again, manager.directories[0].cleaner_offsets["t"][0], NOW).ratio == 0
     assert all_records(again)[-1].value == b"v" * 30
 
 
@@ -398,14 +399,14 @@ def test_a_log_on_which_compaction_fails_unexpectedly_does_not_wedge_the_others(
         log = manager.create("t", partition, ID)
         fill(log, 1)
         log.roll(log.end_offset)
-    keep = Cleaning._keep
+    rewrite = Cleaning._rewrite
 
-    def fails(self: Cleaning, header: Any, data: bytes) -> bytes:
+    def fails(self: Cleaning, group: list[int]) -> Any:
         if self._log.partition == 0:
             raise ValueError("nobody expected this")
-        return keep(self, header, data)
+        return rewrite(self, group)
 
-    monkeypatch.setattr(Cleaning, "_keep", fails)
+    monkeypatch.setattr(Cleaning, "_rewrite", fails)
     with pytest.raises(ValueError, match="nobody expected this"):
         node.rest(60_000)
     before = [log.size_bytes for log in manager.open_logs()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
-from kraft_node.log.cleaner import STOPPED, Cleaning
+from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.log.manager import LogManager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
-from kraft_node.log.cleaner import KEY_BYTES
+from kraft_node.log.compaction.key_map import KEY_BYTES
 from kraft_node.log.config import make_config
 from kraft_node.log.timing import Timing
 from tests.unit.log.node import COMBINED, ID, Node
@@ -97,7 +97,7 @@ def test_the_cleaner_follows_the_memory_that_it_may_take() -> None:
     config.update({}, {"log.cleaner.dedupe.buffer.size": str(2 << 20)})
     node.manager.reconfigure(config)
     node.rest(60_000)
-    assert node.manager.housekeeping.cleaner.keys_max == (2 << 20) // KEY_BYTES
+    assert node.manager.housekeeping.cleaner.keys_max == int((2 << 20) * 0.9) // KEY_BYTES
 
 
 def test_flush_ms_moves_the_recovery_point() -> None:

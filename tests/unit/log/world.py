@@ -62,6 +62,20 @@ def all_records(log: Log) -> list[Record]:
     return got
 
 
+def data_records(log: Log) -> list[Record]:
+    """The same without the records of control batches."""
+    return [record for record, header in _with_headers(log) if not header.is_control]
+
+
+def _with_headers(log: Log) -> list[tuple[Record, Any]]:
+    found = []
+    for number in range(len(log.segment_bases)):
+        data = log.segment(number).file().pread(0, log.segment(number).size)
+        for header in whole_headers(data):
+            found += [(record, header) for record in iter_records(data, header) if record.offset >= log.start_offset]
+    return found
+
+
 def whole_headers(data: bytes) -> list[Any]:
     from kraft_node.log.log import whole_batches
 

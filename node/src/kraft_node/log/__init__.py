@@ -8,7 +8,7 @@
 | `segment`, `scan`, `index`, `txn_index` | one segment file and its indexes |
 | `opening` | what is in a directory after a clean or unclean stop |
 | `trimming`, `lookup`, `flushing` | retention and truncation; reads and searches; fsync |
-| `cleaner` | compaction, in slices beside everything else (KIP-58, KIP-534) |
+| `compaction` | compaction, in slices beside everything else (KIP-58, KIP-534) |
 | `epochs`, `producers`, `producer_snapshot` | leader epochs (KIP-101), idempotence and transactions (KIP-98) |
 | `housekeeping`, `closing` | what is done to all logs from time to time; the clean stop |
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |

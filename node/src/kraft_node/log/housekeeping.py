@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.env import Timer
 from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, names
-from kraft_node.log.cleaner import KEY_BYTES, Cleaner
 from kraft_node.log.closing import keep_producers
+from kraft_node.log.compaction.choice import first_dirty_offset
+from kraft_node.log.compaction.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.directory import Directory, directory_of
 from kraft_node.log.log import Log
@@ -46,7 +47,7 @@ class Housekeeping:
         self._stopped = False
         self.knows_topics = False
         """Whether topics have their configurations: before, compacted logs look damaged and kept ones too old."""
-        self.cleaner = Cleaner(self._cleaned)
+        self.cleaner = Cleaner(manager.env, self._cleaned)
 
     def start(self) -> None:
         """Begin with what needs no topic's configuration."""
@@ -231,14 +232,27 @@ class Housekeeping:
         Only of those that somebody holds: the others may be closed, and opened again, at any moment. And not of one
         that moves: its copy would have what was deleted without the tombstones.
         """
-        candidates: list[tuple[Log, int]] = []
-        for log in self._manager.open_logs():
-            if log.held and log.config.compact and log.segment_bases[0] < log.active.base and not self._moves(log):
-                first = directory_of(log).cleaner_offsets.get(log.topic, {}).get(log.partition, 0)
-                candidates.append((log, first if first <= log.active.base else log.start_offset))
-        if candidates:
-            self.cleaner.keys_max = max(1, self._manager.timing.dedupe_bytes // KEY_BYTES)
-            self.cleaner.start(candidates, self._manager.env.clock.wall_ms())
+        timing, cleaner = self._manager.timing, self.cleaner
+        cleaner.threads, cleaner.bytes_per_second = timing.cleaner_threads, timing.cleaner_bytes_per_second
+        cleaner.keys_max = timing.keys_max
+        logs = [log for log in self._manager.open_logs() if self._may_be_compacted(log)]
+        cleaner.start([(log, self._first_dirty(log)) for log in logs], self._manager.env.clock.wall_ms())
+
+    def _may_be_compacted(self, log: Log) -> bool:
+        if not log.config.compact:
+            self.cleaner.forget(log)
+            return False
+        return log.held and log.segment_bases[0] < log.active.base and not self._moves(log)
+
+    def _first_dirty(self, log: Log) -> int:
+        """Where the dirty part begins; a checkpoint that cannot be right is corrected."""
+        directory = directory_of(log)
+        known = directory.cleaner_offsets.get(log.topic, {}).get(log.partition)
+        first = first_dirty_offset(log, known)
+        if known is not None and known != first:
+            directory.cleaner_offsets[log.topic][log.partition] = first
+            directory.offsets_dirty = True
+        return first
 
     def _moves(self, log: Log) -> bool:
         return self._manager.futures.directory_of(log.topic, log.partition) is not None

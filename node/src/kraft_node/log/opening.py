@@ -135,8 +135,8 @@ def _finish_swaps(log: Log, found: list[str]) -> list[str]:
     """Remove .deleted, .cleaned and .tmp files; put compacted .swap segments in the place of what they replace.
 
     A swap is trusted only when no .cleaned file is left at or below it: the renames to .swap happen in descending
-    order, so a left-over means that not all were made. Apache Kafka's segments come with all their indexes, ours as a
-    .log alone, whose aborted transactions are those of the segment that it replaces.
+    order, so a left-over means that not all were made. Apache Kafka's segments come with all their indexes, ours with
+    the index of aborted transactions, which gets its name before the .log does.
     """
     disk = log.dir.env.disk
     path = log.path
@@ -155,7 +155,9 @@ def _finish_swaps(log: Log, found: list[str]) -> list[str]:
             disk.remove(f"{path}/{name}")
             continue
         if base is not None and name.endswith(names.LOG + names.SWAP):
-            keep = "" if names.offset_name(base, names.INDEX + names.SWAP) in swaps else names.TXN_INDEX
+            indexes = (names.INDEX, names.TXN_INDEX)
+            has_own = any(names.offset_name(base, suffix + names.SWAP) in swaps for suffix in indexes)
+            keep = "" if has_own else names.TXN_INDEX
             _remove_replaced(log, name, base, bases, keep)
             logger.info("Finished the compaction of %s/%020d.log that a crash interrupted", path, base)
         disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")

@@ -8,7 +8,7 @@ them is done.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -158,22 +158,29 @@ class SegmentList:
         self.active.file()  # what says where the log goes on
         return self.active
 
-    def replace(self, group: Sequence[int], size: int, cleaned: str) -> Segment:
+    def replace(self, group: Sequence[int], size: int, cleaned: str, cleaned_index: str | None = None) -> Segment:
         """Put the compacted file `cleaned` in the place of neighbouring closed segments. Raises OSError.
 
-        It has the base of the first of them. Recovery finishes what a crash leaves half done: the file gets its .swap
-        name before the old ones go.
+        It has the base of the first of them. `cleaned_index` is its index of aborted transactions; None if none of the
+        segments has one. Recovery finishes what a crash leaves half done: the files get their .swap names before the
+        old ones go.
         """
         log = self._log
         disk = log.dir.env.disk
-        path = f"{log.path}/{group[0]:020d}{names.LOG}"
-        at = self._bases.index(group[0])
+        base = group[0]
+        path, index = f"{log.path}/{base:020d}{names.LOG}", f"{log.path}/{base:020d}{names.TXN_INDEX}"
+        at = self._bases.index(base)
         assert self._bases[at : at + len(group)] == list(group), "law: compacted segments are neighbours"
+        if cleaned_index is not None:
+            disk.rename(cleaned_index, index + names.SWAP)
         disk.rename(cleaned, path + names.SWAP)
-        for base in group:
-            self._drop(base, self._kept.get(base), keep=(names.TXN_INDEX,) if base == group[0] else ())
+        for each in group:
+            self._drop(each, self._kept.get(each))
+        if cleaned_index is not None:
+            disk.rename(index + names.SWAP, index)
+            insort(log.txn_bases, base)
         disk.rename(path + names.SWAP, path)
-        self._bases[at : at + len(group)] = [group[0]]
+        self._bases[at : at + len(group)] = [base]
         self._sizes[at : at + len(group)] = [size]
         self._times[at : at + len(group)] = [UNKNOWN]
         return self.at(at)
@@ -202,16 +209,16 @@ class SegmentList:
             segment.retire()
         kept.clear()
 
-    def _drop(self, base: int, segment: Segment | None, *, keep: Sequence[str] = ()) -> None:
+    def _drop(self, base: int, segment: Segment | None) -> None:
         """Let go of a segment's open files and set its files aside."""
         self._kept.pop(base, None)
         if segment is not None:
             segment.retire()
-        set_aside(self._log, base, keep=keep)
+        set_aside(self._log, base)
 
 
-def set_aside(log: Log, base: int, *, keep: Sequence[str] = ()) -> None:
-    """Rename the files of a segment to .deleted but for the suffixes in `keep`; a lane removes them later.
+def set_aside(log: Log, base: int) -> None:
+    """Rename the files of a segment to .deleted; a lane removes them later.
 
     Raises OSError.
     """
@@ -220,10 +227,10 @@ def set_aside(log: Log, base: int, *, keep: Sequence[str] = ()) -> None:
     aside = []
     for suffix in names.SEGMENT_SUFFIXES:
         path = prefix + suffix
-        if suffix not in keep and disk.exists(path):
+        if disk.exists(path):
             disk.rename(path, path + names.DELETED)
             aside.append(path + names.DELETED)
-    if base in log.txn_bases and names.TXN_INDEX not in keep:
+    if base in log.txn_bases:
         log.txn_bases.remove(base)
     if aside:
         env, lane = log.dir.env, log.dir.lane

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_node.base.config.view import ConfigView
+from kraft_node.log.compaction.key_map import KEY_BYTES
 from kraft_node.log.config import LONG_MAX
 
 INITIAL_DELAY_MS: Final = 30_000
 DEDUPE_BYTES: Final = 128 << 20
-
+LOAD_FACTOR: Final = 0.9
 
 STRAY_DELAY_MS: Final = 86_400_000
 """How long an operator has to save a log that nobody owns any more."""
+
+
+def keys_in(dedupe_bytes: int, threads: int, load_factor: float) -> int:
+    """How many keys each of `threads` compactions may remember in `dedupe_bytes` of memory in all."""
+    return max(int(dedupe_bytes * load_factor / max(threads, 1)) // KEY_BYTES, 1)
 
 
 class Timing:
@@ -21,9 +27,11 @@ class Timing:
     __slots__ = (
         "checkpoint_ms",
         "cleaner_backoff_ms",
-        "dedupe_bytes",
+        "cleaner_bytes_per_second",
+        "cleaner_threads",
         "high_watermark_checkpoint_ms",
         "initial_delay_ms",
+        "keys_max",
         "producer_check_ms",
         "producer_expiration_ms",
         "retention_check_ms",
@@ -38,8 +46,11 @@ class Timing:
         self.producer_check_ms = 600_000
         self.initial_delay_ms = INITIAL_DELAY_MS
         self.cleaner_backoff_ms = 15_000
-        self.dedupe_bytes = DEDUPE_BYTES
-        """Memory for the keys of a compaction."""
+        self.cleaner_threads = 1
+        """Logs that are compacted at a time."""
+        self.cleaner_bytes_per_second = float("inf")
+        self.keys_max = keys_in(DEDUPE_BYTES, 1, LOAD_FACTOR)
+        """Keys that a compaction may remember."""
         self.stray_delay_ms = STRAY_DELAY_MS
         if config is not None:
             self.retention_check_ms = config.int("log.retention.check.interval.ms")
@@ -52,7 +63,13 @@ class Timing:
     def update(self, config: ConfigView) -> bool:
         """Take the values that may change at run time; whether the cleaner's period is another one now."""
         self.producer_expiration_ms = config.int("producer.id.expiration.ms")
-        self.dedupe_bytes = config.int("log.cleaner.dedupe.buffer.size")
+        self.cleaner_threads = config.int("log.cleaner.threads")
+        self.cleaner_bytes_per_second = config.double("log.cleaner.io.max.bytes.per.second")
+        self.keys_max = keys_in(
+            config.int("log.cleaner.dedupe.buffer.size"),
+            self.cleaner_threads,
+            config.double("log.cleaner.io.buffer.load.factor"),
+        )
         before = self.cleaner_backoff_ms
         self.cleaner_backoff_ms = (
             config.int("log.cleaner.backoff.ms") if config.boolean("log.cleaner.enable") else LONG_MAX

@@ -360,60 +360,45 @@ def build_batch(
     )
 
 
-def rebuild_batch(
-    header: BatchHeader,
-    records: Sequence[Record],
-    *,
-    delete_horizon_ms: int | None = None,
-    compression_level: int | None = None,
-) -> bytes:
-    """The batch of `header` with only `records` of it, as compaction leaves it: same offsets, sequences and codec.
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch of `header` without its records: only offsets, producer and sequence stay (KIP-98)."""
+    fields = (
+        header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT),
+        header.last_offset_delta,
+        NO_TIMESTAMP,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        0,
+    )
+    return seal(header.base_offset, header.partition_leader_epoch, fields, b"")
 
-    `delete_horizon_ms` is set in a batch that has none yet (KIP-534). Without records only the header stays.
+
+def thin_batch(
+    header: BatchHeader,
+    records: Buffer,
+    count: int,
+    max_timestamp: int,
+    *,
+    compression_level: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """The batch of `header` with `count` of its records: the same offsets, sequences and codec.
+
+    `records` are encoded, with timestamps relative to the header's base timestamp, or to `delete_horizon_ms`, which the
+    batch states from now on (KIP-534).
     """
-    attributes = header.attributes
-    if delete_horizon_ms is not None and header.delete_horizon_ms is None:
-        attributes |= DELETE_HORIZON_BIT
-        base_timestamp = delete_horizon_ms
-    elif header.delete_horizon_ms is not None:
-        base_timestamp = header.base_timestamp
-    else:
-        base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
-    body = bytearray()
-    max_timestamp = header.max_timestamp
-    for record in records:
-        _write_record(body, record.timestamp - base_timestamp, record.offset - header.base_offset, record)
-    if records and not attributes & LOG_APPEND_TIME_BIT:
-        max_timestamp = max(record.timestamp for record in records)
-    payload: Buffer = bytes(body)
-    if not records:
-        attributes &= ~COMPRESSION_MASK
-    elif header.compression:
-        payload = compress(header.compression, body, compression_level)
+    payload = compress(header.compression, records, compression_level) if header.compression else records
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if delete_horizon_ms is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, delete_horizon_ms
+    if attributes & LOG_APPEND_TIME_BIT:
+        max_timestamp = header.max_timestamp
     fields = (
         attributes,
         header.last_offset_delta,
         base_timestamp,
-        max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        len(records),
-    )
-    return seal(header.base_offset, header.partition_leader_epoch, fields, payload)
-
-
-def thin_batch(
-    header: BatchHeader, records: Buffer, count: int, max_timestamp: int, compression_level: int | None = None
-) -> bytes:
-    """The batch of `header` with `count` of its records, encoded as they were: the same offsets, times and codec."""
-    payload = compress(header.compression, records, compression_level) if header.compression else records
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        max_timestamp = header.max_timestamp
-    fields = (
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
         max_timestamp,
         header.producer_id,
         header.producer_epoch,

@@ -7,13 +7,16 @@ when somebody asks; nothing here costs a request anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 from kraft_node.metadata.features import METADATA_VERSION
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Clock
+    from kraft_node.log.compaction.cleaner import Cleaner
+    from kraft_node.log.directory import Directory
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.server.metrics import Family, Registry, Sample
     from kraft_node.server.node import Node
@@ -23,6 +26,25 @@ NO_LABELS: Final = ()
 
 def _one(name: str, value: float, kind: str = "gauge") -> Family:
     return name, kind, ((NO_LABELS, float(value)),)
+
+
+def _cleaner(cleaner: Cleaner, directories: Iterable[Directory], clock: Clock) -> Iterator[Family]:
+    """Kafka's LogCleaner and LogCleanerManager."""
+    figures, uncleanable = cleaner.figures, [log.dir.path for log in cleaner.uncleanable.values()]
+    paths = [one.path for one in directories]
+    prefix = "kafka_log_logcleanermanager_"
+    counts = [((("logDirectory", path),), float(uncleanable.count(path))) for path in paths]
+    sizes = [((("logDirectory", path),), float(cleaner.uncleanable_bytes(path))) for path in paths]
+    yield prefix + "uncleanable_partitions_count", "gauge", counts
+    yield prefix + "uncleanable_bytes", "gauge", sizes
+    yield _one(prefix + "max_dirty_percent", int(100 * figures.max_dirty_ratio))
+    yield _one(prefix + "time_since_last_run_ms", clock.monotonic_ms() - figures.last_run_ms)
+    prefix = "kafka_log_logcleaner_"
+    yield _one(prefix + "max_clean_time_secs", figures.max_clean_time_secs)
+    yield _one(prefix + "max_compaction_delay_secs", figures.max_delay_ms // 1000)
+    yield _one(prefix + "max_buffer_utilization_percent", figures.max_buffer_utilization_percent)
+    yield _one(prefix + "cleaner_recopy_percent", figures.recopy_percent)
+    yield _one(prefix + "deadthreadcount", 0)  # a pass that fails leaves its lane alive
 
 
 class NodeMetrics:
@@ -171,9 +193,7 @@ class NodeMetrics:
         cordoned = [((("logDirectory", one.path),), float(one.cordoned)) for one in storage.logs.directories]
         yield _one("kafka_log_logmanager_cordonedlogdirectorycount", sum(value for _, value in cordoned))
         yield "kafka_log_logmanager_logdirectorycordoned", "gauge", cordoned
-        bad = list(storage.logs.housekeeping.cleaner.bad.values())
-        uncleanable = [((("logDirectory", one.path),), float(bad.count(one.path))) for one in storage.logs.directories]
-        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", "gauge", uncleanable
+        yield from _cleaner(storage.logs.housekeeping.cleaner, storage.logs.directories, self._node.env.clock)
         quarantined = [
             ((("logDirectory", one.path), ("partition", str(partition)), ("topic", topic)), 1.0)
             for one in storage.logs.directories

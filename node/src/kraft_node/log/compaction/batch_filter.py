@@ -1,0 +1,167 @@
+"""What compaction leaves of one batch: all of it, some of its records, its header alone, or nothing.
+
+The rules are Apache Kafka's (LogCleaner, KIP-98, KIP-534):
+
+- Records of aborted transactions go at once.
+- The latest record of a key stays; a tombstone only until its batch's delete horizon, which the first pass sets.
+- A marker stays until no record of its transaction is left. The next pass sets the delete horizon of its batch.
+- The header of a batch stays without records if the sequence numbers of an active producer, or the end of what was
+  compacted, could not be known otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kraft_node.log.validate import codec_level
+from kraft_node.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    empty_batch,
+    read_header,
+    records_section,
+    thin_batch,
+)
+from kraft_node.records.keys import cut, cut_and_shift, is_tombstone, read_keys
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer
+    from kraft_node.log.compaction.key_map import KeyMap
+    from kraft_node.log.compaction.transactions import Transactions
+    from kraft_node.log.config import LogConfig
+
+SPECIAL_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+NO_OFFSET: Final = -1
+
+
+class LastRecord(NamedTuple):
+    """The last that an active producer has written; `offset` is NO_OFFSET if its epoch has only a marker."""
+
+    offset: int
+    epoch: int
+
+
+class BatchFilter:
+    """The filter of one pass. Batches come in ascending order."""
+
+    __slots__ = ("_config", "_end", "_first_dirty", "_horizon", "_keys", "_now_ms", "_txns", "last_records")
+
+    def __init__(
+        self, keys: KeyMap, txns: Transactions, config: LogConfig, *, first_dirty: int, end: int, now_ms: int
+    ) -> None:
+        """`end`: where the part of the log ends that the pass compacts."""
+        self._keys = keys
+        self._txns = txns
+        self._config = config
+        self._first_dirty = first_dirty
+        self._end = end
+        self._now_ms = now_ms
+        self._horizon = now_ms + config.delete_retention_ms
+        self.last_records: Mapping[int, LastRecord] = {}
+        """Of the active producers, by id."""
+
+    def keep(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """What stays of `batch`, None for nothing; `header` is that of the result then. Raises CorruptBatch."""
+        header.position = 0
+        if header.attributes & SPECIAL_BITS:
+            if header.attributes & CONTROL_BIT:
+                return self._keep_marker(header, batch)
+            if self._txns.met_batch(header):
+                return self._without_records(header, batch)
+        if header.last_offset >= self._first_dirty:
+            return self._keep_dirty(header, batch)
+        return self._keep_clean(header, batch)
+
+    def _keep_dirty(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """The map knows which records are the latest."""
+        if header.last_offset >= self._keys.end:
+            return batch  # its keys have not been read
+        starts, has_tombstone = self._keys.alive(header)
+        if not starts:
+            return self._without_records(header, batch)
+        if len(starts) == header.count and not has_tombstone:
+            return batch
+        check_crc(batch, header)
+        data = bytes(records_section(batch, header))
+        return self._keep_records(header, batch, data, starts, has_tombstone=has_tombstone)
+
+    def _keep_clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """Records are superseded if the map has their key."""
+        if not header.count:
+            return self._without_records(header, batch)
+        check_crc(batch, header)
+        data = bytes(records_section(batch, header))
+        keys, starts, has_tombstone = read_keys(data, header.count)
+        places = self._keys.places
+        if not places.keys().isdisjoint(keys) or None in keys:
+            starts = [at for at, key in zip(starts, keys, strict=True) if key is not None and key not in places]
+            if not starts:
+                return self._without_records(header, batch)
+        elif not has_tombstone:
+            return batch
+        return self._keep_records(header, batch, data, starts, has_tombstone=has_tombstone)
+
+    def _keep_records(
+        self, header: BatchHeader, batch: Buffer, data: bytes, starts: list[int], *, has_tombstone: bool
+    ) -> Buffer | None:
+        """Keep the records at `starts`; of tombstones those whose delete horizon lies ahead or is set now."""
+        horizon = header.delete_horizon_ms
+        needs_horizon = False
+        if has_tombstone:
+            if horizon is not None and self._now_ms >= horizon:
+                starts = [start for start in starts if not is_tombstone(data, start)]
+                if not starts:
+                    return self._without_records(header, batch)
+            elif horizon is None:
+                needs_horizon = any(is_tombstone(data, start) for start in starts)
+        if needs_horizon:
+            return self._thin(header, data, starts, self._horizon)
+        return batch if len(starts) == header.count else self._thin(header, data, starts, None)
+
+    def _keep_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        check_crc(batch, header)
+        is_needless = self._txns.met_marker(header, batch)
+        horizon = header.delete_horizon_ms
+        if not header.count or (is_needless and horizon is not None and horizon <= self._now_ms):
+            return self._without_records(header, batch)
+        if not is_needless or horizon is not None:
+            return batch
+        data = bytes(records_section(batch, header))
+        return self._thin(header, data, read_keys(data, header.count)[1], self._horizon)
+
+    def _thin(self, header: BatchHeader, data: bytes, starts: list[int], new_horizon: int | None) -> bytes:
+        if new_horizon is None:
+            base, (records, latest) = header.base_timestamp, cut(data, starts)
+        else:
+            base, (records, latest) = new_horizon, cut_and_shift(data, starts, header.base_timestamp - new_horizon)
+        level = codec_level(self._config, header.compression)
+        return _changed(
+            header,
+            thin_batch(
+                header, records, len(starts), base + latest, compression_level=level, delete_horizon_ms=new_horizon
+            ),
+        )
+
+    def _without_records(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """The header alone if it must stay, else None."""
+        if header.next_offset != self._end and not self._is_last_of_producer(header):
+            return None
+        return _changed(header, empty_batch(header)) if header.count else batch
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self.last_records.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.offset != NO_OFFSET:
+            return last.offset == header.last_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+
+def _changed(header: BatchHeader, batch: bytes) -> bytes:
+    """Have `header` be that of `batch`."""
+    changed = read_header(batch)
+    header.length, header.max_timestamp = changed.length, changed.max_timestamp
+    return batch

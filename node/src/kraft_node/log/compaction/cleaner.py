@@ -1,0 +1,171 @@
+"""Compacts the logs of a node, the dirtiest first, as fast as it may; knows what passes have cost.
+
+Driven by the timer of `housekeeping`. Passes of several logs may run side by side (`log.cleaner.threads`), each in a
+lane of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.log.compaction.choice import Dirt, look
+from kraft_node.log.compaction.cleaning import KEYS_MAX, STOPPED, Cleaning, Steps, Work
+from kraft_node.log.compaction.figures import Figures, PassFigures
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Env
+    from kraft_node.log.log import Log
+
+logger = logging.getLogger("kraft_node.log")
+
+UNLIMITED: Final = float("inf")
+PAUSE_MIN_MS: Final = 10
+"""A pass that is ahead of the allowed rate pauses once it is ahead by this."""
+
+
+class Cleaner:
+    """The passes of one node. `start` begins those that are due."""
+
+    __slots__ = ("_done", "_env", "bytes_per_second", "figures", "keys_max", "running", "threads", "uncleanable")
+
+    def __init__(self, env: Env, done: Callable[[Log, int], None], keys_max: int = KEYS_MAX) -> None:
+        """`done(log, offset)` is called with the offset below which the log is clean now."""
+        self._env = env
+        self._done = done
+        self.keys_max = keys_max
+        """Keys in the map of a pass."""
+        self.threads = 1
+        """Passes at a time."""
+        self.bytes_per_second = UNLIMITED
+        """Bytes that all passes together may read and write a second."""
+        self.running: dict[str, int] = {}
+        """The logs that are being compacted, by name, and the number of each pass's lane."""
+        self.uncleanable: dict[str, Log] = {}
+        """Logs on which a pass has failed, by name; they are left alone until the node starts again."""
+        self.figures = Figures()
+
+    def start(self, candidates: Iterable[tuple[Log, int]], now_ms: int) -> bool:
+        """Begin with the dirtiest of (log, first dirty offset); whether a pass was begun."""
+        self.figures.last_run_ms = self._env.clock.monotonic_ms()
+        due: list[tuple[float, Log, Dirt]] = []
+        dirtiest, longest_delay_ms = 0.0, 0
+        for log, first_dirty in candidates:
+            if log.name in self.uncleanable or log.name in self.running or log.dir.failed is not None:
+                continue
+            try:
+                dirt = look(log, first_dirty, now_ms)
+            except (OSError, LogDirDamaged) as e:
+                self._gave_up(log, e)
+                continue
+            dirtiest, longest_delay_ms = max(dirtiest, dirt.ratio), max(longest_delay_ms, dirt.delay_ms)
+            if dirt.is_due(log.config.min_cleanable_dirty_ratio):
+                due.append((dirt.ratio, log, dirt))
+        self.figures.max_dirty_ratio = dirtiest
+        self.figures.max_delay_ms = longest_delay_ms
+        due.sort(key=lambda each: each[0], reverse=True)
+        free = max(self.threads - len(self.running), 0)
+        for _, log, dirt in due[:free]:
+            self._begin(log, dirt.first_dirty, now_ms)
+        return bool(due[:free])
+
+    def uncleanable_bytes(self, path: str) -> int:
+        """The bytes of the uncleanable logs in the directory at `path`."""
+        return sum(log.size_bytes for log in self.uncleanable.values() if log.dir.path == path and not log.closed)
+
+    def forget(self, log: Log) -> None:
+        """The log is gone, or is not compacted any more."""
+        if self.uncleanable.get(log.name) is log:
+            del self.uncleanable[log.name]
+
+    def _begin(self, log: Log, first_dirty: int, now_ms: int) -> None:
+        taken = self.running.values()
+        self.running[log.name] = next(lane for lane in range(len(taken) + 1) if lane not in taken)
+        cleaning = Cleaning(log, first_dirty, now_ms, self.keys_max)
+        self._go_on(_Pass(log, cleaning, self._env.clock.monotonic_ms()))
+
+    def _go_on(self, one: _Pass) -> None:
+        if not one.log.closed and (pause := self._pause_ms(one)) >= PAUSE_MIN_MS:
+            self._env.scheduler.call_later(pause, self._take_step, one)
+        else:
+            self._take_step(one)
+
+    def _pause_ms(self, one: _Pass) -> int:
+        """For how long a pass must wait to keep within the allowed rate."""
+        rate = self.bytes_per_second / max(len(self.running), 1)
+        if rate >= 1e15:
+            return 0
+        elapsed_ms = self._env.clock.monotonic_ms() - one.begun_ms
+        return int(one.cleaning.bytes_handled * 1000 / max(rate, 1.0)) - elapsed_ms
+
+    def _take_step(self, one: _Pass) -> None:
+        try:
+            work = next(one.steps)
+        except StopIteration as end:
+            self._ended(one, end.value)
+            return
+        except Exception as e:
+            del self.running[one.log.name]
+            self._gave_up(one.log, e)
+            return
+        self._submit(one, work)
+
+    def _submit(self, one: _Pass, work: Work) -> None:
+        def worked(result: BaseException | None) -> None:
+            if isinstance(result, BaseException):
+                del self.running[one.log.name]
+                one.steps.close()
+                self._gave_up(one.log, result)
+            else:
+                self._go_on(one)
+
+        self._env.background.submit(f"cleaner:{self.running[one.log.name]}", work, worked)
+
+    def _ended(self, one: _Pass, offset: int) -> None:
+        del self.running[one.log.name]
+        if offset == STOPPED:
+            return
+        log, cleaning = one.log, one.cleaning
+        took_ms = self._env.clock.monotonic_ms() - one.begun_ms
+        self.figures.passes.append(
+            PassFigures(took_ms, cleaning.keys.utilization, cleaning.bytes_read, cleaning.bytes_written)
+        )
+        logger.info(
+            "log compacted log=%s offset=%d bytes_before=%d bytes_after=%d keys=%d ms=%d",
+            log.name,
+            offset,
+            cleaning.bytes_before,
+            cleaning.bytes_after,
+            len(cleaning.keys),
+            took_ms,
+        )
+        self._done(log, offset)
+
+    def _gave_up(self, log: Log, error: BaseException) -> None:
+        """A pass has ended early. Raises what nobody expected: the next log has its turn all the same."""
+        if log.closed:
+            return
+        if isinstance(error, LogDirDamaged):
+            log.dir.damaged(log, error)
+        elif isinstance(error, OSError):
+            log.dir.fail(error)  # without a descriptor it is tried again the next time
+        else:
+            self.uncleanable[log.name] = log
+            logger.error("log cannot be compacted log=%s reason=%r", log.name, error)
+            if not isinstance(error, BatchError):
+                raise error
+
+
+class _Pass:
+    """A pass that is under way."""
+
+    __slots__ = ("begun_ms", "cleaning", "log", "steps")
+
+    def __init__(self, log: Log, cleaning: Cleaning, begun_ms: int) -> None:
+        self.log = log
+        self.cleaning = cleaning
+        self.steps: Steps = cleaning.steps()
+        self.begun_ms = begun_ms

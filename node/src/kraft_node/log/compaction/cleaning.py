@@ -1,0 +1,395 @@
+"""One pass over one log: the keys of the dirty part are read, then the segments are written anew and put in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kraft_node.base.env import Disk, File
+from kraft_node.log import names, txn_index
+from kraft_node.log.compaction.batch_filter import BatchFilter, LastRecord
+from kraft_node.log.compaction.choice import first_uncleanable
+from kraft_node.log.compaction.key_map import KeyMap
+from kraft_node.log.compaction.transactions import Transactions
+from kraft_node.log.flushing import fsync_path
+from kraft_node.log.scan import BadBatch
+from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft_node.log.segments import remove_files
+from kraft_node.records.batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    records_section,
+)
+from kraft_node.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from kraft_node.base.env import Buffer
+    from kraft_node.log.files import Put
+    from kraft_node.log.log import Log
+    from kraft_node.log.txn_index import AbortedTxn
+
+KEYS_MAX: Final = 200_000
+"""Keys in the map of one pass unless the caller says otherwise; the rest is for later passes."""
+SLICE_BYTES: Final = 64 * 1024
+"""Bytes of log in one piece of work for the lane: a millisecond or less, for which the event loop may have to wait."""
+STOPPED: Final = -1
+"""The result of a pass that retention, truncation, deletion or a move has ended."""
+
+Work: TypeAlias = Callable[[], None]
+Steps: TypeAlias = Generator[Work, None, int]
+Slices: TypeAlias = Generator[Work, None, bool]
+Walk: TypeAlias = Generator[None, None, None]
+
+
+class Cleaning:
+    """One pass over one log."""
+
+    __slots__ = (
+        "_aborted",
+        "_changed",
+        "_end",
+        "_filter",
+        "_first_dirty",
+        "_log",
+        "_now_ms",
+        "_truncations",
+        "_txns",
+        "bytes_after",
+        "bytes_before",
+        "bytes_handled",
+        "bytes_read",
+        "bytes_written",
+        "keys",
+    )
+
+    def __init__(self, log: Log, first_dirty: int, now_ms: int, keys_max: int = 0) -> None:
+        self._log = log
+        self._now_ms = now_ms
+        self._first_dirty = max(first_dirty, log.start_offset)
+        self.keys = KeyMap(self._first_dirty, keys_max or KEYS_MAX)
+        self._end = 0
+        """Where the part of the log ends that may be compacted."""
+        self._aborted: list[AbortedTxn] = []
+        self._txns = Transactions(())
+        self._filter = BatchFilter(self.keys, self._txns, log.config, first_dirty=0, end=0, now_ms=now_ms)
+        self._changed = False
+        """Whether the present group differs from what it was."""
+        self._truncations = log.truncations
+        self.bytes_before = 0
+        """Of the segments that were written anew."""
+        self.bytes_after = 0
+        self.bytes_read = 0
+        """Of the segments that were copied, whether anything was removed or not."""
+        self.bytes_written = 0
+        self.bytes_handled = 0
+        """Read and written, of keys, too: what `log.cleaner.io.max.bytes.per.second` limits."""
+
+    def steps(self) -> Steps:
+        """Do the pass; its result is the offset up to which the log is clean then, STOPPED if it was changed meanwhile.
+
+        Raises OSError, LogDirDamaged, BatchError.
+        """
+        log = self._log
+        self._end = first_uncleanable(log, self._first_dirty, self._now_ms)
+        if self._end <= self._first_dirty:
+            return self._end
+        bases = [base for base in log.segment_bases[:-1] if base < self._end]
+        if not (yield from self._read_aborted([base for base in log.txn_bases if base < self._end])):
+            return STOPPED
+        if not (yield from self._read_keys([base for base in bases if self._segment_end(base) > self._first_dirty])):
+            return STOPPED
+        self._txns = Transactions(self._aborted)
+        self._filter = BatchFilter(
+            self.keys, self._txns, log.config, first_dirty=self._first_dirty, end=self._end, now_ms=self._now_ms
+        )
+        for group in self._groups(self.keys.end):
+            if not self._is_as_it_was(group) or not (yield from self._rewrite(group)):
+                return STOPPED
+        return self.keys.end if self._is_as_it_was([]) else STOPPED
+
+    def _is_as_it_was(self, group: list[int]) -> bool:
+        """Whether retention, truncation, deletion and copying have left those segments alone."""
+        log = self._log
+        bases = log.segment_bases[:-1]
+        is_left = not log.closed and log.twin is None and log.truncations == self._truncations
+        return is_left and all(base in bases for base in group)
+
+    def _segment(self, base: int) -> Segment:
+        return self._log.segment(self._log.segment_number(base))
+
+    def _segment_end(self, base: int) -> int:
+        return self._log.segment_end(self._log.segment_number(base))
+
+    # --- work for a lane ---
+
+    def _in_slices(self, walk: Iterator[None], group: list[int], segment: Segment | None = None) -> Slices:
+        """Have a lane walk, a slice at a time; False when the log was changed meanwhile. Raises LogDirDamaged."""
+        ended: list[BadBatch | None] = []
+
+        def work() -> None:
+            try:
+                next(walk)
+            except StopIteration:
+                ended.append(None)
+            except BadBatch as e:
+                ended.append(e)
+
+        while not ended:
+            yield work
+            if not self._is_as_it_was(group):
+                return False
+        if ended[0] is not None:
+            assert segment is not None, "law: damage lies in a segment"
+            raise segment.damaged(ended[0], segment.size) from None
+        return True
+
+    # --- aborted transactions ---
+
+    def _read_aborted(self, bases: list[int]) -> Slices:
+        """Read the indexes of aborted transactions."""
+        disk, path = self._log.dir.env.disk, self._log.path
+
+        def walk() -> Walk:
+            for base in bases:
+                self._aborted += txn_index.read(disk, f"{path}/{base:020d}{names.TXN_INDEX}")
+                yield
+
+        return (yield from self._in_slices(walk(), []))
+
+    # --- keys ---
+
+    def _read_keys(self, bases: list[int]) -> Slices:
+        """Read the keys of the dirty part, as far as the map takes them; False when the log was changed meanwhile."""
+        log = self._log
+        txns = Transactions(txn for txn in self._aborted if txn.last_offset >= self._first_dirty)
+        for base in bases:
+            if self.keys.is_full:
+                break
+            segment, next_base = self._segment(base), self._segment_end(base)
+            file = log.dir.env.disk.open(segment.path(names.LOG), read_only=True)
+            try:
+                walk = self._note_keys(file, segment.size, txns, next_base)
+                if not (yield from self._in_slices(walk, bases, segment)):
+                    return False
+            finally:
+                file.close()
+        return (yield from self._in_slices(self.keys.sort(), bases))
+
+    def _note_keys(self, file: File, size: int, txns: Transactions, next_base: int) -> Walk:
+        keys = self.keys
+        for found in read_batches(file, size):
+            if found is None:
+                yield
+                continue
+            header, batch = found
+            if header.last_offset < self._first_dirty:
+                continue
+            if keys.is_full:
+                return
+            self._note_batch(header, batch, txns)
+            keys.end = header.next_offset
+            self.bytes_handled += header.length
+        keys.end = next_base  # also where the last offsets of the segment are gone
+
+    def _note_batch(self, header: BatchHeader, batch: Buffer, txns: Transactions) -> None:
+        position, header.position = header.position, 0
+        _check(batch, header, position)
+        if header.attributes & CONTROL_BIT:
+            txns.met_marker(header, batch)
+        elif not (header.attributes & TRANSACTIONAL_BIT and txns.met_batch(header)):
+            self.keys.note(header, bytes(records_section(batch, header)))
+
+    # --- segments ---
+
+    def _groups(self, up_to: int) -> list[list[int]]:
+        """Base offsets of neighbouring segments that fit into one."""
+        log = self._log
+        groups: list[list[int]] = []
+        size = 0
+        sizes = log.segment_sizes()
+        for number, base in enumerate(log.segment_bases[:-1]):
+            if base >= up_to:
+                break
+            span = log.segment_end(number) - groups[-1][0] if groups else 0
+            if groups and size + sizes[number] <= log.config.segment_size and span <= RELATIVE_OFFSET_MAX:
+                groups[-1].append(base)
+                size += sizes[number]
+            else:
+                groups.append([base])
+                size = sizes[number]
+        return groups
+
+    def _rewrite(self, group: list[int]) -> Slices:
+        """Write those segments as one without what is superfluous; False when they were changed meanwhile."""
+        log = self._log
+        disk = log.dir.env.disk
+        new = NewSegment(log, group[0])
+        self._filter.last_records = {
+            producer.producer_id: LastRecord(producer.last_offset, producer.producer_epoch)
+            for producer in log.producers.active()
+        }
+        before, self._changed = sum(self._segment(base).size for base in group), len(group) > 1
+        has_index = any(base in log.txn_bases for base in group)
+        cleaned = disk.open(new.cleaned, create=True)
+        try:
+            cleaned.truncate(0)
+            is_left = yield from self._copy_all(group, cleaned, new)
+            self.bytes_read += before
+            self.bytes_written += new.size
+            aborted, self._txns.needed = self._txns.needed, []
+            if is_left and self._changed:
+                yield cleaned.fsync
+                if has_index:
+                    yield lambda: new.write_aborted(disk, aborted)
+                is_left = self._is_as_it_was(group)
+        finally:
+            cleaned.close()
+        if not is_left or not self._changed:
+            remove_files(disk, [new.cleaned, new.cleaned_index])
+            return is_left
+        self.bytes_before += before
+        self.bytes_after += new.size
+        self._swap(group, new, has_index=has_index)
+        yield new.sync
+        return True
+
+    def _copy_all(self, group: list[int], cleaned: File, new: NewSegment) -> Slices:
+        disk = self._log.dir.env.disk
+        for base in group:
+            segment = self._segment(base)
+            file = disk.open(segment.path(names.LOG), read_only=True)
+            try:
+                walk = self._copy(file, segment.size, cleaned, new)
+                if not (yield from self._in_slices(walk, group, segment)):
+                    return False
+            finally:
+                file.close()
+        return True
+
+    def _copy(self, file: File, size: int, cleaned: File, new: NewSegment) -> Walk:
+        """Copy what stays of a segment behind what is in `cleaned`."""
+        kept: list[Buffer] = []
+        keep = self._filter.keep
+        for found in read_batches(file, size):
+            if found is None:
+                self._put(cleaned, new, kept)
+                yield
+                continue
+            header, batch = found
+            position = header.position
+            self.bytes_handled += header.length
+            try:
+                left = keep(header, batch)
+            except BatchError:
+                _check(batch, header, position)
+                raise
+            if left is not batch:
+                self._changed = True
+            if left is not None:
+                kept.append(left)
+                header.position = new.size
+                new.note(header)
+                self.bytes_handled += header.length
+        self._put(cleaned, new, kept)
+
+    def _put(self, cleaned: File, new: NewSegment, kept: list[Buffer]) -> None:
+        if kept:
+            data = b"".join(kept)
+            cleaned.pwrite(new.size - len(data), [data])
+            kept.clear()
+
+    def _swap(self, group: list[int], new: NewSegment, *, has_index: bool) -> None:
+        """Put the new segment in the place of the group's. Recovery finishes what a crash leaves half done."""
+        log = self._log
+        log.segments.replace(group, new.size, new.cleaned, new.cleaned_index if has_index else None)
+        log.max_timestamp_cache = None
+        new.in_place = True
+        new.finish()
+
+
+class NewSegment(Segment):
+    """Gathers index entries while the old segment, whose index files have the same names, is still in place."""
+
+    __slots__ = ("in_place",)
+
+    def __init__(self, log: Log, base: int) -> None:
+        super().__init__(log, base)
+        self.in_place = False
+
+    @property
+    def cleaned(self) -> str:
+        """The .log file until it is put in place."""
+        return self.path(names.LOG + names.CLEANED)
+
+    @property
+    def cleaned_index(self) -> str:
+        """The index of aborted transactions until it is put in place."""
+        return self.path(names.TXN_INDEX + names.CLEANED)
+
+    def write_indexes(self, put: Put | None = None) -> None:
+        if self.in_place:
+            super().write_indexes(put)
+
+    def write_aborted(self, disk: Disk, aborted: list[AbortedTxn]) -> None:
+        """Write the index of aborted transactions, and make it durable. Raises OSError."""
+        file = disk.open(self.cleaned_index, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(0, [b"".join(txn_index.ENTRY.pack(txn_index.VERSION, *txn) for txn in aborted)])
+            file.fsync()
+        finally:
+            file.close()
+        disk.fsync_dir(self.owner.path)  # recovery must see that the .log is not renamed yet
+
+    def sync(self) -> None:
+        """Make the files durable in their place. Raises OSError."""
+        disk = self.owner.dir.env.disk
+        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX):
+            fsync_path(disk, self.path(suffix))
+        disk.fsync_dir(self.owner.path)
+
+
+def read_batches(file: File, size: int) -> Iterator[tuple[BatchHeader, memoryview] | None]:
+    """The batches of a segment file in order, and None after each SLICE_BYTES. Raises BadBatch."""
+    position, lowest = 0, -1
+    unpack = HEADER.unpack_from
+    while position < size:
+        chunk = file.pread(position, min(SLICE_BYTES, size - position))
+        start, at, left = position, 0, len(chunk)
+        view = memoryview(chunk)
+        while at + HEADER_SIZE <= left:
+            header = BatchHeader(unpack(chunk, at), start + at)
+            length = header.length
+            if header.magic != MAGIC or length < HEADER_SIZE:
+                raise BadBatch(start + at, f"no batch (format {header.magic}, {length} bytes)")
+            if start + at + length > size:
+                raise BadBatch(start + at, f"batch of {length} bytes, {size - start - at} are left")
+            if header.base_offset <= lowest or header.last_offset_delta < 0:
+                raise BadBatch(start + at, f"offset {header.base_offset} does not follow {lowest}")
+            if at + length > left:
+                if at:
+                    break
+                chunk = file.pread(position, length)
+                if len(chunk) < length:
+                    raise BadBatch(position, f"batch of {length} bytes, {len(chunk)} can be read")
+                view, left = memoryview(chunk), length
+            lowest = header.last_offset
+            yield header, view[at : at + length]
+            at += length
+        if not at:
+            raise BadBatch(position, f"{left} bytes are no batch header")
+        position = start + at
+        yield None
+
+
+def _check(batch: Buffer, header: BatchHeader, position: int) -> None:
+    """Raise BadBatch, with the batch's position in its file, if it is not as it was written."""
+    try:
+        check_crc(batch, header)
+    except BatchError as e:
+        raise BadBatch(position, e.reason) from None

@@ -1,0 +1,48 @@
+"""What is known of compaction for the metrics: Apache Kafka's gauges of LogCleaner and LogCleanerManager."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+PASSES_KEPT: Final = 8
+"""Passes that the gauges look back on. Apache Kafka's look at the last pass of each thread."""
+
+
+class PassFigures(NamedTuple):
+    """One pass that has ended."""
+
+    took_ms: int
+    utilization: float
+    """Of the memory for keys, 0 to 1."""
+    bytes_read: int
+    bytes_written: int
+
+
+class Figures:
+    """The figures of one node's cleaner."""
+
+    __slots__ = ("last_run_ms", "max_delay_ms", "max_dirty_ratio", "passes")
+
+    def __init__(self) -> None:
+        self.passes: deque[PassFigures] = deque(maxlen=PASSES_KEPT)
+        self.last_run_ms = 0
+        """When the cleaner last looked for something to do, on the monotonic clock."""
+        self.max_dirty_ratio = 0.0
+        """Of the logs that the cleaner last looked at."""
+        self.max_delay_ms = 0
+        """For how long `max.compaction.lag.ms` of the most overdue log was over then."""
+
+    @property
+    def max_clean_time_secs(self) -> int:
+        return max((each.took_ms for each in self.passes), default=0) // 1000
+
+    @property
+    def max_buffer_utilization_percent(self) -> int:
+        return int(100 * max((each.utilization for each in self.passes), default=0.0))
+
+    @property
+    def recopy_percent(self) -> int:
+        """The share of the copied bytes that stayed."""
+        read = sum(each.bytes_read for each in self.passes)
+        return 100 * sum(each.bytes_written for each in self.passes) // max(read, 1)
