@@ -93,7 +93,7 @@ CATCH_ALL = {
     "server/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "server/listener.py": (1, "the connection is closed"),
     "server/http.py": (1, "the request gets 503"),
-    "log/cleaner.py": (1, "the pass over one log ends; what nobody expected is raised again"),
+    "log/compaction/cleaner.py": (1, "the pass over one log ends; what nobody expected is raised again"),
     "runtime/net.py": (3, "the connection is closed"),
     "runtime/loop.py": (2, "the loop is nobody's: a callback that raises is logged, and the others go on"),
     "runtime/background.py": (1, "handed to the job's owner as its result"),

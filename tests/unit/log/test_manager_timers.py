@@ -100,6 +100,39 @@ def test_the_cleaner_follows_the_memory_that_it_may_take() -> None:
     assert node.manager.housekeeping.cleaner.keys_max == int((2 << 20) * 0.9) // KEY_BYTES
 
 
+def test_the_cleaner_follows_its_rate_its_load_factor_and_the_number_of_its_threads() -> None:
+    node = Node()
+    compacted = make_config({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.bytes": "1048576"})
+    manager = node.start(lambda _: compacted, Timing())
+    logs = [manager.create("t", number, ID) for number in range(3)]
+    config = BrokerConfig(NodeConfig.parse(COMBINED))
+    limits = {
+        "log.cleaner.threads": "2",
+        "log.cleaner.io.max.bytes.per.second": "20000",
+        "log.cleaner.io.buffer.load.factor": "0.5",
+    }
+    config.update({}, limits)
+    manager.reconfigure(config)
+    for log in logs:
+        for _ in range(40):
+            log.append_as_leader(batch(b"v" * 10_000), 0, NOW)
+        log.roll(log.end_offset)
+        log.high_watermark = log.end_offset
+    node.rest(15_500)
+    cleaner = manager.housekeeping.cleaner
+    assert sorted(cleaner.running.values()) == [0, 1], "two of three logs at a time, each in its lane"
+    assert cleaner.keys_max == (128 << 20) // 2 // 2 // KEY_BYTES
+    begun = manager.env.clock.monotonic_ms()
+    while not cleaner.figures.passes:
+        node.rest(500)
+    took_ms = manager.env.clock.monotonic_ms() - begun
+    assert took_ms >= 400_000 / 10_000 * 1000 * 0.9, "each of two passes has half of the rate"
+    config.update({}, {"log.cleaner.threads": "2"})
+    manager.reconfigure(config)
+    node.rest(60_000)
+    assert all(log.size_bytes < 20_000 for log in logs)
+
+
 def test_flush_ms_moves_the_recovery_point() -> None:
     node = Node()
     config = make_config({"flush.ms": "2000"})

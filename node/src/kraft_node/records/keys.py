@@ -30,7 +30,7 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> N
 
     Raises CorruptBatch unless `count` records fill `data`.
     """
-    position = 0
+    position, null, short = 0, NULL, 2 * LONG_KEY
     try:
         for _ in range(count):
             start = at = position
@@ -51,16 +51,17 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> N
             while data[at] >= 0x80:  # the offset
                 at += 1
             length = data[at + 1]
-            if length == NULL:
+            if length == null:
                 continue
             at += 2
-            if length < 0x80:
+            if length <= short:
                 stop = at + (length >> 1)
+                key = data[at:stop]
             else:
                 length, at = _length(data, at - 1)
                 stop = at + length
-            key = data[at:stop] if stop - at <= LONG_KEY else short_key(data[at:stop])
-            places[key] = base + start if data[stop] != NULL else base + start + TOMBSTONE
+                key = short_key(data[at:stop])
+            places[key] = base + start if data[stop] != null else base + start + TOMBSTONE
     except IndexError:
         raise CorruptBatch("record is cut off") from None
     _check_end(data, position, count)
