@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -131,8 +131,11 @@ peers: $(VENV)/.dev ## Apache Kafka, Spark's connector, and a Spark with Delta a
 faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
 
-bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine
-	$(BIN)/python -m bench
+bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine: twelve hours; bench-quick: does every row work?
+	$(BIN)/python -m bench run
+
+bench-quick: $(VENV)/.dev peers
+	$(BIN)/python -m bench quick
 
 e2e: $(VENV)/.dev ## the operator on the lab: every behaviour, with clients working through it (half an hour)
 	e2e/lab.sh

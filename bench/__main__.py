@@ -1,159 +1,170 @@
-"""`python -m bench [--rounds N] [--write docs/benchmarks.md] [SCENARIO ...]`: the comparison with Apache Kafka.
+"""The comparison with Apache Kafka: runs the protocol, goes on with a run, and writes the page.
 
-See `bench.rows`, `bench.cluster` and `bench.metadata` for what is measured; `node`, `cluster` and `metadata` name all
-scenarios of each. `--write` puts tables and plot of a group into the page; for the node it also measures the codecs and
-the metadata image, for `metadata` what an image and a failover cost in one process.
+python -m bench run [--budget 6h]    the whole protocol, unattended
+python -m bench resume FILE          go on with a run that ended early
+python -m bench page                 write docs/benchmarks from the samples
+python -m bench rows                 list scenarios, their rows, and how long a round takes
+python -m bench quick [SCENARIO ...] run everything at a tiny scale, to see that it works; no figures
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import subprocess
+import random
+import re
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, TimeElapsedColumn
-from rich.table import Table
 
-from bench import codec, etcd, image, report
-from bench.cluster import CLIENTS, COMMITS
-from bench.report import Samples
-from bench.rows import KEPT, Figures, Load
-from bench.scenarios import GROUPS, ROUNDS_MAX, ROWS_OF, SCENARIOS
-from bench.servers import SERVERS
-from kraft_node.cli.common import ToolError
+from bench import environment, page, runner
+from bench.journal import Journal, JournalError, Run
+from bench.registry import scenarios_by_name
+from bench.row import Scenario
 from tools import peers
 
-OUT = Path(__file__).parent / "out"
-KEPT_FIGURES = OUT / "samples.json"
+DOCS = environment.ROOT / "docs" / "benchmarks"
+QUICK = Path(__file__).parent / "out"
+ROUNDS = 5
+WAIT_QUIET_S = 600
+ENDLESS_S = 1e9
+UNITS = {"h": 3600, "m": 60, "s": 1, "": 1}
 
-
-def measure(names: list[str], rounds: int, console: Console, keep: Callable[[Samples], None]) -> Samples:
-    """All figures: row -> server -> one value a round; `keep` gets what there is after each scenario's round.
-
-    A round that one of the two servers does not get through counts for neither.
-    """
-    samples: Samples = {}
-    plan = [(name, at) for name in names for at in range(min(rounds, ROUNDS_MAX.get(name, rounds)))]
-    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
-    with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top, Progress(*columns, console=console) as progress:
-        load = Load(Path(top))
-        task = progress.add_task("", total=len(plan) * len(SERVERS))
-        for scenario, at in plan:
-            found: dict[str, Figures] = {}
-            for server in list(SERVERS) if at % 2 == 0 else list(reversed(SERVERS)):
-                progress.update(task, description=f"{scenario}, round {at + 1}, {server}")
-                folder = Path(top) / f"{scenario}-{at}-{server}"
-                begun = time.monotonic()
-                try:
-                    found[server] = SCENARIOS[scenario](server, folder, load)
-                except (AssertionError, OSError, ToolError, subprocess.SubprocessError) as error:
-                    if scenario in GROUPS["node"]:
-                        raise  # its server may be left, beside which nothing is to be measured
-                    why = str(error).partition("\n")[0]
-                    progress.print(f"[bold]{scenario}, round {at + 1}, {server} failed[/]: {escape(why)}")
-                if scenario not in KEPT:
-                    shutil.rmtree(folder, ignore_errors=True)
-                progress.advance(task)
-                progress.print(f"{scenario}, round {at + 1}, {server}: {time.monotonic() - begun:.0f} s")
-            if len(found) == len(SERVERS):
-                for server, figures in found.items():
-                    for row, value in figures.items():
-                        samples.setdefault(row, {}).setdefault(server, []).append(value)
-            keep(samples)
-    return samples
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    choices = [*GROUPS, *SCENARIOS]
-    parser.add_argument(
-        "scenarios", nargs="*", default=["node"], help=f"of {', '.join(choices)}; node if none is named"
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put tables and plot into this page")
-    parser.add_argument(
-        "--again",
-        action="store_true",
-        help="show or write the last run's figures, also of one cut short; measure nothing",
-    )
-    parser.add_argument("--json", action="store_true", help="samples and ratios for machines")
-    options = parser.parse_args()
-    unknown = set(options.scenarios) - set(choices)
-    if unknown:
-        parser.error(f"unknown scenarios: {', '.join(sorted(unknown))}")
-    options.names = [n for named in options.scenarios for n in GROUPS.get(named, [named])]
-    options.groups = [group for group, scenarios in GROUPS.items() if set(scenarios) <= set(options.names)]
-    if options.write and not options.groups:
-        parser.error(f"--write needs all scenarios of one of {', '.join(GROUPS)}")
-    return options
-
-
-def _measured(options: argparse.Namespace, console: Console) -> dict[str, Any]:
-    """Everything that is asked for; what there is so far is kept in a file, for `--again`."""
-    figures: dict[str, Any] = {"samples": {}, "codecs": {}, "image": {}, "many": {}, "etcd": {}}
-    groups = options.groups if options.write else ()
-    if "node" in groups:
-        figures["codecs"] = codec.results()
-        figures["image"] = image.topic_cost()
-    if "metadata" in groups:
-        figures["many"] = image.beside_many()
-    if "cluster" in groups:
-        with tempfile.TemporaryDirectory(prefix="kraft-bench-") as folder:
-            figures["etcd"] = etcd.results(Path(folder), CLIENTS, COMMITS)
-    OUT.mkdir(exist_ok=True)
-
-    def keep(samples: Samples) -> None:
-        figures["samples"] = samples
-        KEPT_FIGURES.write_text(json.dumps(figures, indent=1))
-
-    measure(options.names, options.rounds, console, keep)
-    return figures
-
-
-def _write(page: Path, group: str, figures: dict[str, Any]) -> Path:
-    """Put the tables of a group into the page; where its picture is."""
-    samples = {row: values for row, values in figures["samples"].items() if row in ROWS_OF[group]}
-    picture = page.with_name(f"{page.stem}-{group}.svg")
-    report.plot(samples, picture)
-    body = report.compared(samples, picture.name)
-    if group == "node":
-        body += report.parts_of_a_node(figures["codecs"], figures["image"])
-    elif group == "metadata":
-        body += report.parts_of_many(figures["many"])
-    else:
-        body += report.parts_of_a_cluster(samples, figures.get("etcd", {}))
-    report.write_page(page, group, body)
-    return picture
+console = Console(stderr=True, highlight=False)
 
 
 def main() -> int:
-    """The command line."""
+    """The command line. Exit codes: 0 done, 1 refused or failed, 3 the budget is used up."""
     options = _options()
-    if not peers.installed():
-        print("bench: Apache Kafka is not installed: `make peers`", file=sys.stderr)
+    # Servers are killed where their blocks end, so that a run that is told to end leaves none behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return int(options.function(options))
+    except JournalError as error:
+        print(f"bench: {error}", file=sys.stderr)
         return 1
-    console = Console(stderr=True)
-    figures = json.loads(KEPT_FIGURES.read_text()) if options.again else _measured(options, console)
-    for group in options.groups if options.write else ():
-        picture = _write(options.write, group, figures)
-        console.print(f"written: {options.write}, {picture}")
-    if options.json:
-        print(json.dumps({**figures, "ratios": report.ratios(figures["samples"])}))
-        return 0
-    shown = Table(*report.HEAD)
-    for line in report.table(figures["samples"]):
-        shown.add_row(*line)
-    Console().print(shown)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="the whole protocol")
+    run.add_argument("--rounds", type=int, default=ROUNDS)
+    run.add_argument("--seed", type=int, default=None, help="of the order; printed and kept if it is drawn")
+    run.add_argument("--only", nargs="+", metavar="SCENARIO", help="a part, which the page lists and does not show")
+    run.add_argument("--name", help="of the file; default: the date and the seed")
+    run.add_argument("--even-if-busy", action="store_true", help="the page will say so")
+    run.set_defaults(function=_run)
+    resume = commands.add_parser("resume", help="go on with a run that ended early")
+    resume.add_argument("file", type=Path)
+    resume.set_defaults(function=_resume)
+    for command in (run, resume):
+        command.add_argument("--budget", type=_seconds, default=ENDLESS_S, metavar="6h", help="begin no step later")
+        command.add_argument("--folder", type=Path, help="for the servers' data; default: a temporary one")
+    written = commands.add_parser("page", help="write docs/benchmarks from the samples")
+    written.add_argument("--check", action="store_true", help="write nothing; exit 1 if anything would change")
+    written.set_defaults(function=_page)
+    commands.add_parser("rows", help="list scenarios and rows").set_defaults(function=_rows)
+    quick = commands.add_parser("quick", help="everything at a tiny scale; no figures")
+    quick.add_argument("only", nargs="*", metavar="SCENARIO")
+    quick.set_defaults(function=_quick)
+    return parser.parse_args()
+
+
+def _seconds(text: str) -> float:
+    """90m, 6h, 300s or plain seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hms]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90m or 6h")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _chosen(names: list[str] | None) -> list[Scenario]:
+    known = scenarios_by_name()
+    unknown = set(names or ()) - set(known)
+    if unknown:
+        raise JournalError(f"unknown scenarios: {', '.join(sorted(unknown))}; `python -m bench rows` lists them")
+    return [known[name] for name in names or known]
+
+
+def _ready() -> None:
+    if not peers.installed():
+        raise JournalError("Apache Kafka is not installed: `make peers`")
+    deadline = time.monotonic() + WAIT_QUIET_S
+    while not environment.is_quiet() and time.monotonic() < deadline:
+        console.print(f"waiting for a quiet machine: load {environment.load()[0]}")
+        time.sleep(30)
+    if not environment.is_quiet():
+        raise JournalError(f"the machine is busy (load {environment.load()[0]}): end what runs, or give --even-if-busy")
+
+
+def _run(options: argparse.Namespace) -> int:
+    chosen = _chosen(options.only)
+    if not options.even_if_busy:
+        _ready()
+    seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
+    name = options.name or f"{time.strftime('%Y-%m-%d-%H%M', time.gmtime())}-{seed}"
+    minutes = sum(scenario.minutes for scenario in chosen) * options.rounds
+    console.print(f"seed {seed}, {len(chosen)} scenarios, {options.rounds} rounds, about {minutes / 60:.1f} hours")
+    with tempfile.TemporaryDirectory(prefix="kraft-bench-", dir=options.folder) as top:
+        head = runner.header(chosen, options.rounds, seed, quick=False, whole=options.only is None, folder=Path(top))
+        journal = Journal.create(DOCS / "data" / f"{name}.jsonl", head)
+        return _measured(journal, Path(top), options.budget)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    journal = Journal.resume(options.file)
+    then, now = journal.run.header["environment"]["trees"], environment.trees()
+    if then != now:
+        raise JournalError(f"the node or the bench was changed since: {then} then, {now} now; check that commit out")
+    with tempfile.TemporaryDirectory(prefix="kraft-bench-", dir=options.folder) as top:
+        journal.add("continued", at=environment.now(), environment=environment.described(Path(top)))
+        return _measured(journal, Path(top), options.budget)
+
+
+def _measured(journal: Journal, top: Path, budget_s: float) -> int:
+    done = runner.go_on(journal, scenarios_by_name(), top, budget_s, console.print)
+    console.print(f"samples: {journal.path}; write the page with `python -m bench page`")
+    return 0 if done else 3
+
+
+def _page(options: argparse.Namespace) -> int:
+    changed = page.write(DOCS, only_check=options.check)
+    console.print(f"changed: {', '.join(changed)}" if changed else "nothing has changed")
+    return 1 if options.check and changed else 0
+
+
+def _rows(_options: argparse.Namespace) -> int:
+    for scenario in scenarios_by_name().values():
+        print(f"{scenario.name} ({scenario.section}; {scenario.minutes:g} min a round; {', '.join(scenario.servers)})")
+        for row in scenario.rows:
+            print(f"    {row.name} [{row.unit}]")
+    print(f"{sum(s.minutes for s in scenarios_by_name().values()):.0f} minutes a round")
     return 0
+
+
+def _quick(options: argparse.Namespace) -> int:
+    """One round at a tiny scale. Exit code 1 if a step failed."""
+    chosen = _chosen(options.only)
+    with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top:
+        head = runner.header(chosen, 1, 1, quick=True, whole=False, folder=Path(top))
+        path = (
+            QUICK
+            / f"quick-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{random.SystemRandom().randrange(10**6)}.jsonl"
+        )
+        journal = Journal.create(path, head)
+        runner.go_on(journal, scenarios_by_name(), Path(top), ENDLESS_S, console.print)
+    return 1 if failures(journal.run) else 0
+
+
+def failures(run: Run) -> list[str]:
+    """What failed, a line a step."""
+    return [f"{key[1]}, {key[2]}: {end['error']}" for key, end in run.ends.items() if end["kind"] == "failed"]
 
 
 if __name__ == "__main__":

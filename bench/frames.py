@@ -1,6 +1,7 @@
 """Request frames spelled out byte by byte, so that neither server's code makes the load that measures it.
 
-Old, inflexible versions that both servers serve: ApiVersions 0, Metadata 4, Produce 7, Fetch 11, CreateTopics 4.
+Old, inflexible versions that both servers serve: ListOffsets 1, Metadata 4, Produce 7, Fetch 11,
+CreateTopics 4.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from fastcrc import crc32
 
-PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
-RECORDS_AT_FETCH_OFFSET = 12
-"""From the start of the fetch offset to the end of its frame (see `fetch`)."""
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
 
 
 def _string(text: str | None) -> bytes:
@@ -74,10 +74,26 @@ def metadata(topics: list[str], *, create: bool = False) -> bytes:
     return frame(METADATA, 4, body)
 
 
-def create_topics(names: list[str], partitions: int) -> bytes:
+def create_topics(names: list[str], partitions: int, configs: Mapping[str, str] | None = None) -> bytes:
     """A CreateTopics frame, replication factor 1."""
-    one = b"".join(_string(n) + struct.pack(">ihii", partitions, 1, 0, 0) for n in names)
+    values = configs or {}
+    tail = struct.pack(">i", len(values)) + b"".join(_string(k) + _string(v) for k, v in values.items())
+    one = b"".join(_string(n) + struct.pack(">ihi", partitions, 1, 0) + tail for n in names)
     return frame(CREATE_TOPICS, 4, struct.pack(">i", len(names)) + one + struct.pack(">ib", 60_000, 0))
+
+
+def produce_all(topics: Sequence[str], partitions: int, records: bytes) -> bytes:
+    """A Produce frame with the same records for every partition of some topics, acks=all."""
+    each = struct.pack(">i", len(records)) + records
+    data = b"".join(struct.pack(">i", partition) + each for partition in range(partitions))
+    body = _string(None) + struct.pack(">hii", -1, 30_000, len(topics))
+    return frame(PRODUCE, 7, body + b"".join(_string(name) + struct.pack(">i", partitions) + data for name in topics))
+
+
+def list_offsets(topic: str, partition: int) -> bytes:
+    """A ListOffsets frame for the end of one partition."""
+    body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiq", 1, partition, -1)
+    return frame(LIST_OFFSETS, 1, body)
 
 
 class Wire:
@@ -89,9 +105,8 @@ class Wire:
 
     def ask(self, request: bytes) -> bytes:
         """Send one frame, wait for its answer."""
-        self._socket.sendall(request)
-        (size,) = struct.unpack(">i", self._read(4))
-        return self._read(size)
+        self.send(request)
+        return self.receive()
 
     def _read(self, count: int) -> bytes:
         out = bytearray(count)
@@ -103,16 +118,47 @@ class Wire:
             view = view[got:]
         return bytes(out)
 
+    def send(self, request: bytes) -> None:
+        """Send one frame and do not wait."""
+        self._socket.sendall(request)
+
+    def receive(self) -> bytes:
+        """Wait for the next answer."""
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
+
     def close(self) -> None:
         with suppress(OSError):
             self._socket.close()
 
 
+def produce_errors(answer: bytes) -> list[int]:
+    """The error codes of a Produce answer, a partition each."""
+    at, codes = 4, []
+    (topics,) = struct.unpack_from(">i", answer, at)
+    at += 4
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", answer, at)
+        (partitions,) = struct.unpack_from(">i", answer, at + 2 + size)
+        at += 2 + size + 4
+        for _ in range(partitions):
+            codes.append(struct.unpack_from(">h", answer, at + 4)[0])
+            at += 4 + 2 + 8 + 8 + 8
+    return codes
+
+
 def produce_error(answer: bytes) -> int:
     """The error code of the only partition of a Produce answer."""
-    at = 4 + 4
-    (size,) = struct.unpack_from(">h", answer, at)
-    return int(struct.unpack_from(">h", answer, at + 2 + size + 4 + 4)[0])
+    (code,) = produce_errors(answer)
+    return code
+
+
+def listed_offset(answer: bytes) -> tuple[int, int]:
+    """Error code and offset of the only partition of a ListOffsets answer."""
+    (size,) = struct.unpack_from(">h", answer, 8)
+    at = 10 + size + 4 + 4
+    error, _timestamp, offset = struct.unpack_from(">hqq", answer, at)
+    return error, offset
 
 
 def create_errors(answer: bytes) -> list[int]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench import frames
-from bench.rows import create
+from bench.asking import create
 from kraft_node.records.batch import seal
 from kraft_node.records.compression import Compression, compress
 from kraft_node.wire.api import ApiKey

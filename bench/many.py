@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import time
 from collections.abc import Sequence
@@ -20,8 +21,13 @@ class OneAtATime(Protocol):
         """Read what has come; whether that was the answer's end."""
 
 
-def answers_a_second(connections: Sequence[OneAtATime], count: int) -> float:
-    """Answers a second over all connections, until `count` have come."""
+def answers_a_second(
+    connections: Sequence[OneAtATime], count: float = math.inf, *, seconds: float = math.inf
+) -> tuple[float, list[int]]:
+    """Answers a second over all connections until `count` have come or the time is over; and those of each second.
+
+    Connections must be idle, and are used up: afterwards each has an answer under way.
+    """
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ)
@@ -29,12 +35,16 @@ def answers_a_second(connections: Sequence[OneAtATime], count: int) -> float:
         for connection in connections:
             connection.send()
         done = 0
-        while done < count:
+        series: list[int] = []
+        while done < count and time.monotonic() - begun < seconds:
             ready = selector.select(30)
-            assert ready, "nobody is answered any more"
+            assert ready, "no connection is answered any more"
+            second = int(time.monotonic() - begun)
+            series += [0] * (second + 1 - len(series))
             for key, _ in ready:
                 connection = key.fileobj  # type: ignore[assignment]
                 if connection.receive():
                     done += 1
+                    series[second] += 1
                     connection.send()
-        return done / (time.monotonic() - begun)
+        return done / (time.monotonic() - begun), series[: int(time.monotonic() - begun)]

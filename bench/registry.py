@@ -1,0 +1,51 @@
+"""All scenarios, found in the files of `bench.scenarios`, and the rows that still lack a scenario."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from bench import scenarios
+from bench.row import Row, Scenario
+
+SECTIONS = (
+    "One node",
+    "One node, by librdkafka",
+    "Hostile input",
+    "A cluster",
+    "A million partitions",
+    "Parts of the node alone",
+)
+"""The headings of the page, in order."""
+
+SLOTS = {
+    "SIGKILL with 5 GiB of small batches not flushed, until registered, unfenced and serving": "≤ 0.3 of Kafka",
+    "100,000 partitions on one broker: create, memory, restart, produce to all": "≤ 1 KiB each, idle",
+    "retention of 10,000 segments": "",
+    "honest producer's p99 beside a cold fetch of 20 GB": "≤ 3 times of alone",
+}
+"""Rows that are planned and have no scenario yet -> what is aimed at. A scenario file takes its row away from here."""
+
+
+@functools.cache
+def scenarios_by_name() -> dict[str, Scenario]:
+    """Every scenario of every file in `bench.scenarios`. Raises ValueError if names are not unique."""
+    found: dict[str, Scenario] = {}
+    rows: set[str] = set()
+    for module in sorted(pkgutil.iter_modules(scenarios.__path__), key=lambda m: m.name):
+        for scenario in importlib.import_module(f"bench.scenarios.{module.name}").SCENARIOS:
+            names = {row.name for row in scenario.rows}
+            if scenario.name in found or names & rows:
+                raise ValueError(f"bench/scenarios/{module.name}.py: {scenario.name} or a row of it is there already")
+            if scenario.section not in SECTIONS:
+                raise ValueError(f"bench/scenarios/{module.name}.py: {scenario.name} has no section of the page")
+            scenario.check()
+            found[scenario.name] = scenario
+            rows |= names
+    return found
+
+
+def rows() -> dict[str, Row]:
+    """All rows by name."""
+    return {row.name: row for scenario in scenarios_by_name().values() for row in scenario.rows}

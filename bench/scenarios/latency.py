@@ -1,0 +1,80 @@
+"""End to end: from sending a record until a fetch that waits for it has returned it, 200 a second."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from bench import asking, frames, steady
+from bench.process import MIB
+from bench.row import Measured, Row, Scenario, Step
+from tests.compat.targets import Target
+
+RATE = 200
+MEASURED_S = 60
+FIRST, STEADY, STEADY_P50 = (
+    "end to end p99, first 60 s of the server's life",
+    "end to end p99, steady",
+    "end to end p50, steady",
+)
+
+
+def latency(step: Step) -> Measured:
+    """The first minute, then on until the medians a second are steady, then a minute."""
+    with step.started() as target:
+        asking.create(target, ["e2e"])
+        asking.until_accepted(target, frames.produce("e2e", 0, frames.batch(1, 100)), "e2e")
+        blocks: list[list[float]] = []
+
+        def run(seconds: float) -> list[float]:
+            blocks.append(end_to_end(target, seconds))
+            taken = blocks[-1]
+            return [statistics.median(taken[at : at + RATE]) * 1000 for at in range(0, len(taken) - RATE + 1, RATE)]
+
+        detail = steady.warmed(step, run)  # the first block is the first minute; series in microseconds
+        last = end_to_end(target, step.size(MEASURED_S, 1))
+    figures = {FIRST: _quantile(blocks[0], 0.99), STEADY: _quantile(last, 0.99), STEADY_P50: statistics.median(last)}
+    return Measured(figures, {**detail, "first_ms": _spread(blocks[0]), "measured_ms": _spread(last)})
+
+
+def end_to_end(target: Target, seconds: float) -> list[float]:
+    """Milliseconds from sending a record until a waiting fetch has returned it."""
+    producer, consumer = frames.Wire(target.port), frames.Wire(target.port)
+    request = frames.produce("e2e", 0, frames.batch(1, 100))
+    offset = asking.end_offset(target, "e2e")
+    taken: list[float] = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        consumer.send(frames.fetch("e2e", 0, offset + len(taken), MIB)[0])
+        time.sleep(0.001)  # the fetch waits at the server before the record comes
+        sent = time.monotonic()
+        error = frames.produce_error(producer.ask(request))
+        assert error == 0, f"produce: error {error}"
+        consumer.receive()
+        taken.append((time.monotonic() - sent) * 1000)
+        time.sleep(max(0.0, 1 / RATE - (time.monotonic() - begun)))
+    producer.close()
+    consumer.close()
+    return taken
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+def _spread(values: list[float]) -> dict[str, Any]:
+    found = {f"p{share:g}": round(_quantile(values, share / 100), 4) for share in (10, 50, 90, 99, 99.9)}
+    return {"count": len(values), **found, "max": round(max(values), 4)}
+
+
+SCENARIOS = [
+    Scenario(
+        "latency",
+        "One node",
+        (Row(FIRST, "ms", False, 0.5), Row(STEADY, "ms", False, 1.5), Row(STEADY_P50, "ms", False)),
+        latency,
+        5,
+    )
+]

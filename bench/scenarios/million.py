@@ -1,0 +1,281 @@
+"""Controllers beside 1,000,000 partitions. Both servers start with the same snapshot file, which is made here.
+
+Its brokers do not exist: their leases are an hour long, so that controllers go on giving them replicas.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import asking, members
+from bench.image import LEVEL, directories, opening, topic_records
+from bench.process import live_mib, rss_mib
+from bench.quorum import until_caught_up
+from bench.row import Measured, Row, Scenario, Step
+from kraft_node.cli.client import Client
+from kraft_node.cli.common import ToolError
+from kraft_node.log import quorum_state
+from kraft_node.metadata.log_batches import data_batch, encode_values, snapshot_footer_batch, snapshot_header_batch
+from kraft_node.raft.quorum import QuorumState
+from kraft_node.wire.api import ApiKey
+from tests.compat.targets import Target, free_ports
+
+MANY, FEW = 1_000_000, 10_000
+END_OFFSET = 2 * MANY
+"""Where the snapshots end: any offset above that of the brokers' registrations."""
+PARTITIONS_EACH = 100
+EPOCH = 1
+BATCH_RECORDS = 200
+LEASE_MS = 3_600_000
+COMMITS_MIN = 500
+"""Commits that a p99 is made of at least."""
+SETTLE_S = 4.0
+FAILOVERS = {"ours": 9, "kafka": 2}
+"""Ours takes some 40 ms, seen by asking every few: the median of many."""
+HEAPS_MIB = (256, 4096)
+HEAP_STEP_MIB = 64
+HEAP_START_S = 120
+ROOM = 2
+"""Kafka gets so many times its smallest heap where time is measured, so that no row measures a full heap."""
+
+STARTED = "start with a snapshot of 1,000,000 partitions to CreateTopics acknowledged"
+RSS = "memory of a controller of 1,000,000 partitions: RSS"
+LIVE = "memory of a controller of 1,000,000 partitions: live set"
+EACH = "memory a partition of a controller (live sets with 1,000,000 and 10,000)"
+WRITTEN = "snapshot of 1,000,000 partitions written beside commits"
+BESIDE = "commit p99 while it is written, against without"
+FAILOVER = "failover of the active controller, 1,000,000 partitions"
+AGAINST = "failover, 1,000,000 partitions against 10,000"
+
+
+def snapshot(partitions: int, path: Path) -> Path:
+    """Write a snapshot of so many partitions."""
+    now = int(time.time() * 1000)
+    offset = 1
+    known = directories()
+    with path.open("wb") as out:
+        out.write(snapshot_header_batch(EPOCH, now, now))
+        waiting = encode_values(opening(), LEVEL)
+        for topic in range(partitions // PARTITIONS_EACH):
+            waiting += encode_values(topic_records(topic, PARTITIONS_EACH, known), LEVEL)
+            while len(waiting) >= BATCH_RECORDS:
+                out.write(data_batch(waiting[:BATCH_RECORDS], offset, EPOCH, now))
+                offset += BATCH_RECORDS
+                del waiting[:BATCH_RECORDS]
+        out.write(data_batch(waiting, offset, EPOCH, now))
+        out.write(snapshot_footer_batch(offset + len(waiting), EPOCH, now))
+    return path
+
+
+@contextmanager
+def _controllers(
+    step: Step, count: int, partitions: int, heap: int = 0, snapshot_after_ms: int = LEASE_MS
+) -> Iterator[list[Target]]:
+    """Controllers that have a snapshot and are not started yet. `heap` in MiB is for Kafka."""
+    ports = free_ports(count)
+    voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(ports, 1))
+    step.folder.mkdir(parents=True, exist_ok=True)
+    source = snapshot(partitions, step.folder / f"{partitions}.checkpoint")
+    made = []
+    for node_id, port in enumerate(ports, 1):
+        values = {
+            "process.roles": "controller",
+            "node.id": str(node_id),
+            "controller.quorum.voters": voters,
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "broker.session.timeout.ms": str(LEASE_MS),
+            "metadata.log.max.snapshot.interval.ms": str(snapshot_after_ms),
+        }
+        folder = step.folder / f"{partitions}-{node_id}-{time.monotonic_ns()}"
+        target = step.server.node(folder, values, (port, port), lone=False, heap=heap)
+        target.format()
+        log = target.data / "__cluster_metadata-0"
+        log.mkdir(exist_ok=True)
+        (log / f"{END_OFFSET:020}-{EPOCH:010}.checkpoint").write_bytes(source.read_bytes())
+        state = quorum_state.render(QuorumState(EPOCH), version=0, voter_ids=range(1, count + 1))
+        (log / "quorum-state").write_bytes(state)
+        made.append(target)
+    try:
+        yield made
+    finally:
+        for target in made:
+            target.kill()
+
+
+def _until_created(targets: list[Target], topic: str, limit_s: float = asking.WAIT_S) -> Target:
+    """The controller that has acknowledged the topic. A controller that ends is an AssertionError."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        for target in targets:
+            try:
+                if members.created(target.controller_port, topic, 5_000):
+                    return target
+            except (OSError, ToolError):
+                pass
+            if target.process is None or target.process.poll() is not None:
+                raise AssertionError(f"{target.name} has ended:\n{target.tail()}")
+        time.sleep(0.002)
+    raise AssertionError(f"no topic within {limit_s} s:\n{targets[0].tail()}")
+
+
+def _smallest_heap(step: Step) -> int:
+    """The smallest heap in MiB with which Kafka starts beside MANY partitions and creates a topic, by bisection."""
+    low, high = HEAPS_MIB
+    while high - low > HEAP_STEP_MIB:
+        middle = (low + high) // 2 // HEAP_STEP_MIB * HEAP_STEP_MIB
+        with _controllers(step, 1, step.size(MANY, FEW), middle) as (target,):
+            asking.spawn(target)
+            try:
+                _until_created([target], "first", HEAP_START_S)
+                high = middle
+            except AssertionError:
+                low = middle
+    return high
+
+
+def _heap(step: Step) -> int:
+    """The smallest heap of Kafka: what this run found before, or what it finds now. 0 for ours."""
+    if step.server.kind != "kafka":
+        return 0
+    if step.quick:
+        return 1024
+    return int(step.prepared.get("smallest_heap_mib") or _smallest_heap(step))
+
+
+def _found(heap: int) -> dict[str, Any]:
+    """For later steps of the run, and for the samples."""
+    return {"prepared": {"smallest_heap_mib": heap}} if heap else {}
+
+
+def memory(step: Step) -> Measured:
+    """Memory of one controller, Kafka's with the smallest heap that starts."""
+    heap = _heap(step)
+    live = {}
+    for partitions in (step.size(FEW, FEW // 10), step.size(MANY, FEW)):
+        with _controllers(step, 1, partitions, heap) as (target,):
+            asking.spawn(target)
+            _until_created([target], "first")
+            time.sleep(step.size(5.0, 0.5))
+            rss = rss_mib(target)
+            live[partitions] = live_mib(target)
+    few, many = live
+    figures = {RSS: rss, LIVE: live[many], EACH: max(0.0, live[many] - live[few]) * 2**20 / (many - few)}
+    return Measured(figures, _found(heap))
+
+
+def snapshots(step: Step) -> Measured:
+    """One controller: start, and commits while it writes its next snapshot."""
+    heap = _heap(step)
+    after_s = step.size(90, 8)
+    with _controllers(step, 1, step.size(MANY, FEW), ROOM * heap, after_s * 1000) as (target,):
+        begun = time.monotonic()
+        asking.spawn(target)
+        _until_created([target], "first")
+        started = time.monotonic() - begun
+        seconds, without, beside = _commits(target, step)
+    detail = {**_found(heap), "commits_without": len(without), "commits_beside": len(beside)}
+    return Measured({STARTED: started, WRITTEN: seconds, BESIDE: _p99(beside) / _p99(without)}, detail)
+
+
+def _p99(taken: list[float]) -> float:
+    return sorted(taken)[int(len(taken) * 0.99)]
+
+
+def _commits(target: Target, step: Step) -> tuple[float, list[float], list[float]]:
+    """Seconds that the next snapshot takes, and seconds of commits without and beside it; the first half warms."""
+    log = target.data / "__cluster_metadata-0"
+    before = {file.name for file in log.iterdir()}
+    without: list[float] = []
+    beside: list[float] = []
+    first = last = 0.0
+    deadline = time.monotonic() + asking.WAIT_S
+    with Client("127.0.0.1", target.controller_port) as client:
+        for number in range(1 << 60):
+            names = {file.name for file in log.iterdir()}
+            writing = any(name.endswith(".part") for name in names)
+            begun = time.monotonic()
+            if writing:
+                first = first or begun
+            elif first or any(name.endswith(".checkpoint") for name in names - before):
+                last = begun
+                break
+            assert begun < deadline, f"no snapshot within {asking.WAIT_S} s: {target.tail()}"
+            client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("first", number))
+            (beside if writing else without).append(time.monotonic() - begun)
+    without = without[len(without) // 2 :]
+    assert len(without) >= step.size(COMMITS_MIN, 1), f"only {len(without)} commits before the snapshot"
+    assert beside or step.quick, "the snapshot was written between two commits"
+    return last - (first or last), without, beside or without
+
+
+def failover(step: Step) -> Measured:
+    """Three controllers of which the active one is killed, beside few partitions and beside many."""
+    heap = _heap(step)
+    few, many = (_failovers(step, count, ROOM * heap) for count in (step.size(FEW, FEW // 10), step.size(MANY, FEW)))
+    figures = {FAILOVER: statistics.median(many), AGAINST: statistics.median(many) / statistics.median(few)}
+    return Measured(figures, {**_found(heap), "few_s": few, "many_s": many})
+
+
+def _failovers(step: Step, partitions: int, heap: int) -> list[float]:
+    with _controllers(step, 3, partitions, heap) as targets:
+        for target in targets:
+            asking.spawn(target)
+        active = _until_created(targets, "first")
+        seconds = []
+        for number in range(step.size(FAILOVERS[step.server.kind], 1)):
+            until_caught_up(active)
+            time.sleep(SETTLE_S)
+            assert active.process is not None
+            active.process.send_signal(signal.SIGKILL)
+            begun = time.monotonic()
+            others = [target for target in targets if target is not active]
+            after = _until_created(others, f"after-{number}")
+            seconds.append(time.monotonic() - begun)
+            active.process.wait()
+            asking.spawn(active)
+            active = after
+        return seconds
+
+
+HEAP = "Kafka has the smallest heap with which it starts, found by bisection in steps of 64 MiB"
+ROOMY = "Kafka has twice the smallest heap with which it starts"
+_ROW: Any = functools.partial(Row, more_is_better=False)
+
+SCENARIOS = [
+    Scenario(
+        "million-memory",
+        "A million partitions",
+        (
+            _ROW(RSS, "MiB", aim=0.15, differs=HEAP),
+            _ROW(LIVE, "MiB", differs=HEAP),
+            _ROW(EACH, "bytes", aim=64.0, absolute=True),
+        ),
+        memory,
+        4,
+    ),
+    Scenario(
+        "million-snapshot",
+        "A million partitions",
+        (
+            _ROW(STARTED, "s", aim=5.0, absolute=True, differs=ROOMY),
+            _ROW(WRITTEN, "s", aim=10.0, absolute=True, differs="ours writes slowly on purpose, between other work"),
+            _ROW(BESIDE, "x", aim=2.0, absolute=True),
+        ),
+        snapshots,
+        5,
+    ),
+    Scenario(
+        "million-failover",
+        "A million partitions",
+        (_ROW(FAILOVER, "s", aim=0.3, differs=ROOMY), _ROW(AGAINST, "x", aim=1.2, absolute=True)),
+        failover,
+        8,
+    ),
+]

@@ -1,0 +1,64 @@
+"""Start of a node, its memory while idle, and serving again after a SIGKILL."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from bench import asking, frames, load
+from bench.process import live_mib, rss_mib
+from bench.row import Measured, Row, Scenario, Step
+from tests.compat.targets import Target
+
+IDLE_S = 5.0
+KILL_RATE = 2000
+LEASE = "Kafka waits until the broker session of its former life has expired; ours recognises the same directory"
+FIRST = "start: formatted disk to first acknowledged produce"
+RSS, LIVE = "memory, idle: RSS", "memory, idle: live set"
+IDLE_KILL, LOAD_KILL = "SIGKILL of an idle server to serving again", "SIGKILL under load to serving again"
+
+
+def starts(step: Step) -> Measured:
+    """Start, idle memory, SIGKILL while idle and under load."""
+    batch = frames.batch(100, 100)
+    request = frames.produce("first", 0, batch)
+    with step.node() as target:
+        begun = time.monotonic()
+        asking.spawn(target)
+        first = asking.until_produced(target, "first", begun)
+        time.sleep(step.size(IDLE_S, 0.5))
+        rss, live = rss_mib(target), live_mib(target)
+        load.send(target, [request], count=step.size(2000, 20))
+        idle = _killed(target)
+        with load.sending(target, request, KILL_RATE) as sender:
+            time.sleep(step.size(5.0, 0.5))
+            assert sender.poll() is None, f"the load ended early\n{target.tail()}"
+            loaded = _killed(target)
+    return Measured({FIRST: first, RSS: rss, LIVE: live, IDLE_KILL: idle, LOAD_KILL: loaded})
+
+
+def _killed(target: Target) -> float:
+    """Seconds from starting it anew after a SIGKILL until a produce is acknowledged."""
+    assert target.process is not None
+    target.process.send_signal(signal.SIGKILL)
+    target.process.wait()
+    begun = time.monotonic()
+    asking.spawn(target)
+    return asking.until_produced(target, "first", begun)
+
+
+SCENARIOS = [
+    Scenario(
+        "starts",
+        "One node",
+        (
+            Row(FIRST, "s", False, 0.15),
+            Row(RSS, "MiB", False, 0.12),
+            Row(LIVE, "MiB", False),
+            Row(IDLE_KILL, "s", False, 0.1, differs=LEASE),
+            Row(LOAD_KILL, "s", False, 0.1, differs=LEASE),
+        ),
+        starts,
+        2,
+    )
+]
