@@ -83,8 +83,8 @@ LABEL org.opencontainers.image.title="kraft-operator" \
       org.opencontainers.image.description="Kafka-compatible clusters from KRaftCluster resources" \
       org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.version="0.1.0"
 COPY --from=operator-files /opt/kraft /opt/kraft
-EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import os,urllib.request as u;u.urlopen('http://127.0.0.1:'+os.environ.get('KRAFT_HTTP_PORT','8080')+'/livez',timeout=2)"]
+EXPOSE 8080 8081
+HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import os,urllib.request as u;u.urlopen('http://127.0.0.1:'+os.environ.get('KRAFT_HEALTH_PORT','8081')+'/healthz',timeout=2)"]
 CMD ["python", "-m", "kraft_operator"]
 
 FROM runtime AS pipeline

@@ -91,6 +91,17 @@ def operators(namespace: str = NAMESPACE) -> list[Object]:
     return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator", namespace=namespace))
 
 
+def requests(namespace: str = NAMESPACE) -> int:
+    """How many the operator has sent to the API server; watches are not counted."""
+    found = 0
+    for one in operators(namespace):
+        url = f"/api/v1/namespaces/{namespace}/pods/{one['metadata']['name']}:8080/proxy/metrics"
+        for line in kubectl("get", "--raw", url).stdout.splitlines():
+            if line.startswith("kraft_operator_requests_total{"):
+                found += int(float(line.rpartition(" ")[2]))
+    return found
+
+
 # A cluster
 
 
@@ -260,7 +271,8 @@ class Workload:
 
 @contextlib.contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Print how long it took: figures for people, asserted nowhere."""
-    began = time.monotonic()
+    """Print how long it took, and what it cost: figures for people, asserted nowhere."""
+    began, before = time.monotonic(), requests()
     yield
-    print(f"\n{what}: {time.monotonic() - began:.1f} s")
+    load = os.getloadavg()[0]
+    print(f"\n{what}: {time.monotonic() - began:.1f} s, {requests() - before} requests, load {load:.1f}")

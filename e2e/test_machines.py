@@ -89,6 +89,10 @@ def test_a_machine_that_is_cut_off_comes_back_and_nothing_is_lost(cluster: Clust
             until("its voter is missed", lambda: cluster.condition("QuorumHealthy").get("status") == "False")
             until("Kubernetes misses its pods", lambda: not any(cluster.ready(number) for number in lost))
             until("so does the status", lambda: cluster.condition("Ready").get("status") == "False")
+            until("the machine is named", lambda: cluster.condition("Degraded").get("reason") == "MachineLost")
+            told = cluster.condition("Degraded")["message"]
+            assert f"lab{MORE[0]}" in told
+            assert "node.kubernetes.io/out-of-service" in told
             assert cluster.uids() == before
         finally:
             _machine("heal", MORE[0])

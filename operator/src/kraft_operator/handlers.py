@@ -1,27 +1,30 @@
-"""kopf's part: it watches, and wakes the queue. Nothing is decided here, and nothing is written: no annotations, no
-finalizers, no progress of handlers.
+"""kopf's part: it watches and wakes the queues, runs the operator between startup and cleanup, and serves probes.
+
+Nothing is decided here. kopf writes nothing either: no annotations, no finalizers, no progress of handlers. Its watches
+select by label on the API server, follow `resourceVersion` and bookmarks, and list anew after 410.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 import kopf
 
 from kraft_operator.api.base import GROUP, VERSION
-from kraft_operator.kube.config import ACCOUNT
+from kraft_operator.kube.access import access
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import KIND
 from kraft_operator.pipelines.reconcile import key_of
 from kraft_operator.reconcile import Key
-from kraft_operator.specs.cluster import MANAGER
 from kraft_operator.specs.network import PIPELINE_APP
 
 INSTANCE: Final = "app.kubernetes.io/instance"
-SELECTOR: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": "kraftcluster"}
-"""Objects whose events wake the cluster that they belong to."""
+NAME: Final = "app.kubernetes.io/name"
+APPS: Final = frozenset({"kraftcluster", "kraftcluster-format", "kraftcluster-record"})
+"""Objects of clusters, by the label NAME: nodes, the jobs' pods, records."""
+SELECTOR: Final = f"{NAME} in ({','.join(sorted({*APPS, PIPELINE_APP}))})"
+"""What the API server sends of the kinds below."""
 OBJECTS: Final = (
     ("", "v1", "pods"),
     ("", "v1", "persistentvolumeclaims"),
@@ -29,96 +32,138 @@ OBJECTS: Final = (
     ("", "v1", "configmaps"),
     ("batch", "v1", "jobs"),
 )
+PIPELINE_OBJECTS: Final = (
+    ("", "v1", "pods"),
+    ("", "v1", "configmaps"),
+    ("batch", "v1", "jobs"),
+    ("batch", "v1", "cronjobs"),
+    ("apps", "v1", "deployments"),
+    ("networking.k8s.io", "v1", "networkpolicies"),
+)
+SERVER_S: Final = 270.0
+"""A watch ends after this and begins anew where it was."""
+SILENCE_S: Final = 75.0
+"""The API server sends a bookmark a minute: a watch that says nothing for longer is dead."""
 
 
-PIPELINES: Final = {"app.kubernetes.io/managed-by": MANAGER, "app.kubernetes.io/name": PIPELINE_APP}
-PIPELINE_OBJECTS: Final = (("", "v1", "pods"), ("batch", "v1", "jobs"), ("apps", "v1", "deployments"))
+class Works(Protocol):
+    """What handlers wake, begin and end."""
+
+    def wake(self, key: Key) -> None:
+        """Something of this cluster has changed."""
+
+    def wake_pipeline(self, key: Key) -> None:
+        """Something of this pipeline has changed."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def health(self) -> Mapping[str, Any]:
+        """For the probe. Raises RuntimeError if only a new process can help."""
 
 
-def registry(wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None]) -> kopf.OperatorRegistry:
-    """Handlers that wake."""
-    made = kopf.OperatorRegistry()
+def register(made: kopf.OperatorRegistry, operator: Works) -> None:
+    """All handlers of the operator."""
+    _wakers(made, operator.wake, operator.wake_pipeline)
 
+    async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+        configure(settings)
+        await operator.start()
+
+    async def cleanup(**_: Any) -> None:
+        await operator.stop()
+
+    def health(**_: Any) -> Mapping[str, Any]:
+        try:
+            return operator.health()
+        except RuntimeError as error:
+            raise kopf.PermanentError(str(error)) from error
+
+    kopf.on.startup(registry=made)(startup)
+    kopf.on.cleanup(registry=made)(cleanup)
+    kopf.on.probe(registry=made, id="operator")(health)
+    kopf.on.login(registry=made)(login)
+
+
+def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None]) -> None:
     seen: dict[Key, object] = {}
 
-    def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
-        """Status is what we write ourselves: it wakes nobody."""
-        key = Key(namespace or "", name or "")
-        marks = (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items())))
-        if type == "DELETED":
+    def changed(key: Key, mark: object, type_: str | None) -> bool:
+        """Whether an event is no echo of a status that we wrote: `mark` leaves it out."""
+        if type_ == "DELETED":
             seen.pop(key, None)
-        elif seen.get(key) == marks:
-            return
-        else:
-            seen[key] = marks
-        wake(key)
+            return True
+        if key in seen and seen[key] == mark:
+            return False
+        seen[key] = mark
+        return True
+
+    def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+        key = Key(namespace or "", name or "")
+        if changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
+            wake(key)
 
     def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
         wake(Key(namespace or "", labels.get(INSTANCE, "")))
 
     def of_topic(namespace: str | None, name: str | None, meta: Any, spec: Any, type: str | None, **_: Any) -> None:  # noqa: A002
-        """A topic wakes its cluster."""
+        """A topic wakes its cluster, and the one that it belonged to."""
         key = Key(namespace or "", f"topic/{name}")
-        if type != "DELETED" and seen.get(key) == meta.get("generation"):
-            return
-        if type == "DELETED":
-            seen.pop(key, None)
-        else:
-            seen[key] = meta.get("generation")
-        if spec.get("cluster"):
-            wake(Key(namespace or "", spec["cluster"]))
+        before, now = seen.get(key), (meta.get("generation"), spec.get("cluster"))
+        if changed(key, now, type):
+            for cluster in {now[1], before[1] if isinstance(before, tuple) else None}:
+                if cluster:
+                    wake(Key(namespace or "", cluster))
 
     def of_pipeline(namespace: str | None, name: str | None, body: Any, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = key_of(namespace or "", body["kind"], name or "")
-        if type == "DELETED":
-            seen.pop(key, None)
-        elif seen.get(key) == meta.get("generation"):
-            return
-        else:
-            seen[key] = meta.get("generation")
-        wake_pipeline(key)
+        if changed(key, meta.get("generation"), type):
+            wake_pipeline(key)
 
     def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:
         if labels.get(KIND) in KINDS:
             wake_pipeline(key_of(namespace or "", labels[KIND], labels.get(INSTANCE, "")))
 
+    def is_clusters(value: str | None, **_: Any) -> bool:
+        return value in APPS
+
     kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
     kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
     for group, version, plural in OBJECTS:
-        kopf.on.event(group, version, plural, labels=SELECTOR, registry=made)(of_object)
+        kopf.on.event(group, version, plural, labels={NAME: is_clusters}, registry=made)(of_object)
     for kind in KINDS.values():
         kopf.on.event(GROUP, VERSION, kind.plural, registry=made)(of_pipeline)
     for group, version, plural in PIPELINE_OBJECTS:
-        kopf.on.event(group, version, plural, labels=PIPELINES, registry=made)(of_pipelines_object)
-    kopf.on.login(registry=made)(_login)
-    return made
+        kopf.on.event(group, version, plural, labels={NAME: PIPELINE_APP}, registry=made)(of_pipelines_object)
 
 
-def _login(**arguments: Any) -> kopf.ConnectionInfo | None:
-    """As `kube.config` does: kopf reads tokens and files itself, and comes back for them when it is refused."""
-    if os.environ.get("KUBECONFIG") or not (ACCOUNT / "token").exists():
-        return kopf.login_with_kubeconfig(**arguments)
-    return kopf.login_with_service_account(**arguments)
-
-
-def settings() -> kopf.OperatorSettings:
-    """As little of kopf as it has."""
-    made = kopf.OperatorSettings()
-    made.posting.enabled = False
-    made.scanning.disabled = True
-    made.peering.standalone = True
-    made.watching.server_timeout = 270
-    made.watching.client_timeout = 300
-    made.networking.connect_timeout = 10
-    return made
-
-
-async def watch(wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None], namespaces: Sequence[str]) -> None:
-    """Until cancelled. All namespaces if none is named."""
-    await kopf.operator(
-        registry=registry(wake, wake_pipeline),
-        settings=settings(),
-        standalone=True,
-        clusterwide=not namespaces,
-        namespaces=namespaces,
+async def login(**_: Any) -> kopf.ConnectionInfo:
+    """The login of the `kubernetes` package. kopf comes back for another one when it is refused."""
+    found = (await access()).configuration
+    scheme, _, token = (await found.get_api_key_with_prefix("BearerToken") or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=found.host,
+        ca_path=found.ssl_ca_cert,
+        insecure=not found.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=found.cert_file,
+        private_key_path=found.key_file,
+        proxy_url=found.proxy,
+        trust_env=True,
     )
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    """As little of kopf as it has. Replicas elect the one that works by a Lease, so peering stays off."""
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.networking.connect_timeout = 10
+    settings.networking.trust_env = True
+    settings.watching.server_timeout = SERVER_S
+    settings.watching.client_timeout = SERVER_S + 30
+    settings.watching.inactivity_timeout = SILENCE_S
+    for group, version, plural in dict.fromkeys((*OBJECTS, *PIPELINE_OBJECTS)):
+        settings.watching.label_selectors[group, version, plural] = SELECTOR

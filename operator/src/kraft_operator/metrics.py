@@ -1,7 +1,7 @@
-"""What the operator tells Prometheus. The dashboards and alerts of its chart use these names: a test holds them to it.
+"""The operator's metrics. The dashboards and alerts of its chart use these names: a test holds them to it.
 
-Who calls it: the reconciler after every pass; the HTTP endpoint prints `text`. It must not decide anything, and series
-of a cluster that is gone go with it (`forget`), so that what is printed stays bounded by what exists.
+Who calls it: the reconciler after every pass; prometheus_client's server prints the registry. It decides nothing.
+Series of a cluster that is gone go with it (`forget`), so that what is printed stays bounded by what exists.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kraft_operator.plan.conditions import Told
 from kraft_operator.plan.steps import Plan
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 CLUSTER: Final = ("namespace", "cluster")
 PIPELINE: Final = ("namespace", "kind", "name")
 VALUES: Final = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
@@ -53,6 +52,9 @@ class Metrics:
         self.steps = Counter("kraft_operator_steps_total", "steps taken", [*CLUSTER, "step"], registry=self.registry)
         self.writes = Counter(
             "kraft_operator_writes_total", "of the API server's objects", ["verb", "kind"], registry=self.registry
+        )
+        self.requests = Counter(
+            "kraft_operator_requests_total", "to the API server", ["verb", "kind"], registry=self.registry
         )
         self.api_errors = Counter(
             "kraft_operator_api_errors_total",
@@ -115,7 +117,3 @@ class Metrics:
         """It is gone."""
         for metric in (self.pipeline_condition, self.pipeline_lag, self.pipeline_dead):
             metric.remove_by_labels({"namespace": namespace, "kind": kind, "name": name})
-
-    def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
-        return generate_latest(self.registry)

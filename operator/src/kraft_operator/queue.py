@@ -36,7 +36,9 @@ class Queue:
         self._told = told
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
-        self._busy: set[Key] = set()
+        self._busy: dict[Key, float] = {}
+        """Since when."""
+        self._closed = False
         self._failures: dict[Key, int] = {}
         self._changed = asyncio.Event()
 
@@ -52,19 +54,29 @@ class Queue:
         heapq.heappush(self._heap, (due, key))
         self._changed.set()
 
+    def close(self) -> None:
+        """Begin no more passes: `run` ends once those at hand have ended."""
+        self._closed = True
+        self._changed.set()
+
+    def longest_s(self) -> float:
+        """How long the oldest pass at hand has taken by now."""
+        now = self._clock()
+        return now - min(self._busy.values(), default=now)
+
     async def run(self, workers: int = WORKERS) -> None:
-        """Until cancelled."""
+        """Until cancelled or closed."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._worker())
 
     async def _worker(self) -> None:
-        while True:
+        while not self._closed:
             key = self._next()
             if key is None:
                 await self._wait()
                 continue
-            self._busy.add(key)
+            self._busy[key] = self._clock()
             try:
                 after_s = await self._work(key)
                 self._failures.pop(key, None)
@@ -73,7 +85,7 @@ class Queue:
                 after_s = min(FAILED_S * 2 ** min(count - 1, 10), FAILED_S_MAX)
                 log.warning("%s/%s: the pass failed, again in %g s: %s", *key, after_s, error, exc_info=_unknown(error))
             finally:
-                self._busy.discard(key)
+                del self._busy[key]
                 self._changed.set()
             if after_s is not None:
                 self.put(key, after_s)
@@ -101,6 +113,8 @@ class Queue:
 
     async def _wait(self) -> None:
         """Until something is due, or has changed."""
+        if self._closed:
+            return
         self._changed.clear()
         due = min((due for due, key in self._heap if key not in self._busy), default=None)
         try:

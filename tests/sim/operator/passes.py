@@ -20,6 +20,7 @@ from kraft_operator.plan.steps import Plan
 from kraft_operator.report.status import nodes_of
 from tests.sim.operator.clock import SimLoop
 from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, SimView, by_kafka, resource
+from tests.unit.operator.fake_kubernetes import watched
 
 BEGIN_S: Final = 60.0
 STORY_S: Final = 240.0
@@ -92,6 +93,24 @@ class Life:
     async def _operator(self) -> None:
         """Passes, as the queue gives them; an end of its memory where it is cancelled."""
         made = reconcile.Reconciler(self.api, Events(self.api, "sim"), Metrics(), clock=self.loop.time)  # type: ignore[arg-type]
+        made.touched(KEY)
+        watch = asyncio.create_task(self._watch(made))
+        try:
+            await self._passes(made)
+        finally:
+            watch.cancel()
+
+    async def _watch(self, made: reconcile.Reconciler) -> None:
+        """Tells of changes, up to five seconds late."""
+        before = b""
+        while True:
+            now = watched(self.api.objects)
+            if now != before:
+                before = now
+                self.loop.call_later(self.rng.uniform(0, 5), made.touched, KEY)
+            await asyncio.sleep(0.5)
+
+    async def _passes(self, made: reconcile.Reconciler) -> None:
         while self.broken is None:
             try:
                 after_s = await made.reconcile(KEY)
@@ -193,7 +212,7 @@ def _simulated(life: Life) -> Iterator[None]:
 
     with (
         patch.object(reconcile, "plan", noticed),
-        patch.object(reconcile, "View", lambda *_: SimView(cluster)),
+        patch("kraft_operator.observe.cluster.View", lambda *_: SimView(cluster)),
         patch("kraft_operator.observe.status.Statuses.of", says_nothing),
         patch("kraft_operator.apply.kafka.carry_out", carry_out),
     ):

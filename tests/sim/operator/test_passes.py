@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kraft_operator import reconcile
+from kraft_operator import one_pass
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply.fence import Permit
 from kraft_operator.apply.kubernetes import Hands
@@ -75,7 +75,7 @@ def _gate_at_plan_time_only(patch: Patch) -> None:
     async def at_once(planned: Plan, *_: object) -> Permit:
         return Permit(planned, FOREVER_MS / 1000)
 
-    patch.setattr(reconcile, "looked_again", at_once)
+    patch.setattr(one_pass, "looked_again", at_once)
 
 
 def _behind_other_steps(patch: Patch) -> None:

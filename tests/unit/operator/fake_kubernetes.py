@@ -1,8 +1,8 @@
 """An API server in memory, and as much of kubelet, scheduler and job controller as the operator can see.
 
 Fault model: any request may be refused (409, 429 that was given up, 500) before or after it has taken effect; the
-operator may die between any two of its writes. Not modelled: watches (every pass lists), admission, and Kafka: nodes
-never answer, so quorum and metadata stay unknown, and only what needs neither is done.
+operator may die between any two of its writes. Watches tell of a change before the next pass (`Watching`). Not modelled
+are admission and Kafka: nodes never answer, so quorum and metadata stay unknown, and only what needs neither is done.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from kraft_operator.apply.objects import within
 from kraft_operator.kube.client import ApiError
+from kraft_operator.reconcile import Key, Reconciler
 
 Object = dict[str, Any]
 Fault = Callable[[str, str, str], ApiError | None]
@@ -31,6 +32,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.writes: list[tuple[str, str, str]] = []
+        self.reads = 0
         self.before: Fault = lambda *_: None
         self.after: Fault = lambda *_: None
         self._versions = itertools.count(1)
@@ -38,10 +40,14 @@ class FakeApi:
     # Reads
 
     async def get(self, kind: str, namespace: str | None, name: str) -> Object | None:
+        self.reads += 1
         found = self.objects.get((kind, namespace or "", name))
         return _copied(found) if found is not None else None
 
-    async def list(self, kind: str, namespace: str | None, selector: str = "") -> list[Object]:
+    async def list(
+        self, kind: str, namespace: str | None, selector: str = "", *, only_metadata: bool = False
+    ) -> list[Object]:
+        self.reads += 1
         wanted = dict(word.split("=", 1) for word in selector.split(",") if word)
         return [
             _copied(one)
@@ -145,6 +151,45 @@ class FakeApi:
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
                 assert ("PersistentVolumeClaim", namespace, claim) in self.objects, claim
+
+
+OWN = {"KRaftCluster", "KRaftTopic", "KafkaTable", "KafkaMetadataArchive", "KafkaScrub"}
+WATCHED = OWN | {
+    "Pod",
+    "PersistentVolumeClaim",
+    "Service",
+    "ConfigMap",
+    "Job",
+    "CronJob",
+    "Deployment",
+    "NetworkPolicy",
+}
+
+
+def watched(objects: dict[tuple[str, str, str], Object]) -> bytes:
+    """What watches show; statuses of our own are left out."""
+    shown = [
+        (where, {**one, "status": None} if where[0] in OWN else one)
+        for where, one in sorted(objects.items())
+        if where[0] in WATCHED
+    ]
+    return marshal.dumps(shown)
+
+
+class Watching(Reconciler):
+    """Is told of changes as by watches: before a pass, if anything differs from what it was before the last one."""
+
+    def __init__(self, api: Any, *rest: Any, **named: Any) -> None:
+        super().__init__(api, *rest, **named)
+        self._objects: dict[tuple[str, str, str], Object] = api.objects
+        self._before: bytes = b""
+
+    async def reconcile(self, key: Key) -> float | None:
+        now = watched(self._objects)
+        if now != self._before:
+            self._before = now
+            self.touched(key)
+        return await super().reconcile(key)
 
 
 def _copied(one: Object) -> Object:

@@ -16,7 +16,7 @@ from kraft_operator.plan.planner import plan
 from kraft_operator.plan.situation import situation
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.wanted import Replacement
-from tests.unit.operator.test_reconcile import KEY, _api, _operator, _settle
+from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 from tests.unit.operator.world import World, made, wanted
 
 
@@ -113,9 +113,9 @@ def test_a_step_that_was_tried_and_refused_does_not_hold_up_a_restart_forever() 
 
 
 async def _settled() -> tuple[Any, Any]:
-    api = _api()
-    operator = _operator(api)
-    await _settle(api, operator)
+    api = new_api()
+    operator = new_operator(api)
+    await settle(api, operator)
     await operator.reconcile(KEY)
     api.writes.clear()
     return api, operator

@@ -1,19 +1,14 @@
-"""Objects of Kubernetes as the planner sees them; what is written and what is not; the API server's refusals."""
+"""Objects of Kubernetes as the planner sees them; what is written and what is not."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.kafka.client import Address, UnreachableError
-from kraft_operator.kube import client as kube
-from kraft_operator.kube.client import Api, ApiError
-from kraft_operator.kube.config import Access
 from kraft_operator.observe import objects
 from kraft_operator.observe.status import NodeStatus, Statuses
 from kraft_operator.plan.observed import Job
@@ -230,92 +225,6 @@ def test_a_difference_makes_the_one_of_the_other(before: Object, after: Object) 
     change = difference(before, after)
     assert merged(before, change) == after
     assert bool(change) == (before != after)
-
-
-# The API server
-
-Answer = tuple[int, dict[str, str], Object]
-
-
-def _against(answers: list[Answer | None], ask: Callable[[Api], Awaitable[None]]) -> list[str]:
-    """The requests that came; None is a connection that breaks."""
-    requests: list[str] = []
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-                await reader.readexactly(int(length[0].split(b":")[1]) if length else 0)
-                requests.append(head.split(b"\r\n")[0].decode().rpartition(" ")[0])
-                answer = answers.pop(0)
-                if answer is None:
-                    return
-                body = json.dumps(answer[2]).encode()
-                lines = [f"HTTP/1.1 {answer[0]} X", f"Content-Length: {len(body)}"]
-                lines += [f"{key}: {value}" for key, value in answer[1].items()]
-                writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def main() -> None:
-        server = await asyncio.start_server(one, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with Api(Access(f"http://127.0.0.1:{port}", tls=False)) as api:
-            await ask(api)
-        server.close()
-
-    asyncio.run(main())
-    assert not answers
-    return requests
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "PAUSE_S", 0.001)
-
-
-def test_throttling_and_servers_that_come_back_are_survived() -> None:
-    async def ask(api: Api) -> None:
-        found = await api.get("Pod", "n", "p")
-        assert found == {"a": 1}
-
-    requests = _against([(429, {"Retry-After": "0"}, {}), (500, {}, {}), None, (503, {}, {}), (200, {}, {"a": 1})], ask)
-    assert requests == ["GET /api/v1/namespaces/n/pods/p"] * 5
-
-
-def test_a_creation_whose_answer_was_lost_is_not_repeated_but_a_throttled_one_is() -> None:
-    async def ask(api: Api) -> None:
-        body = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
-        with pytest.raises(ApiError) as error:
-            await api.create(body)
-        assert error.value.status == 500
-        assert await api.create(body) == {}
-
-    assert len(_against([(500, {}, {}), (429, {}, {}), (201, {}, {})], ask)) == 3
-
-
-def test_refusals_are_the_callers() -> None:
-    async def ask(api: Api) -> None:
-        assert await api.get("Pod", "n", "p") is None
-        with pytest.raises(ApiError, match=r"409 Conflict: .*has changed"):
-            await api.patch("KRaftCluster", "n", "c", {}, "status")
-        await api.delete("Pod", "n", "gone")
-
-    said = {"reason": "Conflict", "message": "it has changed"}
-    requests = _against([(404, {}, {}), (409, {}, said), (404, {}, {})], ask)
-    assert requests[1].startswith("PATCH /apis/kraftcluster.io/v1alpha1/namespaces/n/kraftclusters/c/status?")
-
-
-def test_long_lists_come_in_pages() -> None:
-    async def ask(api: Api) -> None:
-        assert [one["n"] for one in await api.list("Pod", None, "a=b")] == [1, 2, 3]
-
-    first = {"items": [{"n": 1}, {"n": 2}], "metadata": {"continue": "token"}}
-    requests = _against([(200, {}, first), (200, {}, {"items": [{"n": 3}], "metadata": {}})], ask)
-    assert requests[0] == "GET /api/v1/pods?limit=500&labelSelector=a%3Db"
-    assert requests[1].endswith("continue=token")
 
 
 # What processes say of themselves

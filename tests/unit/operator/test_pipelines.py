@@ -20,7 +20,7 @@ from kraft_operator.reconcile import Key
 from kraft_pipeline.archive import spec as archive_spec
 from kraft_pipeline.scrub import spec as scrub_spec
 from kraft_pipeline.tables import spec as table_spec
-from tests.unit.operator.fake_kubernetes import FakeApi
+from tests.unit.operator.fake_kubernetes import FakeApi, watched
 from tests.unit.operator.sample import OPERATORS, ROOT, SPECS, TABLE
 
 
@@ -30,6 +30,7 @@ class World:
     def __init__(self, kind: str, **changes: Any) -> None:
         self.kind, self.api = kind, FakeApi()
         self.answer: dict[str, Any] | None = None
+        self.before = b""
         self.pipelines = Pipelines(self.api, Events(self.api, "test"), Metrics(), image="i:1", ask=self._ask)  # type: ignore[arg-type]
         self.put("ServiceAccount", grants.ACCOUNT, secrets=[{"name": "registry"}, {"name": "a"}])
         sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
@@ -48,6 +49,10 @@ class World:
         """Seconds until the next pass."""
         after = None
         for _ in range(passes):
+            now = watched(self.api.objects)
+            if now != self.before:
+                self.before = now
+                self.pipelines.touched(key_of("demo", self.kind, "one"))
             after = asyncio.run(self.pipelines.reconcile(key_of("demo", self.kind, "one")))
         return after
 

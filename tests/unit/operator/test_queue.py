@@ -1,4 +1,4 @@
-"""The queue, the Lease and the HTTP endpoint: what stands between the outside and passes."""
+"""The queue, the Lease and the settings: what stands between the outside and passes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from kraft_operator import http
 from kraft_operator.kube.client import ApiError
 from kraft_operator.kube.lease import Lease
-from kraft_operator.main import Settings
 from kraft_operator.queue import FAILED_S, Queue
 from kraft_operator.reconcile import Key
+from kraft_operator.settings import Settings
 from tests.unit.operator.fake_kubernetes import FakeApi
 
 A, B = Key("n", "a"), Key("n", "b")
@@ -233,30 +232,29 @@ def _replace(api: FakeApi) -> Any:
     return replace
 
 
-# HTTP
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status", "body"),
-    [
-        ("GET /livez HTTP/1.1", 200, b"ok"),
-        ("GET /livez?x=1 HTTP/1.1", 200, b"ok"),
-        ("GET /other HTTP/1.1", 404, b"there are /livez\n"),
-        ("POST /livez HTTP/1.1", 405, b"GET only\n"),
-        ("nonsense", 400, b"no request\n"),
-    ],
-)
-def test_http(request_line: str, status: int, body: bytes) -> None:
+def test_a_queue_that_is_closed_ends_the_passes_at_hand_and_begins_no_other() -> None:
     async def main() -> None:
-        server = await http.serve({"/livez": lambda: (200, http.TEXT, b"ok")}, 0, "127.0.0.1")
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
-        writer.write(f"{request_line}\r\nHost: x\r\n\r\n".encode())
-        answer = await reader.read()
-        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
-        assert answer.endswith(body)
-        writer.close()
-        await writer.wait_closed()
-        server.close()
+        gate, passes = asyncio.Event(), []
+
+        async def work(key: Key) -> float:
+            passes.append(key)
+            await gate.wait()
+            return 0.0
+
+        clock = Clock()
+        queue = Queue(work, clock)
+        queue.put(A)
+        task = asyncio.create_task(queue.run(workers=2))
+        await _turns()
+        clock.now = 7.0
+        assert queue.longest_s() == 7.0
+        queue.put(B, 1.0)
+        queue.close()
+        await _turns()
+        assert not task.done(), "the pass at hand is ended first"
+        gate.set()
+        await task
+        assert passes == [A]
 
     run(main())
 
@@ -270,9 +268,14 @@ def test_the_environment_is_understood() -> None:
     assert settings.namespaces == ("a", "b")
     assert (settings.lease, settings.lease_s, settings.resync_s) == ("l", 9.0, 30.0)
     assert settings.me.startswith("p-")
+    assert settings.health_endpoint == "http://0.0.0.0:8081/healthz"
+    assert Settings.of({"POD_IP": "fd00::7", "KRAFT_HEALTH_PORT": "9"}).health_endpoint == "http://[::]:9/healthz"
 
 
-@pytest.mark.parametrize("name", ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HTTP_PORT", "KRAFT_LOG_LEVEL"])
+@pytest.mark.parametrize(
+    "name",
+    ["KRAFT_LEASE_SECONDS", "KRAFT_RESYNC_SECONDS", "KRAFT_HEALTH_PORT", "KRAFT_LOG_LEVEL"],
+)
 def test_what_is_not_understood_of_it_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Settings.of({name: "soon"})

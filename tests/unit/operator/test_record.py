@@ -11,15 +11,15 @@ import pytest
 from kraft_operator.kube.client import ApiError
 from kraft_operator.reconcile import Reconciler
 from tests.unit.operator.fake_kubernetes import FakeApi
-from tests.unit.operator.test_reconcile import KEY, _api, _condition, _operator, _resource, _settle
+from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, new_resource, settle
 
 RECORD = ("ConfigMap", KEY.namespace, "sample-record")
 DONE = {"name": "old", "node": 2, "by": "EmptyDisk", "disk": 1, "done": True, "accept": ["DataLoss"]}
 
 
 async def _settled(api: FakeApi) -> Reconciler:
-    operator = _operator(api)
-    await _settle(api, operator)
+    operator = new_operator(api)
+    await settle(api, operator)
     await operator.reconcile(KEY)
     return operator
 
@@ -29,7 +29,7 @@ def _record(api: FakeApi) -> dict[str, Any]:
 
 
 def _applied_anew(api: FakeApi) -> None:
-    resource = _resource()
+    resource = new_resource()
     resource["metadata"]["uid"] = "v"
     resource["spec"]["replacements"] = [{"name": "old", "node": 2, "by": "EmptyDisk", "accept": ["DataLoss"]}]
     api.objects["KRaftCluster", *KEY] = resource
@@ -37,7 +37,7 @@ def _applied_anew(api: FakeApi) -> None:
 
 def test_a_resource_applied_anew_goes_on_with_its_record() -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         before = _record(api)
         api.objects[RECORD]["data"]["record"] = json.dumps({**before, "replacements": [DONE], "retiredIds": [7]})
@@ -54,7 +54,7 @@ def test_a_resource_applied_anew_goes_on_with_its_record() -> None:
 
 def test_the_record_of_an_older_operator_moves_from_the_status() -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         before = _record(api)
         del api.objects[RECORD]
@@ -67,7 +67,7 @@ def test_the_record_of_an_older_operator_moves_from_the_status() -> None:
 
 def test_the_record_outlives_the_resource_as_the_volumes_do() -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         assert not api.objects[RECORD]["metadata"].get("ownerReferences")
         resource = api.objects["KRaftCluster", *KEY]
@@ -85,13 +85,13 @@ def test_the_record_outlives_the_resource_as_the_volumes_do() -> None:
 
 def test_a_record_that_is_about_to_be_collected_is_not_taken_up() -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         api.objects[RECORD]["metadata"]["ownerReferences"] = [{"uid": "former", "kind": "KRaftCluster"}]
         _applied_anew(api)
         api.writes.clear()
         await operator.reconcile(KEY)
-        assert _condition(api, "Degraded")["reason"] == "RecordLeaves"
+        assert condition(api, "Degraded")["reason"] == "RecordLeaves"
         assert {kind for _, kind, _ in api.writes} == {"Event", "KRaftCluster"}
         operator.close()
 
@@ -109,14 +109,14 @@ def test_a_record_that_is_about_to_be_collected_is_not_taken_up() -> None:
 )
 def test_a_record_that_is_not_understood_stops_everything_and_is_named(data: dict[str, str], said: str) -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         api.objects[RECORD]["data"] = data
         del api.objects["Pod", "demo", "sample-3"]
         api.writes.clear()
         await operator.reconcile(KEY)
-        assert _condition(api, "Degraded")["reason"] == "RecordNotUnderstood"
-        assert said in _condition(api, "Degraded")["message"]
+        assert condition(api, "Degraded")["reason"] == "RecordNotUnderstood"
+        assert said in condition(api, "Degraded")["message"]
         assert {kind for _, kind, _ in api.writes} == {"Event", "KRaftCluster"}
         operator.close()
 
@@ -125,8 +125,8 @@ def test_a_record_that_is_not_understood_stops_everything_and_is_named(data: dic
 
 def test_two_writers_of_the_record_do_not_overwrite_each_other() -> None:
     async def main() -> None:
-        api = _api()
-        operator = _operator(api)
+        api = new_api()
+        operator = new_operator(api)
 
         def other(verb: str, kind: str, name: str) -> None:
             if (verb, kind, name) == ("patch", "ConfigMap", "sample-record"):
@@ -145,7 +145,7 @@ def test_two_writers_of_the_record_do_not_overwrite_each_other() -> None:
 
 def test_the_record_is_not_taken_for_an_object_left_behind() -> None:
     async def main() -> None:
-        api = _api()
+        api = new_api()
         operator = await _settled(api)
         api.objects["KRaftCluster", *KEY]["metadata"]["generation"] = 2
         await operator.reconcile(KEY)

@@ -9,7 +9,7 @@ import pytest
 
 from kraft_operator.plan.wanted import Replacement
 from kraft_operator.specs.wishes import REPLACE, request_text, requests_of
-from tests.unit.operator.test_reconcile import KEY, _api, _operator, _settle
+from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
 from tests.unit.operator.test_record import DONE, RECORD
 
 
@@ -33,9 +33,9 @@ def test_a_request_that_cannot_be_read_is_named_with_its_annotation(text: str) -
 
 def test_a_request_is_removed_once_it_is_done_and_no_other_is() -> None:
     async def main() -> None:
-        api = _api()
-        operator = _operator(api)
-        await _settle(api, operator)
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
         await operator.reconcile(KEY)
         record = json.loads(api.objects[RECORD]["data"]["record"])
         api.objects[RECORD]["data"]["record"] = json.dumps({**record, "replacements": [DONE]})

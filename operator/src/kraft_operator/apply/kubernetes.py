@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.apply.objects import marked, same
 from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.observe.cluster import Seen
 from kraft_operator.observe.objects import NODE_LABEL, address, addresses_text, by_node, disk_of, others
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node, Record
@@ -67,17 +67,6 @@ class ServiceRefusedError(ApiError):
 
 class NotYetError(Exception):
     """A step has to wait for something that Kubernetes has not done yet."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """Objects of one cluster as this pass found them."""
-
-    pods: dict[int, Object] = field(default_factory=dict)
-    claims: list[Object] = field(default_factory=list)
-    jobs: list[Object] = field(default_factory=list)
-    services: list[str] = field(default_factory=list)
-    """By name; looked for where there are addresses outside."""
 
 
 class Hands:

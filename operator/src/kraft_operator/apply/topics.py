@@ -204,6 +204,15 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
     return refused
 
 
+async def steady(
+    client: Client, broker: Address, declared: Declared, claims: Mapping[str, Claim], cluster_id: str | None
+) -> Mapping[str, TopicState] | None:
+    """States of topics that need nothing; None if a batch is due, or a claim changes. Raises UnreachableError."""
+    names = sorted({*claims, *(wish.topic for wish in declared.wishes)})
+    plan = plan_topics(declared, await look(client, broker, names, cluster_id), claims)
+    return None if plan.count or plan.claims != claims else plan.states
+
+
 class Keeper(Protocol):
     """What outlives a pass, and who is told."""
 

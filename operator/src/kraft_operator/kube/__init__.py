@@ -1,11 +1,10 @@
-"""The API server: a small client of our own, and the Lease.
+"""The API server, through the `kubernetes` package, and the Lease.
 
-Who calls it: `observe.kubernetes`, `apply.kubernetes`, the reconciler. It knows no clusters and no plans.
+Who calls it: `observe`, `apply`, the reconcilers. It knows no clusters and no plans.
 
-- `config` where the API server is, and who we are: a service account, or a kubeconfig
-- `client` requests, with the retries that any caller wants: throttling and servers that come back
+- `access` the login, as the package loads it: a service account, or kubeconfigs
+- `client` seven verbs over plain dictionaries, with retries for throttling and servers that come back
 - `lease`  which of the operator's replicas works
 
-Not the official client: its generated models take 40 MiB and a second of start-up for what are plain dictionaries here
-(docs/decisions/0006). kopf watches; nothing here does.
+The package's models are not used (docs/decisions/0014). kopf watches; nothing here does.
 """

@@ -1,33 +1,52 @@
-"""Requests to the API server. Throttled ones (429) and servers that come back (5xx, connections that broke) are tried
-again a few times where that can do no harm; all else is the caller's, as `ApiError`.
+"""Requests to the API server through the `kubernetes` package, with plain dictionaries.
+
+The package has the session: login, TLS, proxies, the pace of retries. Its models are not used: they cost memory and
+time, and every verb here takes and gives dictionaries (docs/decisions/0014). Throttled requests (429) and servers that
+come back (5xx, broken connections) are tried again a few times where that can do no harm. All else is the caller's, as
+`ApiError`.
+
+A login may end at any time: a token expires, a certificate is rotated, the cluster gets another CA. Then the API server
+answers 401, or TLS fails. The login is loaded anew, and the request is sent once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
-from collections.abc import Callable, Mapping
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
 import aiohttp
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.utils.retry import Backoff, on_retry_after_error
 
-from kraft_operator.kube.config import Access
+from kraft_operator.kube.access import Access, NoAccessError, access
 from kraft_operator.specs.cluster import MANAGER
 
+log = logging.getLogger("kraft_operator.kube")
+
 TRIES_MAX: Final = 5
-PAUSE_S: Final = 0.2
+PAUSE_S: float = 0.2
 """Before the second try; doubled for each further one. All five take 3 s: a pass that fails is tried again anyway."""
 PAUSE_S_MAX: Final = 10.0
+"""Also where the API server asks for a longer pause: the pass begins anew before that."""
 TIMEOUT_S: Final = 30.0
+RENEWAL_S: Final = 10.0
+"""Between two loads of the login: a login that is refused must not run an exec plugin in a loop."""
 AT_ONCE_MAX: Final = 16
 """Requests in flight: a restart of the operator must not be a storm."""
 PAGE: Final = 500
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+UNAUTHORIZED: Final = 401
 LASTING: Final = frozenset({400, 403, 422})
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json"
+METADATA: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 Object = dict[str, Any]
 PLURALS: Final = {
@@ -73,28 +92,76 @@ def path(kind: str, namespace: str | None, name: str | None = None, part: str | 
     return "/" + "/".join(word for word in words if word)
 
 
-class Api:
-    """A session. Use it in `async with`."""
+@dataclass(slots=True)
+class _Session:
+    """A client of the package, and how many requests use it."""
 
-    def __init__(self, access: Access, count: Callable[[str, str, int], None] | None = None) -> None:
-        """`count` is told verb, kind and status of every answer."""
-        self._access = access
+    client: Any
+    users: int = 0
+    replaced: bool = False
+
+
+class Api:
+    """One connection pool. Use it in `async with`."""
+
+    def __init__(
+        self,
+        load: Callable[[], Awaitable[Access]] = access,
+        count: Callable[[str, str, int], None] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """`load` gives the login, now and whenever it has ended; `count` gets verb, kind and status of every answer."""
+        self._login = load
         self._count = count or _uncounted
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._slots = asyncio.Semaphore(AT_ONCE_MAX)
-        self._session: aiohttp.ClientSession | None = None
+        self._session: _Session | None = None
+        self._renewing = asyncio.Lock()
+        self._renewed_at = float("-inf")
+        self.namespace = "default"
+        """Of the login."""
+
+    async def load(self) -> None:
+        """Load the login, unless there is one. Raises NoAccessError."""
+        if self._session is None:
+            self._session = await self._connected()
 
     async def __aenter__(self) -> Api:
-        connector = aiohttp.TCPConnector(ssl=self._access.tls, limit=AT_ONCE_MAX)
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        """Raises NoAccessError."""
+        await self.load()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._session is not None:
-            await self._session.close()
+            await self._session.client.close()
             self._session = None
+
+    async def _connected(self) -> _Session:
+        found = await self._login()
+        self.namespace = found.namespace
+        found.configuration.connection_pool_maxsize = AT_ONCE_MAX
+        found.configuration.client_session_kwargs = {"middlewares": (_sent_once,)}
+        client = ApiClient(found.configuration)
+        client.user_agent = MANAGER
+        return _Session(client)
+
+    async def _renew(self, old: _Session) -> bool:
+        """Load the login anew, unless that was done a moment ago; whether there is another one than `old`."""
+        async with self._renewing:
+            now = asyncio.get_running_loop().time()
+            if self._session is old and now - self._renewed_at >= RENEWAL_S:
+                self._renewed_at = now
+                try:
+                    self._session = await self._connected()
+                except NoAccessError as error:
+                    log.warning("the login was not renewed: %s", error)
+                    return False
+                old.replaced = True
+                log.info("the login is renewed")
+            return self._session is not old
 
     # Verbs
 
@@ -107,12 +174,15 @@ class Api:
                 return None
             raise
 
-    async def list(self, kind: str, namespace: str | None, selector: str = "") -> list[Object]:
+    async def list(
+        self, kind: str, namespace: str | None, selector: str = "", *, only_metadata: bool = False
+    ) -> list[Object]:
         """All of a kind, by label. What it says is current, not from a cache of the API server."""
         found: list[Object] = []
         params = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
+        accept = METADATA if only_metadata else JSON
         while True:
-            page = await self._request("GET", kind, path(kind, namespace), params=params)
+            page = await self._request("GET", kind, path(kind, namespace), params=params, accept=accept)
             found += page["items"]
             token = page["metadata"].get("continue")
             if not token:
@@ -175,66 +245,126 @@ class Api:
         body: Object | None = None,
         params: Mapping[str, str] | None = None,
         content: str = "",
+        accept: str = JSON,
         repeat: bool = True,
     ) -> Object:
-        content = content or (MERGE if verb == "PATCH" else "application/json")
-        pause_s = PAUSE_S
-        for tries_left in range(TRIES_MAX - 1, -1, -1):
-            wait_s = pause_s * (1 + random.random())  # noqa: S311  (so that replicas do not come back as one)
-            try:
-                return await self._once(verb, kind, where, body, params, content)
-            except _AgainError as again:
-                # Whoever is throttled was not served; whatever else went wrong may have been done nevertheless.
-                if not tries_left or not (repeat or (again.error.status == 429 and verb != "DELETE")):
-                    raise again.error from None
-                wait_s = max(wait_s, again.after_s)
-            await asyncio.sleep(min(wait_s, PAUSE_S_MAX))
-            pause_s *= 2
-        raise AssertionError
+        headers = {"Content-Type": content or (MERGE if verb == "PATCH" else JSON), "Accept": accept}
+
+        async def once() -> Object:
+            return await self._logged_in(verb, kind, where, params, headers, body)
+
+        def again(error: Exception) -> bool:
+            """A throttled request was not served; any other one may have been carried out nevertheless."""
+            throttled = isinstance(error, ApiError) and error.status == 429 and verb != "DELETE"
+            return isinstance(error, _PassingError) and (repeat or throttled)
+
+        async def pause(seconds: float) -> None:
+            await asyncio.sleep(min(seconds, PAUSE_S_MAX))
+
+        # Jitter, so that replicas do not come back together.
+        backoff = Backoff(steps=TRIES_MAX, duration=PAUSE_S, factor=2.0, jitter=1.0)
+        answer: Object = await on_retry_after_error(backoff, again, once, pause)
+        return answer
+
+    async def _logged_in(
+        self,
+        verb: str,
+        kind: str,
+        where: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        body: Object | None,
+    ) -> Object:
+        """With a login that is loaded anew if it has ended. What is refused for that was not carried out."""
+        session = self._session
+        assert session is not None, "used outside of its `async with`"
+        try:
+            return await self._once(session, verb, kind, where, params, headers, body)
+        except (ApiError, _LoginError) as error:
+            ended = isinstance(error, _LoginError) or error.status == UNAUTHORIZED
+            if not ended or not await self._renew(session):
+                raise error.told if isinstance(error, _LoginError) else error from None
+        renewed = self._session
+        assert renewed is not None
+        try:
+            return await self._once(renewed, verb, kind, where, params, headers, body)
+        except _LoginError as error:
+            raise error.told from None
 
     async def _once(
-        self, verb: str, kind: str, where: str, body: Object | None, params: Mapping[str, str] | None, content: str
+        self,
+        session: _Session,
+        verb: str,
+        kind: str,
+        where: str,
+        params: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+        body: Object | None,
     ) -> Object:
-        assert self._session is not None, "used outside of its `async with`"
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content, "Accept": "application/json", **self._access.headers()}
+        session.users += 1
         try:
-            async with (
-                self._slots,
-                self._session.request(
-                    verb, self._access.server + where, data=data, params=params, headers=headers
-                ) as answer,
-            ):
+            async with self._slots:
+                client = session.client
+                query = list((params or {}).items())
+                request = await client.param_serialize(
+                    verb, where, {}, query, dict(headers), body, auth_settings=["BearerToken"]
+                )
+                answer = await client.call_api(*request, _request_timeout=self._timeout)
                 text = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count(verb, kind, 0)
-            raise _AgainError(ApiError(0, type(error).__name__, f"{verb} {where}: {error}")) from error
+            told = _PassingError(0, type(error).__name__, f"{verb} {where}: {error}")
+            raise (_LoginError(told) if _of_tls(error) else told) from error
+        finally:
+            session.users -= 1
+            if session.replaced and not session.users:
+                await session.client.close()
         self._count(verb, kind, answer.status)
         if answer.status < 300:
             return dict(json.loads(text))
-        failure = _failure(answer.status, text, f"{verb} {where}")
-        if answer.status in AGAIN:
-            after = answer.headers.get("Retry-After", "")
-            raise _AgainError(failure, float(after) if after.isdigit() else 0.0)
-        raise failure
+        raise _failure(answer.status, dict(answer.headers), text, f"{verb} {where}")
 
 
-class _AgainError(Exception):
-    """May be better next time."""
+class _PassingError(ApiError):
+    """May be better next time. The package reads `headers` for how long the API server wants to be left alone."""
 
-    def __init__(self, error: ApiError, after_s: float = 0.0) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.after_s = after_s
+    def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, reason, message)
+        self.headers = dict(headers or {})
+
+
+class _LoginError(Exception):
+    """TLS failed: a certificate of ours or the CA of the API server may be another one by now."""
+
+    def __init__(self, told: ApiError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+async def _sent_once(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    """aiohttp sends a DELETE again by itself when its connection breaks; whether to repeat is decided here alone."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error) or type(error).__name__) from error
+
+
+def _of_tls(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        error = error.__cause__
+    return error is not None
 
 
 def _uncounted(*_: object) -> None:
     pass
 
 
-def _failure(status: int, text: bytes, what: str) -> ApiError:
+def _failure(status: int, headers: Mapping[str, str], text: bytes, what: str) -> ApiError:
     try:
         document = json.loads(text)
-        return ApiError(status, document.get("reason", ""), f"{what}: {document.get('message', '')}")
-    except ValueError:
-        return ApiError(status, "", f"{what}: {text[:200].decode('utf-8', 'replace')}")
+        reason, message = document.get("reason", ""), f"{what}: {document.get('message', '')}"
+    except (ValueError, AttributeError):
+        reason, message = "", f"{what}: {text[:200].decode('utf-8', 'replace')}"
+    return _PassingError(status, reason, message, headers) if status in AGAIN else ApiError(status, reason, message)

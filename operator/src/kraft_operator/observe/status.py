@@ -52,6 +52,10 @@ class Statuses:
         answers = {node: self._known.get(key) for node, (key, _) in processes.items()}
         return {node: answer for node, answer in answers.items() if answer is not None}
 
+    def whole(self, processes: Mapping[int, tuple[object, Address]]) -> bool:
+        """Whether all of them have been asked and have answered."""
+        return all(key in self._known for key, _ in processes.values())
+
     async def _ask(self, key: object, where: Address) -> None:
         with contextlib.suppress(UnreachableError):
             self._known[key] = await node_status(where)

@@ -1,0 +1,239 @@
+"""The operator between its start and its stop: elected by a Lease, it works off two queues.
+
+Who calls it: kopf's startup, cleanup and probe handlers (`handlers`). Watches run in every replica, so that the next
+leader knows at once what there is; only the holder of the Lease reads, plans and writes.
+
+A stop lets the step at hand end, begins no other one, tells the status and gives the Lease back. If the Lease is lost,
+everything is broken off where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from prometheus_client import start_http_server
+
+from kraft_operator.events import Events
+from kraft_operator.kube.access import NoAccessError
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.kube.lease import Lease
+from kraft_operator.metrics import Metrics
+from kraft_operator.pipelines.reconcile import Pipelines, every
+from kraft_operator.queue import Queue
+from kraft_operator.reconcile import Key, Reconciler
+from kraft_operator.settings import Settings
+
+log = logging.getLogger("kraft_operator")
+
+STOP_S: Final = 20.0
+"""For the steps at hand: the kubelet kills after 30 s."""
+STUCK_S: Final = 300.0
+"""A pass has a deadline of two minutes: one that goes on for longer never ends."""
+LISTED_S: Final = 60.0
+"""Between two lists of all clusters and pipelines, at least."""
+CONNECT_S: Final = 2.0
+"""Between two tries to log in."""
+
+
+class Operator:
+    """Everything together."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.metrics = Metrics()
+        self.failed = False
+        """Whether it has ended by itself: a new process may do better."""
+        self._queue: Queue | None = None
+        self._others: Queue | None = None
+        self._reconciler: Reconciler | None = None
+        self._pipelines: Pipelines | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._state = "starts"
+
+    # What kopf's handlers call
+
+    def wake(self, key: Key) -> None:
+        if self._reconciler is not None:
+            self._reconciler.touched(key)
+        if self._queue is not None:
+            self._queue.put(key)
+
+    def wake_pipeline(self, key: Key) -> None:
+        if self._pipelines is not None:
+            self._pipelines.touched(key)
+        if self._others is not None:
+            self._others.put(key)
+
+    async def start(self) -> None:
+        """Begin; `/metrics` is served from now on."""
+        if self._settings.metrics_port:
+            start_http_server(self._settings.metrics_port, self._settings.host, self.metrics.registry)
+        self._queue = Queue(self._pass, time.monotonic, self.metrics.queued.set)
+        self._others = Queue(self._pipeline_pass, time.monotonic)
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the steps at hand and give the Lease back."""
+        self._stopping.set()
+        if self._task is None:
+            return
+        _, pending = await asyncio.wait({self._task}, timeout=STOP_S + 5)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def health(self) -> Mapping[str, Any]:
+        longest_s = max((one.longest_s() for one in (self._queue, self._others) if one is not None), default=0.0)
+        if longest_s > STUCK_S:
+            raise RuntimeError(f"a pass takes {longest_s:.0f} s: it never ends")
+        return {"state": self._state, "longest_pass_s": round(longest_s, 1)}
+
+    # The work
+
+    async def _run(self) -> None:
+        """Until it is stopped; what ends it before that ends the process."""
+        try:
+            await self._work()
+        except (ApiError, NoAccessError, OSError) as error:
+            log.error("the operator ends: %s", error)
+            self.failed = True
+        finally:
+            self._state = "has stopped"
+            if not self._stopping.is_set():
+                self.failed = True
+                signal.raise_signal(signal.SIGTERM)
+
+    async def _work(self) -> None:
+        api = await self._connect(Api(count=self._count))
+        if api is None:
+            return
+        async with api:
+            if not self._settings.lease:
+                await self._lead(api, None)
+                return
+            # Of its own: requests of a pass must not keep a renewal waiting for a connection.
+            async with Api(count=self._count, timeout_s=self._settings.lease_s / 3) as own:
+                lease = Lease(
+                    own,
+                    self._settings.home or api.namespace,
+                    self._settings.lease,
+                    self._settings.me,
+                    self._settings.lease_s,
+                    time.monotonic,
+                )
+                self._state = "waits for the lease"
+                if await self._unless_stopped(lease.acquire()):
+                    try:
+                        await self._lead(api, lease)
+                    finally:
+                        await lease.release()
+
+    async def _connect(self, api: Api) -> Api | None:
+        """`api` with a login that could be loaded; None if the operator is stopped before."""
+        while not self._stopping.is_set():
+            try:
+                await api.load()
+                return api
+            except NoAccessError as error:
+                log.error("no login: %s", error)
+                await self._unless_stopped(asyncio.sleep(CONNECT_S))
+        return None
+
+    async def _unless_stopped(self, work: Any) -> bool:
+        """Whether the work was done before the operator is stopped."""
+        task, stopped = asyncio.ensure_future(work), asyncio.create_task(self._stopping.wait())
+        done, pending = await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for one in pending:
+            one.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        if task in done:
+            task.result()
+        return task in done
+
+    async def _lead(self, api: Api, lease: Lease | None) -> None:
+        assert self._queue is not None
+        assert self._others is not None
+        settings, events = self._settings, Events(api, self._settings.me)
+        self._reconciler = Reconciler(
+            api,
+            events,
+            self.metrics,
+            resync_s=settings.resync_s,
+            machines=settings.machines,
+            node_image=settings.node_image,
+        )
+        self._pipelines = Pipelines(api, events, self.metrics, image=settings.pipeline_image)
+        self._state = "works"
+        self.metrics.leader.set(1)
+        workers = [asyncio.create_task(self._queue.run()), asyncio.create_task(self._others.run())]
+        resync, stopped = asyncio.create_task(self._resync(api)), asyncio.create_task(self._stopping.wait())
+        kept = asyncio.create_task(_forever() if lease is None else lease.keep())
+        tasks: list[asyncio.Task[Any]] = [*workers, resync, stopped, kept]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if task.exception() is not None:
+                    log.error("a part has failed", exc_info=task.exception())
+            if stopped in done:
+                await self._end_steps(workers, kept)
+        finally:
+            self.metrics.leader.set(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._reconciler.close()
+
+    async def _end_steps(self, workers: list[asyncio.Task[None]], kept: asyncio.Task[None]) -> None:
+        """Let the passes at hand end after their step, for as long as the Lease is ours."""
+        assert self._queue is not None
+        assert self._others is not None
+        assert self._reconciler is not None
+        log.info("the operator stops: steps at hand are ended")
+        self._reconciler.stop()
+        if self._pipelines is not None:
+            self._pipelines.stop()
+        self._queue.close()
+        self._others.close()
+        ended: asyncio.Future[Any] = asyncio.gather(*workers, return_exceptions=True)
+        await asyncio.wait({ended, kept}, timeout=STOP_S, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _pass(self, key: Key) -> float | None:
+        assert self._reconciler is not None, "the queue runs while we lead"
+        return await self._reconciler.reconcile(key)
+
+    async def _pipeline_pass(self, key: Key) -> float | None:
+        assert self._pipelines is not None, "the queue runs while we lead"
+        return await self._pipelines.reconcile(key)
+
+    async def _resync(self, api: Api) -> None:
+        """Clusters and pipelines of which no event came, ever: a watch that failed must not hide them."""
+        assert self._queue is not None
+        assert self._others is not None
+        every_s = self._settings.resync_s
+        while True:
+            for namespace in self._settings.namespaces or (None,):
+                try:
+                    for one in await api.list("KRaftCluster", namespace, only_metadata=True):
+                        self._queue.put(Key(one["metadata"]["namespace"], one["metadata"]["name"]), every_s)
+                    for key in await every(api, namespace):
+                        self._others.put(key, every_s)
+                except ApiError as error:
+                    log.warning("clusters and pipelines were not listed: %s", error)
+            await asyncio.sleep(max(every_s, LISTED_S))
+
+    def _count(self, verb: str, kind: str, status: int) -> None:
+        self.metrics.requests.labels(verb, kind).inc()
+        if verb != "GET" and 0 < status < 300:
+            self.metrics.writes.labels(verb, kind).inc()
+        if status == 0 or status >= 400:
+            self.metrics.api_errors.labels(str(status)).inc()
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()

@@ -1,0 +1,44 @@
+"""Log lines of the operator: as the nodes', or an object of JSON a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+
+class Lines(logging.Formatter):
+    """Time, level, logger, message."""
+
+    converter = staticmethod(time.gmtime)
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
+        name = record.name.removeprefix("kraft_operator.")
+        text = f"{seconds}.{int(record.msecs):03d}Z {record.levelname:<5} {name} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+class Json(Lines):
+    """An object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name.removeprefix("kraft_operator."),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def configure(level: str, *, as_json: bool) -> None:
+    """To standard output. kopf's own lines only from WARNING on."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(Json() if as_json else Lines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.WARNING)

@@ -1,0 +1,136 @@
+"""Everything that a pass knows of its cluster, each view with its age: objects, processes, quorum, metadata.
+
+Who calls it: the reconciler. It plans nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kraft_operator.kafka.client import Address, Client
+from kraft_operator.kube.client import Api
+from kraft_operator.observe import objects
+from kraft_operator.observe.kafka import View
+from kraft_operator.observe.status import Statuses
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Kube, Observed
+from kraft_operator.plan.observed import Seen as Aged
+from kraft_operator.specs.cluster import INSTANCE, Cluster
+
+MACHINES_S: Final = 60.0
+"""How old the labels of machines may be: racks hardly ever change."""
+
+Object = dict[str, Any]
+
+
+class Machines:
+    """Labels of all machines, read at most once a minute for all clusters together."""
+
+    def __init__(self, api: Api, clock: Callable[[], float], *, allowed: bool) -> None:
+        self._api = api
+        self._clock = clock
+        self.allowed = allowed
+        """Whether the operator may read machines."""
+        self._read_at = float("-inf")
+        self._labels: dict[str, Mapping[str, str]] = {}
+
+    async def racks(self, label: str) -> dict[str, str]:
+        """By machine."""
+        if self._clock() - self._read_at > MACHINES_S:
+            found = await self._api.list("Node", None, only_metadata=True)
+            self._labels = {one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in found}
+            self._read_at = self._clock()
+        return {name: labels.get(label, "") for name, labels in self._labels.items()}
+
+
+@dataclass(slots=True)
+class Seen:
+    """Objects of one cluster as they were listed: what steps write to."""
+
+    pods: dict[int, Object] = field(default_factory=dict)
+    claims: list[Object] = field(default_factory=list)
+    jobs: list[Object] = field(default_factory=list)
+    services: list[str] = field(default_factory=list)
+    """By name; looked for where there are addresses outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one list of each kind says."""
+
+    kube: Kube
+    shape: frozenset[tuple[str, bool, int]]
+    controllers: Mapping[int, Address]
+    brokers: Mapping[int, Address]
+    statuses: Mapping[int, Address]
+    whole: bool
+    """Whether every process has said which file it has read: if one has not, the next look may say more."""
+
+
+class Look:
+    """What was seen of one cluster, between passes. It is worth nothing after a crash."""
+
+    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
+        self.client = client
+        self.view = View(client, clock)
+        self.written_at = float("-inf")
+        self.pods_changed_at = float("-inf")
+        self.tried: tuple[do.Step, ...] = ()
+        """Steps that were carried out last, or refused; without those that are guarded."""
+        self._clock = clock
+        self._statuses = Statuses()
+        self._shape: frozenset[tuple[str, bool, int]] | None = None
+
+    async def objects(self, api: Api, cluster: Cluster, machines: Machines) -> tuple[Found, Seen]:
+        """List everything anew."""
+        namespace = cluster.namespace
+        selector = f"{INSTANCE}={cluster.name},app.kubernetes.io/name=kraftcluster"
+        listed_at = self._clock()
+        pods, claims, jobs, configs = await asyncio.gather(
+            *(api.list(kind, namespace, selector) for kind in ("Pod", "PersistentVolumeClaim", "Job", "ConfigMap"))
+        )
+        pods, jobs = objects.ours(cluster, pods), objects.ours(cluster, jobs)
+        job_pods = await api.list("Pod", namespace, f"{selector}-format") if jobs else []
+        services = await api.list("Service", namespace, selector) if cluster.external else []
+        shape = objects.shape(pods)
+        if shape != self._shape:
+            self._shape, self.pods_changed_at = shape, listed_at
+        processes = objects.processes(pods)
+        told = await self._statuses.of(processes)
+        rack = cluster.spec.rack
+        racks = await machines.racks(rack.node_label) if rack is not None and machines.allowed else {}
+        found = Found(
+            objects.kube(cluster, pods, claims, jobs, racks, job_pods, services, configs, told),
+            shape,
+            objects.controllers(pods),
+            objects.brokers(pods),
+            objects.statuses(pods),
+            self._statuses.whole(processes),
+        )
+        seen = Seen(
+            {number: dict(one) for number, one in objects.by_node(pods)},
+            [one for one in claims if objects.others(cluster, one) is None],
+            list(map(dict, jobs)),
+            [one["metadata"]["name"] for one in services],
+        )
+        return found, seen
+
+    async def observed(self, found: Found, listed_at: float) -> Observed:
+        """With what the cluster's own nodes say now."""
+        await self.view.look(found.controllers, found.brokers, found.statuses)
+        now = self._clock()
+        return Observed(
+            Aged(found.kube, milliseconds(now - listed_at)),
+            self.view.quorum,
+            self.view.metadata,
+            since_write_ms=milliseconds(now - self.written_at),
+            since_pod_change_ms=milliseconds(now - self.pods_changed_at),
+            tried=self.tried,
+        )
+
+
+def milliseconds(seconds: float) -> int:
+    return 2**31 if seconds == float("inf") else round(seconds * 1000)

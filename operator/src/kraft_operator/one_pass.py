@@ -1,0 +1,257 @@
+"""What one pass over one cluster does: look, carry out steps, tell.
+
+Who calls it: the reconciler, which has read the resource and plans. A pass keeps nothing: what outlives it is in the
+record, in the resource's status, and in the `Look` that it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.apply import kafka as by_kafka
+from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply.fence import Think, looked_again
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, ServiceRefusedError
+from kraft_operator.apply.objects import difference
+from kraft_operator.apply.record import RecordObject
+from kraft_operator.apply.topic_objects import TopicObjects
+from kraft_operator.events import Events
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.observe import objects
+from kraft_operator.observe.cluster import Found, Look, Machines, Seen
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.record import Claim, Record
+from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.wishes import REPLACE
+
+log = logging.getLogger("kraft_operator.reconcile")
+
+SHARED_S: Final = 300.0
+"""Services and budgets are read so often when nothing has changed: who edits them by hand is corrected then."""
+
+KAFKA_STEPS: Final = (
+    do.SetConfig,
+    do.SetFeature,
+    do.Throttle,
+    do.Reassign,
+    do.Unregister,
+    do.AddVoter,
+    do.RemoveVoter,
+)
+
+
+@dataclass(slots=True)
+class Shared:
+    """When, and for what, the objects that all nodes share were last put right."""
+
+    marks: str = ""
+    at: float = float("-inf")
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one pass has in hand."""
+
+    api: Api
+    look: Look
+    shared: Shared
+    cluster: Cluster
+    resource: dict[str, Any]
+    before: KRaftClusterStatus
+    clock: Callable[[], float]
+    machines: Machines
+    stopping: Callable[[], bool]
+    """Whether no step may be begun any more."""
+    think: Think
+    """Plans again, for the second look."""
+    record: Record
+    """In force."""
+    kept: RecordObject
+    seen: Seen = field(default_factory=Seen)
+    found: Found | None = None
+
+    async def _share(self, held: frozenset[str]) -> None:
+        """Services and budgets, when they may have to change."""
+        nodes = [[node.id, node.controller, node.broker, node.stopped] for node in self.record.nodes]
+        marks = digest([self.resource["metadata"].get("generation"), nodes, sorted(self.seen.services), sorted(held)])
+        now = self.clock()
+        if self.shared.marks == marks and now - self.shared.at < SHARED_S:
+            return
+        await Hands(self.api, self.cluster, self.record, self.seen).share(held)
+        self.shared.marks, self.shared.at = marks, now
+
+    async def observe(self) -> Observed:
+        """Everything, each with its age."""
+        listed_at = self.clock()
+        self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
+        return await self.look.observed(self.found, listed_at)
+
+    async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+        """What all nodes share, then the plan's steps in their order, those of one kind together.
+
+        What Kubernetes refuses until somebody changes something (a volume that cannot grow, a quota), or has not got
+        yet, holds up no other step: no step of a plan counts with another one of it. It is raised at the end.
+        """
+        refused: ApiError | NotYetError | None = None
+        if not self.cluster.spec.paused:
+            try:
+                await self._share(plan_.held)
+            except (ApiError, NotYetError) as error:
+                if isinstance(error, ApiError) and not error.lasting:
+                    raise
+                refused = error
+        if plan_.guarded is not None:
+            if isinstance(refused, ServiceRefusedError):
+                raise refused
+            await self._guarded(plan_, tell)
+        else:
+            self.look.tried = tuple(plan_.steps)
+            refused = await self._each(plan_.steps, tell) or refused
+        if refused is not None:
+            raise refused
+
+    async def _guarded(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
+        """What disrupts or gives up a disk: after a second look, before its views are too old, and not repeated."""
+
+        permit = await looked_again(plan_, self.observe, self.think, self.clock)
+        if permit is None or await self._is_another():
+            plan_.waits.append(f"{type(plan_.guarded).__name__}: a second look found that something has changed")
+            plan_.steps.clear()
+            return
+        plan_.steps, late = permit.plan.steps, f"{type(plan_.guarded).__name__}: what is known is too old to do it now"
+        left_s = permit.expires_at - self.clock()
+        if left_s <= 0:
+            raise ApiError(0, "TooLate", late)
+        try:
+            async with asyncio.timeout(left_s):
+                refused = await self._each(plan_.steps, tell)
+        except TimeoutError:
+            raise ApiError(0, "TooLate", late) from None
+        if refused is not None:
+            raise refused
+
+    async def _is_another(self) -> bool:
+        """Whether somebody has changed the resource since the pass began: paused it, or skips a node."""
+        there = await self.api.get("KRaftCluster", self.cluster.namespace, self.cluster.name)
+        was, now = self.resource["metadata"], (there or {}).get("metadata", {})
+        return "deletionTimestamp" in now or any(
+            was.get(key) != now.get(key) for key in ("uid", "generation", "annotations")
+        )
+
+    async def _each(self, planned: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> ApiError | NotYetError | None:
+        """Steps in their order, those of one kind together; what was refused for good, or is to wait."""
+        refused: ApiError | NotYetError | None = None
+        for kind, steps in itertools.groupby(planned, key=type):
+            if self.stopping():
+                return refused or NotYetError("the operator stops")
+            try:
+                if kind is do.Remember:
+                    for step in steps:
+                        assert isinstance(step, do.Remember)
+                        self.record = await self._remember(step)
+                else:
+                    await self._all(list(steps), tell)
+            except (ApiError, NotYetError) as error:
+                if kind is do.Remember or (isinstance(error, ApiError) and not error.lasting):
+                    raise
+                refused = refused or error
+        return refused
+
+    async def _all(self, steps: Iterable[do.Step], tell: Callable[[do.Step], Any]) -> None:
+        hands = Hands(self.api, self.cluster, self.record, self.seen)
+
+        async def one(step: do.Step) -> None:
+            log.info("%s/%s: %s", self.cluster.namespace, self.cluster.name, step)
+            if isinstance(step, KAFKA_STEPS):
+                await self._by_kafka(step)
+            else:
+                assert isinstance(step, KubeStep)
+                await hands.carry_out(step)
+            await tell(step)
+
+        try:
+            results = await asyncio.gather(*map(one, steps), return_exceptions=True)
+        finally:
+            self.look.written_at = self.clock()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _by_kafka(self, step: by_kafka.KafkaStep) -> None:
+        pods = list(self.seen.pods.values())
+        controllers = objects.controllers(pods)
+        # As the quorum's members will know it, by its name: a pod's address does not outlive it.
+        named = {i: address._replace(host=self.cluster.host(i)) for i, address in controllers.items()}
+        ask = list(objects.brokers(pods).values()) or list(controllers.values())
+        if isinstance(step, do.AddVoter | do.RemoveVoter):
+            quorum = self.look.view.quorum.value
+            leader = [] if quorum is None or quorum.leader not in controllers else [controllers[quorum.leader]]
+            ask = [*leader, *ask]
+            if isinstance(step, do.RemoveVoter):
+                ask = ask[:1]  # it disrupts: not repeated
+        quorum = self.look.view.quorum.value
+        await by_kafka.carry_out(self.look.client, step, ask, quorum=quorum, controllers=named)
+
+    async def topics(self, found: list[dict[str, Any]], record: Record, events: Events) -> bool:
+        """The namespace's KRaftTopics; whether the next pass should look again soon."""
+        claims = {claim.topic: claim for claim in record.topics}
+        declared, states = by_topics.declared(found, self.cluster.name, record.topics)
+        brokers = list(objects.brokers(self.seen.pods.values()).values())
+        if not (declared.wishes or states or claims):
+            return False
+
+        async def remember(now: Mapping[str, Claim]) -> None:
+            owned = replace(record, topics=tuple(now[topic] for topic in sorted(now)))
+            await self._remember(do.Remember(owned, "topics that go with their resources"))
+
+        keeper = TopicObjects(self.api, events, self.cluster.namespace, found, self.resource, remember)
+        await keeper.tell(states)
+        if not brokers or not (declared.wishes or claims):
+            return bool(declared.wishes or claims)
+        one = by_topics.Pass(self.look.client, brokers[0], keeper, record.cluster_id)
+        return await one.run(declared, claims)
+
+    async def withdraw(self, replaced: frozenset[str]) -> None:
+        """Requests by annotation end with the replacement that they ask for."""
+        done = replaced | {item.name for item in self.record.replacements if item.done}
+        there = self.resource["metadata"].get("annotations", {})
+        keys = [key for key in there if key.startswith(REPLACE) and key.removeprefix(REPLACE) in done]
+        if keys:
+            patch = {"metadata": {"annotations": dict.fromkeys(keys)}}
+            try:
+                self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
+            except ApiError as error:  # it asks for nothing any more: the next pass removes it
+                log.warning("%s/%s: requests that are done stay: %s", self.cluster.namespace, self.cluster.name, error)
+
+    # The status
+
+    async def _remember(self, step: do.Remember) -> Record:
+        """Write the record; another writer's change makes it fail."""
+        log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
+        await self.kept.keep(step.record)
+        return step.record
+
+    async def report(self, after: dict[str, Any], now: str) -> None:
+        """Write the status where it differs; the time of the pass only then."""
+        there = self.resource.get("status", {})
+        stamp = after.pop("lastReconcileTime", None)
+        change = difference({k: v for k, v in there.items() if k != "lastReconcileTime"}, after)
+        if change or stamp is None:
+            await self._patch({**change, "lastReconcileTime": now})
+
+    async def _patch(self, change: dict[str, Any]) -> None:
+        metadata = {"resourceVersion": self.resource["metadata"]["resourceVersion"]}
+        self.resource = await self.api.patch(
+            "KRaftCluster",
+            self.cluster.namespace,
+            self.cluster.name,
+            {"metadata": metadata, "status": change},
+            "status",
+        )

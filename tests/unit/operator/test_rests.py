@@ -1,0 +1,127 @@
+"""A cluster with nothing to do rests: no request to the API server until a watch or its nodes tell of a change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kraft_operator import reconcile
+from kraft_operator.plan import steps as do
+from tests.unit.operator.fake_kubernetes import FakeApi, Watching
+from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
+
+
+async def _rested() -> tuple[FakeApi, Watching]:
+    """Settled, and with a whole pass that wrote nothing."""
+    api = new_api()
+    api.objects["KRaftCluster", *KEY]["spec"]["metrics"]["enabled"] = False  # no process can be asked here
+    operator = new_operator(api)
+    await settle(api, operator)
+    for _ in range(4):
+        await operator.reconcile(KEY)
+    return api, operator
+
+
+@pytest.fixture(autouse=True)
+def without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of the API server in memory have no addresses: nobody is asked, and everything is known."""
+    monkeypatch.setattr("kraft_operator.observe.status.Statuses.whole", lambda *_: True)
+
+
+def test_a_cluster_that_rests_costs_no_request() -> None:
+    async def main() -> None:
+        api, operator = await _rested()
+        api.reads = 0
+        api.writes.clear()
+        for _ in range(5):
+            assert await operator.reconcile(KEY) is not None
+        assert (api.reads, api.writes) == (0, [])
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_change_that_a_watch_tells_of_ends_the_rest() -> None:
+    async def main() -> None:
+        api, operator = await _rested()
+        api.objects["Pod", "demo", "sample-102"]["status"]["phase"] = "Failed"
+        api.reads = 0
+        await operator.reconcile(KEY)
+        assert api.reads
+        assert ("delete", "Pod", "sample-102") in api.writes
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_everything_is_read_anew_after_a_while_whatever_watches_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api, operator = await _rested()
+        memory = operator._memories[KEY]
+        assert memory.rest is not None
+        monkeypatch.setattr(operator, "_clock", lambda: memory.rest.until + 1 if memory.rest is not None else 0.0)
+        api.reads = 0
+        await operator.reconcile(KEY)
+        assert api.reads
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_step_is_planned_with_objects_that_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is done by what a watch may not have told yet."""
+
+    async def main() -> None:
+        api, operator = await _rested()
+        planned, asked = reconcile.plan, []
+
+        def plan(*words: Any) -> do.Plan:
+            asked.append(api.reads)
+            return do.Plan(steps=[do.Recreate((101,), "x")]) if len(asked) == 1 else planned(*words)
+
+        monkeypatch.setattr(reconcile, "plan", plan)
+        api.reads = 0
+        api.writes.clear()
+        await operator.reconcile(KEY)
+        assert asked[0] == 0
+        assert asked[1] > 0
+        assert not [one for one in api.writes if one[0] == "delete"], "the second plan counts"
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_change_during_a_whole_pass_is_not_slept_through() -> None:
+    async def main() -> None:
+        api, operator = await _rested()
+        operator.touched(KEY)
+        listed = api.list
+
+        async def told_meanwhile(kind: str, namespace: str | None, selector: str = "", **named: Any) -> Any:
+            found = await listed(kind, namespace, selector, **named)
+            if kind == "Pod":
+                operator.touched(KEY)
+            return found
+
+        api.list = told_meanwhile  # type: ignore[method-assign,assignment]
+        await operator.reconcile(KEY)
+        assert operator._memories[KEY].rest is None
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_an_operator_that_stops_begins_no_step() -> None:
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        operator.stop()
+        for _ in range(3):
+            await operator.reconcile(KEY)
+        made = [kind for verb, kind, _ in api.writes if verb == "create" and kind != "Event"]
+        assert not {"Pod", "Job", "PersistentVolumeClaim"} & {*made}
+        operator.close()
+
+    asyncio.run(main())
