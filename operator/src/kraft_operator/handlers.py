@@ -112,9 +112,9 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
         key = Key(namespace or "", f"topic/{name}")
         before, now = seen.get(key), (meta.get("generation"), spec.get("cluster"))
         if changed(key, now, type):
-            for cluster in {now[1], before[1] if isinstance(before, tuple) else None}:
-                if cluster:
-                    wake(Key(namespace or "", cluster))
+            owners = {now[1], before[1] if isinstance(before, tuple) else None}
+            for cluster in sorted(filter(None, owners)):
+                wake(Key(namespace or "", cluster))
 
     def of_pipeline(namespace: str | None, name: str | None, body: Any, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = key_of(namespace or "", body["kind"], name or "")
@@ -141,7 +141,7 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
 async def login(**_: Any) -> kopf.ConnectionInfo:
     """The login of the `kubernetes` package. kopf comes back for another one when it is refused."""
     found = (await access()).configuration
-    scheme, _, token = (await found.get_api_key_with_prefix("BearerToken") or "").partition(" ")
+    scheme, _blank, token = (await found.get_api_key_with_prefix("BearerToken") or "").partition(" ")
     return kopf.ConnectionInfo(
         server=found.host,
         ca_path=found.ssl_ca_cert,
