@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -42,7 +44,7 @@ async def access() -> Access:
 def _of_account() -> Access:
     found = Configuration()
     try:
-        config.load_incluster_config(client_configuration=found)
+        InClusterConfigLoader(str(ACCOUNT / "token"), str(ACCOUNT / "ca.crt")).load_and_set(found)
         return Access(found, (ACCOUNT / "namespace").read_text().strip())
     except (config.ConfigException, OSError) as error:
         raise NoAccessError(f"{ACCOUNT}: {error}") from error
@@ -55,6 +57,6 @@ async def _of_kubeconfig(path: str) -> Access:
     try:
         loader = await config.load_kube_config(path, client_configuration=found, persist_config=False)
         context = loader.current_context["context"]
-    except (config.ConfigException, OSError, TypeError, ValueError, KeyError) as error:
+    except (config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError, KeyError) as error:
         raise NoAccessError(f"{path}: {error}") from error
     return Access(found, context.get("namespace") or "default")

@@ -160,6 +160,8 @@ class Api:
                     log.warning("the login was not renewed: %s", error)
                     return False
                 old.replaced = True
+                if not old.users:
+                    await old.client.close()
                 log.info("the login is renewed")
             return self._session is not old
 
