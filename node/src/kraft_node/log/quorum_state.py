@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kraft_node.base.env import Disk, read_file
 from kraft_node.base.ids import ZERO_UUID, parse_uuid, uuid_text
+from kraft_node.raft.epochs import EPOCH_MAX, EpochsExhausted
 from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey
 
 FILE: Final = "quorum-state"
@@ -60,12 +61,16 @@ def parse(data: bytes) -> QuorumState:
 
 
 def read(disk: Disk, path: str) -> QuorumState:
-    """The state in the file at `path`; the initial one when it is missing. Raises OSError, QuorumStateError."""
+    """The state in the file at `path`; the initial one when it is missing. Raises OSError, QuorumStateError, the latter
+    also for an epoch that no election can follow."""
     try:
         data = read_file(disk, path)
     except FileNotFoundError:
         return QuorumState()
     try:
-        return parse(data)
+        state = parse(data)
     except QuorumStateError as e:
         raise QuorumStateError(f"{path}: {e}") from None
+    if not 0 <= state.epoch < EPOCH_MAX:
+        raise QuorumStateError(f"{path}: leaderEpoch {state.epoch}: {EpochsExhausted(state.epoch)}")
+    return state

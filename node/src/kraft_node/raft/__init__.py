@@ -15,6 +15,7 @@ protocol's requests.
 | `snapshots` | which snapshot to offer, answering and using FetchSnapshot, when to take and drop snapshots |
 | `progress` | how far each replica is; the high watermark |
 | `quorum` | the voters (directory ids shaped for KIP-853) and the quorum-state |
+| `epochs` | which epochs a replica takes from others; whether fetched batches follow |
 | `log_view` | what the core knows of the log: its ends, what is flushed, where each epoch began |
 | `requests` | at most one request in flight to each node, back-off, time-outs |
 | `accumulator` | appends that wait for the running flush, to share the next one |

@@ -80,7 +80,8 @@ def answer_vote(node: RaftNode, request: VoteRequest) -> VoteReply:
     if request.epoch < node.epoch:
         return _refuse(node, FENCED_LEADER_EPOCH)
     too_new = request.last_epoch > request.epoch if request.pre_vote else request.last_epoch >= request.epoch
-    if request.end_offset < 0 or request.last_epoch < 0 or too_new:
+    is_sound = request.end_offset >= 0 and request.last_epoch >= 0 and not too_new
+    if not is_sound or not node.epochs.admits(request.epoch, node.epoch, node.now_ms):
         return _refuse(node, INVALID_REQUEST)
     if request.epoch > node.epoch:
         node.become_unattached(request.epoch)

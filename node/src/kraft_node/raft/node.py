@@ -10,12 +10,14 @@ from kraft_node.raft import election, events, replication, snapshots, voter_chan
 from kraft_node.raft.amnesia import READER, Amnesia
 from kraft_node.raft.candidate import Candidate
 from kraft_node.raft.config import RaftConfig
+from kraft_node.raft.epochs import EPOCH_MAX, EpochGuard, EpochsExhausted
 from kraft_node.raft.follower import Follower
 from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
+    INVALID_REQUEST,
     INVALID_VOTER_KEY,
     NONE,
     BeginQuorumEpochReply,
@@ -104,6 +106,7 @@ class RaftNode:
         self._amnesia: Amnesia | None = None
         self.is_amnesiac = is_amnesiac
         self.requests = Requests(self.config)
+        self.epochs = EpochGuard()
         self.waiting: dict[Hashable, WaitingFetch] = {}
         self.role: RoleState = Unattached(state.epoch, 0)
         self.now_ms = 0
@@ -347,8 +350,14 @@ class RaftNode:
         else:
             self.become_unattached(self.epoch, leader_id)
 
+    def next_epoch(self) -> int:
+        """The epoch of the next election. Raises EpochsExhausted."""
+        if self.epoch >= EPOCH_MAX:
+            raise EpochsExhausted(self.epoch)
+        return self.epoch + 1
+
     def become_candidate(self) -> None:
-        epoch = self.epoch + 1
+        epoch = self.next_epoch()
         self._become(Candidate(self, epoch))
         self._remember(epoch, NOBODY, self.local)
 
@@ -437,6 +446,8 @@ class RaftNode:
 
     def _start(self, event: events.Started) -> None:  # noqa: ARG002
         state = self.state
+        if max(state.epoch, self.log.last_epoch) >= EPOCH_MAX:
+            raise EpochsExhausted(max(state.epoch, self.log.last_epoch))
         self._amnesia = Amnesia(self.now_ms)
         if self.log.last_epoch > state.epoch:
             self.state = self._durable_state = state = QuorumState()
@@ -560,6 +571,8 @@ class RaftNode:
     def _voter_error(self, epoch: int, cluster_id: str | None) -> int:
         if cluster_id is not None and cluster_id != self.cluster_id:
             return INCONSISTENT_CLUSTER_ID
+        if not self.epochs.admits(epoch, self.epoch, self.now_ms):
+            return INVALID_REQUEST
         return FENCED_LEADER_EPOCH if epoch < self.epoch else NONE
 
     def _handover_delay_ms(self, successors: tuple[ReplicaKey, ...]) -> int:
@@ -587,6 +600,9 @@ class RaftNode:
             voter_changes.take_versions(self, node_id, reply if isinstance(reply, VersionsReply) else None)
             return
         if reply is None:
+            return
+        if not self.epochs.admits(reply.epoch, self.epoch, self.now_ms):
+            self.requests.back_off(node_id, type(request), self.now_ms)
             return
         self.hear(node_id, reply.epoch)
         if reply.error != NONE:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import voter_changes
 from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
+from kraft_node.raft.epochs import follows
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
 from kraft_node.raft.quorum import NOBODY
@@ -185,6 +186,9 @@ def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: Fetch
     follower: Follower = node.follower
     if request.offset != node.log.end_offset:
         return
+    if not follows(node.log, reply.batches, node.epoch):
+        node.requests.back_off(node_id, FetchRequest, node.now_ms)
+        return
     follower.alive(node)
     if reply.diverging is not None:
         _truncate(node, reply.diverging)
@@ -205,7 +209,7 @@ def _is_needed(node: RaftNode, snapshot: SnapshotId) -> bool:
     the log than it should: asking again at once would not end."""
     latest = node.log.latest_snapshot
     known = node.high_watermark if latest is None else max(latest.end_offset, node.high_watermark)
-    return snapshot.end_offset > known
+    return snapshot.end_offset > known and snapshot.epoch <= node.epoch
 
 
 def _append(node: RaftNode, reply: FetchReply) -> None:

@@ -36,7 +36,7 @@ class Resigned(RoleState):
                 node.finish_shutdown()
                 return
         elif node.now_ms >= self.deadline:
-            node.become_unattached(self.epoch + 1)
+            node.become_unattached(node.next_epoch())
             return
         request = EndQuorumEpochRequest(self.epoch, self.local_id, self._successors, node.cluster_id)
         for voter_id in sorted(self.unacknowledged):

@@ -1,0 +1,79 @@
+"""Which epochs a replica takes from others: a damaged or hostile peer must not use them up.
+
+The protocol has 31 bits for an epoch, and each election needs the next number. Apache Kafka takes any epoch from any
+peer: one message that names 2147483647 leaves a quorum that can never elect a leader again.
+
+The rule, for each epoch that a message names and that is above the replica's own:
+
+- Up to `FREE_MAX` (2^30) the replica takes it, as Kafka does. A quorum that elects a leader every second gets there
+  after 34 years, so that a new or long absent replica always finds its quorum.
+- Above, it takes an epoch at most `LEAP_MAX` ahead of its own, and only one leap (more than the next epoch) in
+  `LEAP_PAUSE_MS`. A hostile peer then needs twelve days without a pause for the other half of the numbers.
+- Never above `EPOCH_MAX`: the epoch after it can still be written, but no epoch could follow that one.
+
+Refused requests are answered with INVALID_REQUEST, refused answers count as failed. Records and snapshots of an epoch
+above the leader's are refused in any range: no leader has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kraft_node.raft.log_view import LogView
+    from kraft_node.raft.messages import Batch
+
+EPOCH_MAX: Final = 2**31 - 2
+"""The highest epoch that a replica takes or begins."""
+
+FREE_MAX: Final = 2**30
+LEAP_MAX: Final = 1_000
+LEAP_PAUSE_MS: Final = 1_000
+
+REMEDY: Final = (
+    "Stop all nodes. In the quorum-state of each controller set leaderEpoch to one more than the highest leader epoch"
+    " in its metadata log (kafka-dump-log shows it), leaderId and votedId to -1; delete quorum-state on brokers."
+    " Then start the controllers."
+)
+
+
+class EpochsExhausted(AssertionError):  # noqa: N818 - a fact
+    """No epoch is left for another election."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"epoch {epoch} is out of range: no election can follow, epochs end at {EPOCH_MAX}. {REMEDY}")
+
+
+class EpochGuard:
+    """Judges the epochs that others name, for one replica."""
+
+    __slots__ = ("_leaped_ms",)
+
+    def __init__(self) -> None:
+        self._leaped_ms: int | None = None
+
+    def admits(self, named: int, own: int, now_ms: int) -> bool:
+        """Whether a replica in epoch `own` may take the epoch that a message names. Older ones are for others to judge."""
+        if named <= own or named <= FREE_MAX:
+            return True
+        if named > EPOCH_MAX or named - own > LEAP_MAX:
+            return False
+        if named - own > 1:
+            if self._leaped_ms is not None and now_ms < self._leaped_ms + LEAP_PAUSE_MS:
+                return False
+            self._leaped_ms = now_ms
+        return True
+
+
+def follows(log: LogView, batches: Sequence[Batch], epoch: int) -> bool:
+    """Whether fetched batches go on where the log ends, in epochs that the leader of `epoch` can have.
+
+    The CRC of a batch does not cover its leader epoch: a damaged one would stay in the log for good.
+    """
+    offset, last = log.end_offset, log.last_epoch
+    for batch in batches:
+        if batch.base_offset != offset or batch.next_offset <= offset or not last <= batch.epoch <= epoch:
+            return False
+        offset, last = batch.next_offset, batch.epoch
+    return True
