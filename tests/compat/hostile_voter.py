@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from typing import Final
+from typing import Any, Final
 
 from kraft_node.raft import wire_form
 from kraft_node.raft.messages import (
@@ -61,7 +61,7 @@ class HostileVoter:
             except OSError:
                 return
 
-    def _answer(self, key: ApiKey, version: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _answer(self, key: ApiKey, version: int) -> Any:
         if key is ApiKey.API_VERSIONS:
             rows = [ApiVersionsResponse.ApiVersion(k, API[k].min_version, API[k].max_version) for k in ANSWERS]
             return ApiVersionsResponse(api_keys=rows)

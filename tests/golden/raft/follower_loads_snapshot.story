@@ -4,18 +4,18 @@ state: 5 leader=2
 log: 1:0
 end: 4
 > start
-    Send(number=1 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=4 last_epoch=1 max_bytes=1048576 max_wait_ms=500))
-    LeaderChanged(leader_id=2 epoch=5)
-    SetTimer(at_ms=250)
+    message: Send(number=1 node_id=2 request=FetchRequest(epoch=5 replica=1/A offset=4 last_epoch=1 max_bytes=1048576 max_wait_ms=500))
+    leader_changed: LeaderChanged(leader_id=2 epoch=5)
+    timer_ms: 250
 > fetch-answer 2 epoch=5 leader=2 snapshot=100:4
-    Send(number=2 node_id=2 request=FetchSnapshotRequest(epoch=5 replica=1/A snapshot=SnapshotId(end_offset=100 epoch=4) position=0 max_bytes=1048576))
+    message: Send(number=2 node_id=2 request=FetchSnapshotRequest(epoch=5 replica=1/A snapshot=SnapshotId(end_offset=100 epoch=4) position=0 max_bytes=1048576))
 > snapshot-answer 2 epoch=5 leader=2 snapshot=100:4 size=1500 at=0 bytes=1000
-    WriteSnapshotPart(snapshot=SnapshotId(end_offset=100 epoch=4) position=0 data=1000 bytes)
-    Send(number=3 node_id=2 request=FetchSnapshotRequest(epoch=5 replica=1/A snapshot=SnapshotId(end_offset=100 epoch=4) position=1000 max_bytes=1048576))
+    part: SnapshotPart(snapshot=SnapshotId(end_offset=100 epoch=4) position=0 data=1000 bytes)
+    message: Send(number=3 node_id=2 request=FetchSnapshotRequest(epoch=5 replica=1/A snapshot=SnapshotId(end_offset=100 epoch=4) position=1000 max_bytes=1048576))
 > snapshot-answer 2 epoch=5 leader=2 snapshot=100:4 size=1500 at=1000 bytes=500
-    WriteSnapshotPart(snapshot=SnapshotId(end_offset=100 epoch=4) position=1000 data=500 bytes)
-    FinishSnapshot(snapshot=SnapshotId(end_offset=100 epoch=4))
-    SetTimer(at_ms=2000)
+    part: SnapshotPart(snapshot=SnapshotId(end_offset=100 epoch=4) position=1000 data=500 bytes)
+    whole: SnapshotId(end_offset=100 epoch=4)
+    timer_ms: 2000
 > snapshot-stored 100:4
-    Committed(high_watermark=100)
-    Flush(offset=100)
+    flush: 100
+    committed: 100

@@ -3,16 +3,18 @@ state: 4 leader=1 voted=1/A
 log: 1:0,4:20
 end: 30
 > start
-    WriteQuorumState(state=QuorumState(epoch=5 leader_id=-1 voted=1/A))
-    LeaderChanged(leader_id=-1 epoch=5)
-    SetTimer(at_ms=1500)
+    state: QuorumState(epoch=5 leader_id=-1 voted=1/A)
+    leader_changed: LeaderChanged(leader_id=-1 epoch=5)
+    timer_ms: 1500
 > state-written
-    WriteQuorumState(state=QuorumState(epoch=5 leader_id=1 voted=1/A))
-    AppendLeaderChange(offset=30 epoch=5 voters=[1] granting=[1])
-    Flush(offset=31)
-    LeaderChanged(leader_id=1 epoch=5)
-    SetTimer()
+    append: AppendLeaderChange(offset=30 epoch=5 voters=[1] granting=[1])
+    releases: True
+    state: QuorumState(epoch=5 leader_id=1 voted=1/A)
+    flush: 31
+    leader_changed: LeaderChanged(leader_id=1 epoch=5)
+    timer_ms: None
 > state-written
+    releases: True
 > flushed 31
-    Committed(high_watermark=31)
-    BecameLeader(epoch=5)
+    committed: 31
+    became_leader: 5

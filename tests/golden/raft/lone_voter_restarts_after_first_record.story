@@ -4,15 +4,16 @@ state: 2 voted=1/A
 log: 1:0,2:10
 end: 11
 > start
-    WriteQuorumState(state=QuorumState(epoch=3 leader_id=-1 voted=1/A))
-    LeaderChanged(leader_id=-1 epoch=3)
-    SetTimer(at_ms=1500)
+    state: QuorumState(epoch=3 leader_id=-1 voted=1/A)
+    leader_changed: LeaderChanged(leader_id=-1 epoch=3)
+    timer_ms: 1500
 > state-written
-    WriteQuorumState(state=QuorumState(epoch=3 leader_id=1 voted=1/A))
-    AppendLeaderChange(offset=11 epoch=3 voters=[1] granting=[1])
-    Flush(offset=12)
-    LeaderChanged(leader_id=1 epoch=3)
-    SetTimer()
+    append: AppendLeaderChange(offset=11 epoch=3 voters=[1] granting=[1])
+    releases: True
+    state: QuorumState(epoch=3 leader_id=1 voted=1/A)
+    flush: 12
+    leader_changed: LeaderChanged(leader_id=1 epoch=3)
+    timer_ms: None
 > flushed 12
-    Committed(high_watermark=12)
-    BecameLeader(epoch=3)
+    committed: 12
+    became_leader: 3

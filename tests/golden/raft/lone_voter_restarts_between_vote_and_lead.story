@@ -3,11 +3,12 @@ state: 2 voted=1/A
 log: 1:0
 end: 10
 > start
-    WriteQuorumState(state=QuorumState(epoch=2 leader_id=1 voted=1/A))
-    AppendLeaderChange(offset=10 epoch=2 voters=[1] granting=[1])
-    Flush(offset=11)
-    LeaderChanged(leader_id=1 epoch=2)
+    append: AppendLeaderChange(offset=10 epoch=2 voters=[1] granting=[1])
+    state: QuorumState(epoch=2 leader_id=1 voted=1/A)
+    flush: 11
+    leader_changed: LeaderChanged(leader_id=1 epoch=2)
 > state-written
+    releases: True
 > flushed 11
-    Committed(high_watermark=11)
-    BecameLeader(epoch=2)
+    committed: 11
+    became_leader: 2

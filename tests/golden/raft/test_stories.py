@@ -1,6 +1,7 @@
 """Stories of the raft core: each file beside this one tells what happens to a node and what it wants done.
 
-A line `> word arguments` is an event; the indented lines under it are the effects, in order. `@ 120` sets the clock.
+A line `> word arguments` is an event; the indented lines under it are what the node wants done, in
+order. `@ 120` sets the clock.
 Lines before the first event set the node up. Run with `UPDATE_GOLDEN=1` to write the effects anew, then read the diff.
 """
 
@@ -14,13 +15,14 @@ from typing import Any
 import pytest
 
 from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
+from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import EpochEnd, LogView, SnapshotId
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
 
+MANY = ("appends", "messages")
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 
 
@@ -75,12 +77,13 @@ class Story:
         options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
         plain = [word for word in words[1:] if "=" not in word]
         event = EVENTS[words[0]](self, plain, options)
-        for effect in self.node.step(event, self.now):
-            if isinstance(effect, do.Send):
-                self.sent[effect.node_id, type(effect.request).__name__] = effect.number
-            if isinstance(effect, do.WriteQuorumState):
-                self.state = effect.state
-            yield show(effect)
+        ready = self.node.step(event, self.now)
+        self.state = ready.state or self.state
+        for message in [*ready.messages, *ready.after_state]:
+            if isinstance(message, do.Send):
+                self.sent[message.node_id, type(message.request).__name__] = message.number
+        for name, value in ready.work():
+            yield f"{name.removesuffix('s') if name in MANY else name}: {show(value)}"
 
     def number(self, node_id: str, kind: str) -> int:
         return self.sent[int(node_id), kind]
@@ -208,7 +211,7 @@ def show(value: Any) -> str:
 
 
 def retell(text: str) -> str:
-    """The story with the effects as they are now."""
+    """The story with the work as it is now."""
     story = Story()
     told = []
     for line in text.splitlines():
@@ -216,7 +219,7 @@ def retell(text: str) -> str:
             continue
         told.append(line)
         if line.startswith("> "):
-            told += ["    " + effect for effect in story.tell(line[2:])]
+            told += ["    " + work for work in story.tell(line[2:])]
         elif line.startswith("@ "):
             story.now = int(line[2:])
         elif ": " in line and not line.startswith("#"):

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft_node.base.ids import Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
+from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.messages import Batch
 from kraft_node.raft.node import NotLeader, RaftNode
@@ -38,6 +38,7 @@ class Replica:
         self.saved_log: list[Entry] = []
         self.log: list[Entry] = []
         self.node: RaftNode | None = None
+        self.held: list[do.Message] = []
         self.life = 0
         self.lane = 0
         self.timer = 0
@@ -63,90 +64,99 @@ class Replica:
 
     def crash(self) -> None:
         self.node = None
+        self.held = []
         self.life += 1
 
     def step(self, event: events.Event) -> None:
         if self.node is not None:
-            for effect in self.node.step(event, self.sim.now):
-                getattr(self, "do_" + type(effect).__name__)(effect)
+            do.carry_out(self.node.step(event, self.sim.now), self)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """In this life only."""
         life = self.life
         self.sim.at(delay_ms, lambda: action() if self.life == life else None)
 
-    def do_WriteQuorumState(self, effect: do.WriteQuorumState) -> None:  # noqa: N802
+    def save_state(self, state: QuorumState) -> None:
         def written() -> None:
-            self.saved_state = effect.state
-            self.step(events.QuorumStateWritten(effect.state))
+            self.saved_state = state
+            self.step(events.QuorumStateWritten(state))
 
-        self.wanted_state = effect.state
+        self.wanted_state = state
         # One after the other, as one thread writes them.
         self.lane = max(self.lane, self.sim.now) + self.sim.rng.randint(0, 30)
         self.later(self.lane - self.sim.now, written)
 
-    def do_AppendLeaderChange(self, effect: do.AppendLeaderChange) -> None:  # noqa: N802
-        self.sim.elected(self, effect.epoch)
-        self.log.append((effect.epoch, "leader change"))
+    def append(self, batch: do.LogAppend) -> None:
+        assert batch.offset == len(self.log)
+        if isinstance(batch, do.AppendLeaderChange):
+            self.sim.elected(self, batch.epoch)
+            self.log.append((batch.epoch, "leader change"))
+        elif isinstance(batch, do.Append):
+            self.log += [(batch.epoch, record.decode()) for record in batch.records]
+        else:
+            assert isinstance(batch, do.AppendFetched)
+            self.log += batch.records
 
-    def do_Append(self, effect: do.Append) -> None:  # noqa: N802
-        assert effect.offset == len(self.log)
-        self.log += [(effect.epoch, record.decode()) for record in effect.records]
+    def truncate(self, offset: int) -> None:
+        assert offset >= self.high_watermark, "nothing committed is truncated"
+        del self.log[offset:]
 
-    def do_AppendFetched(self, effect: do.AppendFetched) -> None:  # noqa: N802
-        assert effect.offset == len(self.log)
-        self.log += effect.records
-
-    def do_Truncate(self, effect: do.Truncate) -> None:  # noqa: N802
-        assert effect.offset >= self.high_watermark, "nothing committed is truncated"
-        del self.log[effect.offset :]
-
-    def do_Flush(self, effect: do.Flush) -> None:  # noqa: N802
+    def flush(self, offset: int) -> None:
         written = list(self.log)
 
         def flushed() -> None:
             self.saved_log = written
-            self.step(events.Flushed(effect.offset))
+            self.step(events.Flushed(offset))
 
         self.later(self.sim.rng.randint(0, 40), flushed)
 
-    def do_Send(self, effect: do.Send) -> None:  # noqa: N802
+    def send(self, message: do.Message) -> None:
+        if isinstance(message, do.Send):
+            self.ask(message)
+        elif isinstance(message, do.Respond):
+            self.respond(message)
+        else:
+            assert isinstance(message, do.ReadLog)
+            self.read_log(message)
+
+    def ask(self, effect: do.Send) -> None:
         assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
         other = self.sim.replicas[effect.node_id]
         token = (self, self.life, effect.number, effect.request)
         self.sim.carry(self, other, lambda: other.step(events.Asked(token, effect.request)))
 
-    def do_Respond(self, effect: do.Respond) -> None:  # noqa: N802
+    def respond(self, effect: do.Respond) -> None:
         assert self.saved_state == self.wanted_state, "vote and epoch are on disk before words leave"
         asker, life, number, _ = effect.token  # type: ignore[misc]
         answer = events.Answered(number, effect.reply)
         self.sim.carry(self, asker, lambda: asker.step(answer) if asker.life == life else None)
 
-    def do_ReadLog(self, effect: do.ReadLog) -> None:  # noqa: N802
+    def read_log(self, effect: do.ReadLog) -> None:
         entries = self.log[effect.offset : effect.offset + self.sim.rng.randint(1, 5)]
         batches = tuple(Batch(n, n + 1, epoch) for n, (epoch, _) in enumerate(entries, effect.offset))
         reply = effect.reply._replace(batches=batches, records=entries)  # type: ignore[call-arg]
-        self.do_Respond(do.Respond(effect.token, reply))
+        self.respond(do.Respond(effect.token, reply))
 
-    def do_SetTimer(self, effect: do.SetTimer) -> None:  # noqa: N802
+    def set_timer(self, at_ms: int | None) -> None:
         self.timer += 1
         mine = self.timer
-        if effect.at_ms is not None:
-            delay = max(0, effect.at_ms - self.sim.now)
+        if at_ms is not None:
+            delay = max(0, at_ms - self.sim.now)
             self.later(delay, lambda: self.step(events.Tick()) if self.timer == mine else None)
 
-    def do_Committed(self, effect: do.Committed) -> None:  # noqa: N802
-        assert effect.high_watermark > self.high_watermark, "the high watermark never goes back"
-        self.high_watermark = effect.high_watermark
-        self.sim.committed_up_to(self, effect.high_watermark)
+    def committed(self, offset: int) -> None:
+        assert offset > self.high_watermark, "the high watermark never goes back"
+        self.high_watermark = offset
+        self.sim.committed_up_to(self, offset)
 
-    def do_BecameLeader(self, effect: do.BecameLeader) -> None:  # noqa: N802
-        assert self.sim.leaders[effect.epoch] == self.id
+    def became_leader(self, epoch: int) -> None:
+        assert self.sim.leaders[epoch] == self.id
 
-    def do_LostLeadership(self, effect: do.LostLeadership) -> None:  # noqa: N802
-        pass
+    def _nothing(self, _: Any = None) -> None:
+        """Of no interest here."""
 
-    do_LeaderChanged = do_Proposed = do_LostLeadership  # noqa: N815
+    lost_leadership = leader_changed = proposed = _nothing
+    write_part = finish_snapshot = remove_snapshots = shut_down = _nothing
 
 
 class Quorum:

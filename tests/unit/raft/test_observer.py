@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kraft_node.base.ids import Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from tests.unit.raft.host import QuietHost
 from tests.unit.raft.test_voter_changes import Chance
 
 VOTER, OBSERVER, LEADER = 1, 6, 7
@@ -27,50 +27,37 @@ def observer() -> RaftNode:
 
 
 def test_a_leader_that_is_no_known_voter_is_asked_again_when_its_answer_is_lost() -> None:
-    node = observer()
+    host = QuietHost()
+    host.node = observer()
     asked: list[int] = []
-
-    def tell(event: events.Event, now_ms: int) -> None:
-        for effect in node.step(event, now_ms):
-            if isinstance(effect, do.WriteQuorumState):
-                tell(events.QuorumStateWritten(effect.state), now_ms)
-            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
-                asked.append(effect.node_id)
-                if effect.node_id == VOTER:  # the leader's answers are lost
-                    reply = m.FetchReply(m.NOT_LEADER_OR_FOLLOWER, epoch=5, leader_id=LEADER)
-                    tell(events.Answered(effect.number, reply), now_ms)
-
-    tell(events.Started(), 0)
-    for now_ms in range(0, 20_000, 10):
-        tell(events.Tick(), now_ms)
+    host.tell(events.Started())
+    for host.now_ms in range(0, 20_000, 10):
+        host.tell(events.Tick())
+        for fetch in host.requests(m.FetchRequest):
+            asked.append(fetch.node_id)
+            if fetch.node_id == VOTER:  # the leader's answers are lost
+                reply = m.FetchReply(m.NOT_LEADER_OR_FOLLOWER, epoch=5, leader_id=LEADER)
+                host.tell(events.Answered(fetch.number, reply))
     assert asked[0] == VOTER
     assert asked.count(LEADER) > 2
 
 
 def test_who_hears_nothing_of_its_leader_refuses_no_pre_votes() -> None:
     """It may be a voter in the set that the candidate knows, and the one whose vote is missing (raft seed 17286)."""
-    node = observer()
-    granted: list[bool] = []
+    host = QuietHost()
+    host.node = node = observer()
     fetches: list[int] = []
 
-    def tell(event: events.Event, now_ms: int) -> None:
-        for effect in node.step(event, now_ms):
-            if isinstance(effect, do.WriteQuorumState):
-                tell(events.QuorumStateWritten(effect.state), now_ms)
-            elif isinstance(effect, do.Respond) and isinstance(effect.reply, m.VoteReply):
-                granted.append(effect.reply.granted)
-            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
-                fetches.append(effect.number)
-
     def run(first_ms: int, last_ms: int, *, is_heard: bool) -> None:
-        for now_ms in range(first_ms, last_ms, 10):
-            tell(events.Tick(), now_ms)
+        for host.now_ms in range(first_ms, last_ms, 10):
+            host.tell(events.Tick())
+            fetches.extend(fetch.number for fetch in host.requests(m.FetchRequest))
             if is_heard and fetches:
-                tell(events.Answered(fetches.pop(), m.FetchReply(m.NONE, epoch=5, leader_id=VOTER)), now_ms)
+                host.tell(events.Answered(fetches.pop(), m.FetchReply(m.NONE, epoch=5, leader_id=VOTER)))
         asked = m.VoteRequest(5, ReplicaKey(2, Uuid(bytes(15) + b"\2")), 4, 10, pre_vote=True, voter=node.local)
-        tell(events.Asked("vote", asked), last_ms)
+        host.tell(events.Asked("vote", asked))
 
-    tell(events.Started(), 0)
+    host.tell(events.Started())
     run(0, 10_000, is_heard=True)
     run(10_010, 20_000, is_heard=False)
-    assert granted == [False, True]
+    assert host.votes() == [False, True]

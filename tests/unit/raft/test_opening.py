@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kraft_node.base.ids import Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
+from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import EpochEnd, LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from tests.unit.raft.host import QuietHost
 from tests.unit.raft.test_voter_changes import Chance
 
 VOTERS = VoterSet(Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2, 3))
 
 
-class First:
+class First(QuietHost):
     """The first voter of three that were formatted together. Its disk is quick; voter 2 grants every vote."""
 
     def __init__(self) -> None:
-        self.now_ms = 0
+        super().__init__()
         self.opened: list[do.AppendLeaderChange] = []
         self.fetch = 0
         self.node = RaftNode(
@@ -32,19 +35,16 @@ class First:
         )
         self.tell(events.Started())
 
-    def tell(self, event: events.Event) -> None:
-        for effect in self.node.step(event, self.now_ms):
-            if isinstance(effect, do.WriteQuorumState):
-                self.tell(events.QuorumStateWritten(effect.state))
-            elif isinstance(effect, do.Flush):
-                self.tell(events.Flushed(effect.offset))
-            elif isinstance(effect, do.AppendLeaderChange):
-                self.opened.append(effect)
-            elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
-                self.fetch = effect.number
-            elif isinstance(effect, do.Send) and isinstance(effect.request, m.VoteRequest) and effect.node_id == 2:
-                reply = m.VoteReply(m.NONE, effect.request.epoch, granted=True)
-                self.tell(events.Answered(effect.number, reply))
+    def append(self, batch: Any) -> None:
+        if isinstance(batch, do.AppendLeaderChange):
+            self.opened.append(batch)
+
+    def send(self, message: Any) -> None:
+        if isinstance(message, do.Send) and isinstance(message.request, m.FetchRequest):
+            self.fetch = message.number
+        elif isinstance(message, do.Send) and isinstance(message.request, m.VoteRequest) and message.node_id == 2:
+            reply = m.VoteReply(m.NONE, message.request.epoch, granted=True)
+            self.tell(events.Answered(message.number, reply))
 
 
 def test_a_leader_states_the_voters_again_when_its_opening_was_truncated() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kraft_node.base.ids import Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events, wire_form
 from kraft_node.raft import messages as m
+from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
@@ -18,6 +18,7 @@ from kraft_node.raft.voter_changes import VoterSets, why_not_upgrade
 from kraft_node.raft.voter_history import decode_voters, encode_voters
 from kraft_node.wire import codec
 from kraft_node.wire.api import API, ApiKey
+from tests.unit.raft.host import QuietHost
 
 ONE, TWO = (Voter(ReplicaKey(n, Uuid(bytes([n]) * 16)), {"CONTROLLER": ("host", 9000 + n)}) for n in (1, 2))
 
@@ -30,16 +31,17 @@ class Chance:
         return bytes(count)
 
 
-class Leader:
+class Leader(QuietHost):
     """A lone leader, whose disk is always quick."""
 
     def __init__(self, kraft_version: int = 1, own: Voter = ONE) -> None:
+        super().__init__()
         self.answers: dict[Any, int] = {}
         self.stated: list[VoterSet] = []
         self.versions: list[int | None] = []
         self.supports: m.VersionsReply | None = m.VersionsReply(m.NONE, (0, 1))
         self.asked: list[m.VersionsRequest] = []
-        self.now = 0
+        self.cannot_be_reached = False
         self.own = own
         self.node = self.make(kraft_version)
         self.tell(events.Started())
@@ -56,26 +58,21 @@ class Leader:
             own=self.own,
         )
 
-    def send(self, effect: do.Send) -> None:
+    def send(self, message: Any) -> None:
         """Nobody answers, but who is asked what it supports."""
-        if isinstance(effect.request, m.VersionsRequest):
-            self.asked.append(effect.request)
+        if isinstance(message, do.Respond):
+            self.answers[message.token] = message.reply.error
+        elif isinstance(message, do.Send) and self.cannot_be_reached:
+            self.tell(events.Answered(message.number, None))
+        elif isinstance(message, do.Send) and isinstance(message.request, m.VersionsRequest):
+            self.asked.append(message.request)
             if self.supports is not None:
-                self.tell(events.Answered(effect.number, self.supports))
+                self.tell(events.Answered(message.number, self.supports))
 
-    def tell(self, event: events.Event) -> None:
-        for effect in self.node.step(event, self.now):
-            if isinstance(effect, do.WriteQuorumState):
-                self.tell(events.QuorumStateWritten(effect.state))
-            elif isinstance(effect, do.Flush):
-                self.tell(events.Flushed(effect.offset))
-            elif isinstance(effect, do.AppendVoters):
-                self.stated.append(effect.voters)
-                self.versions.append(effect.kraft_version)
-            elif isinstance(effect, do.Send):
-                self.send(effect)
-            elif isinstance(effect, do.Respond):
-                self.answers[effect.token] = effect.reply.error
+    def append(self, batch: Any) -> None:
+        if isinstance(batch, do.AppendVoters):
+            self.stated.append(batch.voters)
+            self.versions.append(batch.kraft_version)
 
     def ask(self, token: str, request: m.Request) -> int | None:
         self.tell(events.Asked(token, request))
@@ -111,7 +108,7 @@ def test_a_change_that_is_not_committed_in_time_is_answered_so() -> None:
     leader = Leader()
     leader.fetch(TWO)
     assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) is None
-    leader.now = leader.node.config.request_timeout_ms
+    leader.now_ms = leader.node.config.request_timeout_ms
     leader.tell(events.Tick())
     assert leader.answers["add"] == m.REQUEST_TIMED_OUT
     assert leader.ask("next", m.RemoveVoterRequest(TWO.key)) == m.REQUEST_TIMED_OUT, "it may still be committed"
@@ -125,10 +122,10 @@ def test_who_is_added_is_asked_first_what_it_supports() -> None:
     assert leader.asked == [m.VersionsRequest(TWO.endpoints)]
     assert leader.stated == []
     assert leader.ask("meanwhile", m.RemoveVoterRequest(ONE.key)) == m.REQUEST_TIMED_OUT
-    leader.now = leader.node.config.request_timeout_ms
+    leader.now_ms = leader.node.config.request_timeout_ms
     leader.tell(events.Tick())
     assert leader.answers["add"] == m.REQUEST_TIMED_OUT, "it has not answered"
-    leader.now += leader.node.config.retry_backoff_ms
+    leader.now_ms += leader.node.config.retry_backoff_ms
     leader.supports = m.VersionsReply(m.NONE, (1, 3))
     assert leader.ask("again", m.AddVoterRequest(TWO, 60_000)) is None
     assert leader.stated == [VoterSet([ONE, TWO._replace(kraft_versions=(1, 3))])], (
@@ -157,7 +154,7 @@ def test_who_would_not_understand_is_not_added(reply: m.VersionsReply, error: in
 def test_who_cannot_be_reached_is_not_added() -> None:
     leader = Leader()
     leader.fetch(TWO)
-    leader.send = lambda effect: leader.tell(events.Answered(effect.number, None))  # type: ignore[method-assign]
+    leader.cannot_be_reached = True
     assert leader.ask("add", m.AddVoterRequest(TWO, 1000)) == m.REQUEST_TIMED_OUT
     assert leader.ask("at once", m.AddVoterRequest(TWO, 1000)) == m.REQUEST_TIMED_OUT, "it is left alone for a moment"
 
@@ -267,10 +264,11 @@ class StaticLeader(Leader):
             own=ONE,
         )
 
-    def send(self, effect: do.Send) -> None:
-        if isinstance(effect.request, m.VoteRequest):
-            granted = m.VoteReply(m.NONE, effect.request.epoch, -1, True)
-            self.tell(events.Answered(effect.number, granted))
+    def send(self, message: Any) -> None:
+        super().send(message)
+        if isinstance(message, do.Send) and isinstance(message.request, m.VoteRequest):
+            granted = m.VoteReply(m.NONE, message.request.epoch, -1, True)
+            self.tell(events.Answered(message.number, granted))
 
 
 def led() -> StaticLeader:
@@ -356,27 +354,16 @@ def test_a_static_follower_tells_each_leader_once() -> None:
         own=ONE,
     )
     told = []
-    now = 0
-
-    under_way = 0
-
-    def tell(*given: events.Event) -> None:
-        nonlocal under_way
-        waiting = list(given)
-        while waiting:
-            for effect in node.step(waiting.pop(0), now):
-                if isinstance(effect, do.WriteQuorumState):
-                    waiting.append(events.QuorumStateWritten(effect.state))
-                elif isinstance(effect, do.Send) and isinstance(effect.request, m.FetchRequest):
-                    under_way = effect.number
-                elif isinstance(effect, do.Send) and isinstance(effect.request, m.UpdateVoterRequest):
-                    told.append(effect.request)
-                    waiting.append(events.Answered(effect.number, m.VoterChangeReply(m.NONE, node.epoch, 2)))
-
-    tell(events.Started())
+    host = QuietHost()
+    host.node = node
+    host.tell(events.Started())
     for epoch in (1, 2):
-        tell(events.Asked("begin", m.BeginQuorumEpochRequest(epoch, 2, None, "c")))
+        host.tell(events.Asked("begin", m.BeginQuorumEpochRequest(epoch, 2, None, "c")))
         for _ in range(6):
-            now += node.config.fetch_timeout_ms // 2
-            tell(events.Answered(under_way, m.FetchReply(m.NONE, node.epoch, 2, 0)))
+            host.now_ms += node.config.fetch_timeout_ms // 2
+            fetch = host.requests(m.FetchRequest)[-1]
+            host.tell(events.Answered(fetch.number, m.FetchReply(m.NONE, node.epoch, 2, 0)))
+            for update in host.requests(m.UpdateVoterRequest):
+                told.append(update.request)
+                host.tell(events.Answered(update.number, m.VoterChangeReply(m.NONE, node.epoch, 2)))
     assert [(request.epoch, request.voter) for request in told] == [(1, ONE), (2, ONE)]

@@ -8,9 +8,9 @@ import pytest
 
 from kraft_node.base.ids import Uuid
 from kraft_node.controller.leaders import Leaders
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
 from kraft_node.raft.node import NotLeader, RaftNode
+from kraft_node.raft.ready import Ready
 from kraft_node.server.faults import Faults
 from kraft_node.wire import stored
 from tests.unit.controller.on_raft import RaftedController
@@ -41,14 +41,16 @@ def test_a_broken_law_in_an_effect_ends_the_node(monkeypatch: pytest.MonkeyPatch
     node = Node().start()
     monkeypatch.setattr(node.storage, "begin_flush", a_defect)
     append(node.driver, [topic(1)])
-    assert ended(node) == ["__cluster_metadata-0: Flush: AssertionError: law: a defect"]
+    assert ended(node) == ["__cluster_metadata-0: flush: AssertionError: law: a defect"]
 
 
 def test_truncation_below_the_high_watermark_ends_the_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node().start()
     append(node.driver, [topic(1)])
     node.world.run()
-    monkeypatch.setattr(RaftNode, "step", lambda *_: [do.Truncate(1)])
+    ready = Ready()
+    ready.truncate = 1
+    monkeypatch.setattr(RaftNode, "step", lambda *_: ready)
     for _ in range(3):
         node.driver.step(events.Tick())
     (why,) = ended(node)

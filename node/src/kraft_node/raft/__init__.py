@@ -2,9 +2,9 @@
 
 Kafka's Raft (KIP-595) is pulled: followers and observers fetch, the leader never sends records. This package decides;
 it does no I/O, reads no clock and draws random numbers only from the `Rng` it is given. `RaftNode.step(event, now_ms)`
-takes one `events` thing and returns `effects` to carry out, strictly in order; `server.raft_driver` does that on an
-`Env`, be it the real or the simulated one. Messages are `messages` values; `wire_form` translates them from and to the
-protocol's requests.
+takes one `events` thing and returns one `Ready`: all that the step wants done. `ready.carry_out` does it on a host, in
+the one safe order. Hosts are `server.raft_host` on the real or the simulated `Env`, the Raft simulator, the exhaustive
+search and tests. Messages are `messages` values; `wire_form` translates them from and to the protocol's requests.
 
 | file | question it answers |
 |-|-|
@@ -24,13 +24,18 @@ protocol's requests.
 | `voter_history` | kraft.version and the voters that the log itself states (KIP-853) |
 | `wire_form` | the core's messages from and to the protocol's; DescribeQuorum |
 | `storage` | what the driver needs of the files; `log.metadata_log` provides it |
-| `node` | `RaftNode`: dispatch, transitions, the order of effects |
+| `ready` | what a step wants done, as one value, and the order in which a host does it |
+| `replica_state` | what a replica knows, and what roles ask of it |
+| `transitions` | how a replica takes a role, and what it remembers of its vote and epoch |
+| `dispatch` | what each event, request and answer does |
+| `node` | `RaftNode`: one event in, one `Ready` out |
 
-What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in `node` and `server.raft_driver`):
+What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.raft_host`):
 
-1. **Effects in order.** Carry out the effects of a step in their order, all of them before the next step.
-2. **Vote and epoch before words.** While `WriteQuorumState` is unanswered nothing leaves: the core holds back every
-   `Send` and `Respond` until `QuorumStateWritten`. The driver reports it only after fsync of file and directory.
+1. **The whole step.** Carry out a `Ready` by `carry_out`, all of it before the next step.
+2. **Vote and epoch before words.** While `Ready.state` is unanswered nothing leaves: the core gives messages as
+   `after_state`, the host holds them until a step `releases` them. The driver reports `QuorumStateWritten` only after
+   fsync of file and directory.
 3. **Own vote.** A candidate counts its own vote only once it is on disk.
 4. **Leader's own log.** The leader counts itself up to the last `Flushed`, not up to what it has written.
 5. **Follower's log.** A voter fetches from offset X only when everything below X is flushed: the fetch is its
@@ -41,7 +46,7 @@ What the driver must do (KIP-595, KIP-853, KIP-996; checked by assertions in `no
 8. **Truncation** is carried out before any later fetch, and its new end is flushed before it is acknowledged.
 9. **Snapshots** count once they are renamed into place and their directory is fsynced; only then may the log before
    them go, and only then is a fetch from their end sent. Snapshots that end before the log starts never count
-   (`log_view`); the driver deletes them when `RemoveSnapshots` says so.
+   (`log_view`); the driver deletes them when `Ready.stale` says so.
 10. **A failed write or fsync ends the voter.** Its state is unknown from then on: the driver stops stepping the node.
 
 The core alone owns the voters and the ids that it asks for the leader. The driver tells what it finds: voters in the

@@ -31,7 +31,7 @@ from kraft_node.raft.messages import FetchReply, FetchRequest
 from kraft_node.raft.quorum import NOBODY, ReplicaKey
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 READER: Final = ReplicaKey(NOBODY)
 
@@ -53,7 +53,7 @@ class Amnesia:
         self._end = -1
         """Where the log of the leader of that epoch ended, some time after the start."""
 
-    def heard(self, node: RaftNode, voter_id: int, epoch: int) -> bool:
+    def heard(self, node: RaftReplica, voter_id: int, epoch: int) -> bool:
         """A voter has said what epoch it is in; whether the quorum is certainly new."""
         if epoch == 0 and voter_id in node.voters:
             self._new.add(voter_id)
@@ -68,7 +68,7 @@ class Amnesia:
         """
         return self._epoch != epoch or self._end < 0
 
-    def fetched(self, node: RaftNode, request: FetchRequest, reply: FetchReply) -> bool:
+    def fetched(self, node: RaftReplica, request: FetchRequest, reply: FetchReply) -> bool:
         """The leader has answered a fetch, which has been taken in; whether that ends the amnesia."""
         if self._epoch != node.epoch:
             self._epoch, self._end = node.epoch, -1

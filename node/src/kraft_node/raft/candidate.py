@@ -9,7 +9,7 @@ from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Candidate(RoleState):
@@ -17,12 +17,12 @@ class Candidate(RoleState):
 
     role = Role.CANDIDATE
 
-    def __init__(self, node: RaftNode, epoch: int) -> None:
+    def __init__(self, node: RaftReplica, epoch: int) -> None:
         super().__init__(epoch)
         self.deadline = node.now_ms + node.random_election_timeout_ms()
         self.tally = election.Tally(node.voters)
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         if node.is_quorum_state_durable:
             self.tally.grant(node.local.id)
         if node.now_ms >= self.deadline:
@@ -33,5 +33,5 @@ class Candidate(RoleState):
         else:
             election.ask_for_votes(node, self.tally, pre_vote=False)
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.deadline]

@@ -17,7 +17,7 @@ from kraft_node.raft.quorum import NOBODY, ReplicaKey, VoterSet
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Tally:
@@ -55,7 +55,7 @@ class Tally:
         return tuple(voter.key for voter in self._voters if self._answers[voter.key.id])
 
 
-def ask_for_votes(node: RaftNode, tally: Tally, *, pre_vote: bool) -> None:
+def ask_for_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
     """Ask every voter that has not answered."""
     for voter_id in tally.unanswered():
         if voter_id == node.local.id:
@@ -73,7 +73,7 @@ def ask_for_votes(node: RaftNode, tally: Tally, *, pre_vote: bool) -> None:
         node.ask(voter_id, request)
 
 
-def answer_vote(node: RaftNode, request: VoteRequest) -> VoteReply:
+def answer_vote(node: RaftReplica, request: VoteRequest) -> VoteReply:
     """Decide on somebody's request for a vote; a granted one is remembered before the answer leaves (contract 2)."""
     if request.cluster_id is not None and request.cluster_id != node.cluster_id:
         return _refuse(node, INCONSISTENT_CLUSTER_ID)
@@ -94,11 +94,11 @@ def answer_vote(node: RaftNode, request: VoteRequest) -> VoteReply:
     return VoteReply(NONE, node.epoch, node.leader_id, granted)
 
 
-def _refuse(node: RaftNode, error: int) -> VoteReply:
+def _refuse(node: RaftReplica, error: int) -> VoteReply:
     return VoteReply(error, node.epoch, node.leader_id, granted=False)
 
 
-def _may_grant(node: RaftNode, request: VoteRequest) -> bool:
+def _may_grant(node: RaftReplica, request: VoteRequest) -> bool:
     up_to_date = (request.last_epoch, request.end_offset) >= (node.log.last_epoch, node.log.end_offset)
     if not up_to_date or node.is_amnesiac:
         return False
@@ -114,7 +114,7 @@ def _may_grant(node: RaftNode, request: VoteRequest) -> bool:
     return node.leader_id == NOBODY
 
 
-def take_vote(node: RaftNode, voter_id: int, request: VoteRequest, reply: VoteReply) -> None:
+def take_vote(node: RaftReplica, voter_id: int, request: VoteRequest, reply: VoteReply) -> None:
     """Count an answer to our request of this epoch."""
     role = node.role
     wanted = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
@@ -129,7 +129,7 @@ def take_vote(node: RaftNode, voter_id: int, request: VoteRequest, reply: VoteRe
         tally.reject(voter_id)
 
 
-def take_unsupported(node: RaftNode, voter_id: int, request: VoteRequest) -> None:
+def take_unsupported(node: RaftReplica, voter_id: int, request: VoteRequest) -> None:
     """A voter does not know pre-votes (3.9 and older), and so does not object. Kafka stands at once then, whatever the
     others say, which may disturb a quorum that has a leader, and one that is just finding out that it is new."""
     role = node.role

@@ -54,7 +54,7 @@ class EpochGuard:
         self._leaped_ms: int | None = None
 
     def admits(self, named: int, own: int, now_ms: int) -> bool:
-        """Whether a replica in epoch `own` may take the epoch that a message names. Older ones are for others to judge."""
+        """Whether a replica in epoch `own` may take the epoch that a message names; it judges no older ones."""
         if named <= own or named <= FREE_MAX:
             return True
         if named > EPOCH_MAX or named - own > LEAP_MAX:

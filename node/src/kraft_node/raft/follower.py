@@ -9,7 +9,7 @@ from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Follower(RoleState):
@@ -17,7 +17,7 @@ class Follower(RoleState):
 
     role = Role.FOLLOWER
 
-    def __init__(self, node: RaftNode, epoch: int, leader_id: int) -> None:
+    def __init__(self, node: RaftReplica, epoch: int, leader_id: int) -> None:
         super().__init__(epoch)
         self._leader_id = leader_id
         self._apart_ms = node.stand_apart_ms(leader_id)
@@ -35,17 +35,17 @@ class Follower(RoleState):
     def leader_id(self) -> int:
         return self._leader_id
 
-    def alive(self, node: RaftNode) -> None:
+    def alive(self, node: RaftReplica) -> None:
         """The leader has answered in this epoch."""
         self.has_fetched = True
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
 
-    def suspect(self, node: RaftNode) -> None:
+    def suspect(self, node: RaftReplica) -> None:
         """The leader has closed its connection: look for another one, and hold nobody back who stands for election."""
         self.has_fetched = False
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._apart_ms)
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         expired = node.now_ms >= self.fetch_deadline_ms
         if expired and node.may_stand:
             node.become_prospective()
@@ -61,5 +61,5 @@ class Follower(RoleState):
             replication.fetch_from(node, self._leader_id)
         voter_changes.ask_to_join(node, self)
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.fetch_deadline_ms, self.join_ms]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from kraft_node.raft import voter_changes
 from kraft_node.raft.accumulator import Accumulator
-from kraft_node.raft.effects import Append, BecameLeader
 from kraft_node.raft.messages import BeginQuorumEpochRequest
 from kraft_node.raft.progress import Progress
+from kraft_node.raft.ready import Append
 from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
     from kraft_node.raft.quorum import Voter
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Leader(RoleState):
@@ -32,7 +32,7 @@ class Leader(RoleState):
 
     role = Role.LEADER
 
-    def __init__(self, node: RaftNode, epoch_start_offset: int) -> None:
+    def __init__(self, node: RaftReplica, epoch_start_offset: int) -> None:
         super().__init__(node.epoch)
         self.local_id = node.local.id
         self.progress = Progress(node.voters, node.local, epoch_start_offset)
@@ -52,7 +52,7 @@ class Leader(RoleState):
     def leader_id(self) -> int:
         return self.local_id
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         others = len(self.progress.voters) - (self.local_id in self.progress.voters)
         if others and node.now_ms >= self._quorum_deadline:
             node.resign()
@@ -63,14 +63,14 @@ class Leader(RoleState):
         node.advance_high_watermark(self.progress.high_watermark())
         if not self.announced and node.high_watermark > self.progress.epoch_start_offset:
             self.announced = True
-            node.emit(BecameLeader(self.epoch))
+            node.ready.became_leader = self.epoch
             voter_changes.state_own(node)
         if others:
             self._tell_epoch(node)
         self.progress.expire_observers(node.now_ms)
         voter_changes.settle(node, self)
 
-    def write_pending(self, node: RaftNode) -> None:
+    def write_pending(self, node: RaftReplica) -> None:
         """Write what waits, unless a flush runs that it can wait for."""
         pending = self.accumulator
         if pending.is_empty:
@@ -79,21 +79,21 @@ class Leader(RoleState):
             return
         self.write_all(node)
 
-    def write_all(self, node: RaftNode) -> None:
+    def write_all(self, node: RaftReplica) -> None:
         """Write what waits, now."""
         pending = self.accumulator
         for records in pending.drain():
             offset = node.log.end_offset
             node.log.appended(offset, offset + len(records), self.epoch)
-            node.emit(Append(offset, self.epoch, records))
+            node.write(Append(offset, self.epoch, records))
         assert node.log.end_offset == pending.next_offset, "law: offsets given out are the offsets written"
 
-    def use_voters(self, node: RaftNode) -> None:
+    def use_voters(self, node: RaftReplica) -> None:
         """Other voters count from now on: a new majority has the whole time to be heard of."""
         self.progress.use(node.voters)
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
-    def heard_from(self, node: RaftNode, voter_id: int) -> None:
+    def heard_from(self, node: RaftReplica, voter_id: int) -> None:
         """A voter has fetched in this epoch: it still takes this node for the leader (CheckQuorum)."""
         if voter_id not in self.progress.voters or voter_id == self.local_id:
             return
@@ -104,7 +104,7 @@ class Leader(RoleState):
             self._heard.clear()
             self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
-    def _tell_epoch(self, node: RaftNode) -> None:
+    def _tell_epoch(self, node: RaftReplica) -> None:
         for voter_id in self.progress.voters:
             if voter_id == self.local_id:
                 continue
@@ -116,7 +116,7 @@ class Leader(RoleState):
             if node.ask(voter_id, BeginQuorumEpochRequest(self.epoch, self.local_id, key, node.cluster_id)):
                 self._told_ms[voter_id] = node.now_ms
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:
         times = []
         if not self.accumulator.is_empty:
             times.append(self.accumulator.first_ms + node.config.append_linger_ms)

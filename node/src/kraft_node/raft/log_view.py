@@ -1,6 +1,6 @@
 """What the core knows of the log. The driver owns the bytes; this says where things begin and end.
 
-Kept in step with the effects that the core gives out, so that deciding never needs a disk.
+Kept in step with the work that the core gives out, so that deciding never needs a disk.
 
 The view keeps one invariant, at the opening and after each change: no snapshot ends before the log starts, and if the
 log starts above 0, a snapshot ends where it starts. A crash may leave older snapshots on the disk. An older snapshot

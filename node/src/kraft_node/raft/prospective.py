@@ -10,7 +10,7 @@ from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Prospective(RoleState):
@@ -18,7 +18,7 @@ class Prospective(RoleState):
 
     role = Role.PROSPECTIVE
 
-    def __init__(self, node: RaftNode, leader_id: int = NOBODY) -> None:
+    def __init__(self, node: RaftReplica, leader_id: int = NOBODY) -> None:
         super().__init__(node.epoch)
         self._leader_id = leader_id
         self.deadline = node.now_ms + node.random_election_timeout_ms()
@@ -29,7 +29,7 @@ class Prospective(RoleState):
     def leader_id(self) -> int:
         return self._leader_id
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         if self.tally.is_won:
             node.become_candidate()
         elif self.tally.is_lost or node.now_ms >= self.deadline:
@@ -37,5 +37,5 @@ class Prospective(RoleState):
         else:
             election.ask_for_votes(node, self.tally, pre_vote=True)
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.deadline]

@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import voter_changes
-from kraft_node.raft.effects import AppendFetched, ReadLog, Respond, Truncate
 from kraft_node.raft.epochs import follows
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
 from kraft_node.raft.quorum import NOBODY
+from kraft_node.raft.ready import AppendFetched, ReadLog, Respond
 from kraft_node.raft.snapshots import Download
 from kraft_node.raft.states import Role
 from kraft_node.raft.validation import leader_error
@@ -18,7 +18,7 @@ from kraft_node.raft.validation import leader_error
 if TYPE_CHECKING:
     from kraft_node.raft.follower import Follower
     from kraft_node.raft.leader import Leader
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 WAITING_FETCHES_MAX: Final = 10_000
 """Long polls at one time, one a replica; when there are more, the newcomer is answered at once and asks again."""
@@ -35,7 +35,7 @@ class WaitingFetch:
         self.deadline_ms = deadline_ms
 
 
-def answer_fetch(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+def answer_fetch(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
     """Answer now, or keep the request until there is something to say."""
     error = leader_error(node, request.epoch, request.cluster_id)
     if not error and (request.offset < 0 or not 0 <= request.last_epoch <= request.epoch):
@@ -51,14 +51,14 @@ def answer_fetch(node: RaftNode, token: Hashable, request: FetchRequest) -> None
         _answer(node, token, request)
 
 
-def _may_wait(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
+def _may_wait(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool:
     if request.max_wait_ms <= 0 or len(node.waiting) >= WAITING_FETCHES_MAX:
         return False
     node.waiting[token] = WaitingFetch(token, request, node.now_ms + request.max_wait_ms)
     return True
 
 
-def answer_if_due(node: RaftNode, token: Hashable, request: FetchRequest) -> bool:
+def answer_if_due(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool:
     """Answer when there are records, or a high watermark that the replica does not know yet (version 18)."""
     if request.offset >= node.log.end_offset and _told_high_watermark(node) <= request.high_watermark:
         return False
@@ -66,7 +66,7 @@ def answer_if_due(node: RaftNode, token: Hashable, request: FetchRequest) -> boo
     return True
 
 
-def _told_high_watermark(node: RaftNode) -> int:
+def _told_high_watermark(node: RaftReplica) -> int:
     """What followers are told: -1 until it is past the leader's own LeaderChange (contract 6).
 
     What the leader knew before as a follower may be less than what others know: Apache Kafka's nodes end themselves
@@ -76,7 +76,7 @@ def _told_high_watermark(node: RaftNode) -> int:
     return known if known > node.leader.progress.epoch_start_offset else -1
 
 
-def _answer(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+def _answer(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
     reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), node.log.start_offset)
     if request.offset < node.log.end_offset:
         node.say(ReadLog(token, reply, request.offset, request.max_bytes))
@@ -84,7 +84,7 @@ def _answer(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
         node.say(Respond(token, reply))
 
 
-def _fits(node: RaftNode, request: FetchRequest) -> bool:
+def _fits(node: RaftReplica, request: FetchRequest) -> bool:
     """Whether the replica's log, as far as it goes, is a prefix of ours."""
     log = node.log
     if _must_take_snapshot(node, request):
@@ -95,7 +95,7 @@ def _fits(node: RaftNode, request: FetchRequest) -> bool:
     return end.epoch == request.last_epoch and request.offset <= end.end_offset
 
 
-def _must_take_snapshot(node: RaftNode, request: FetchRequest) -> bool:
+def _must_take_snapshot(node: RaftReplica, request: FetchRequest) -> bool:
     """Whether what the replica has ends before our log begins, or it has nothing at all and a snapshot is quicker."""
     log = node.log
     earliest = log.earliest_snapshot
@@ -108,7 +108,7 @@ def _must_take_snapshot(node: RaftNode, request: FetchRequest) -> bool:
     return request.offset == log.start_offset and request.last_epoch != earliest.epoch
 
 
-def _say_where_logs_part(node: RaftNode, token: Hashable, request: FetchRequest) -> None:
+def _say_where_logs_part(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
     log = node.log
     reply = FetchReply(NONE, node.epoch, node.leader_id, _told_high_watermark(node), log.start_offset)
     if _must_take_snapshot(node, request):
@@ -118,7 +118,7 @@ def _say_where_logs_part(node: RaftNode, token: Hashable, request: FetchRequest)
     node.say(Respond(token, reply))
 
 
-def _note_progress(node: RaftNode, leader: Leader, request: FetchRequest) -> None:
+def _note_progress(node: RaftReplica, leader: Leader, request: FetchRequest) -> None:
     entry = leader.progress.of(request.replica)
     if entry is not None:
         entry.fetched(request.offset, node.log.end_offset, node.now_ms)
@@ -127,7 +127,7 @@ def _note_progress(node: RaftNode, leader: Leader, request: FetchRequest) -> Non
     node.advance_high_watermark(leader.progress.high_watermark())
 
 
-def release_waiting(node: RaftNode) -> None:
+def release_waiting(node: RaftReplica) -> None:
     """Answer the long polls whose time, or news, has come; all of them when this node does not lead any more."""
     for waiting in list(node.waiting.values()):
         request = waiting.request
@@ -144,7 +144,7 @@ def release_waiting(node: RaftNode) -> None:
 # The follower's half.
 
 
-def fetch_from(node: RaftNode, node_id: int) -> None:
+def fetch_from(node: RaftReplica, node_id: int) -> None:
     """Ask for what comes next, once everything before it is durable here (contract 5, 8)."""
     # Who may be made a voter does as a voter from the beginning: the leader counts it before it learns that it is one.
     acknowledges = node.is_voter or node.own is not None
@@ -163,7 +163,7 @@ def fetch_from(node: RaftNode, node_id: int) -> None:
     node.ask(node_id, request)
 
 
-def fetch_from_anyone(node: RaftNode) -> None:
+def fetch_from_anyone(node: RaftReplica) -> None:
     """Look for the leader: whoever is asked names it. One node at a time, at random, beside those that are silent."""
     # Who was said to lead is asked again too: it may be no voter that is known here, and all others only name it.
     known = dict.fromkeys([*node.bootstrap_ids, *node.voters.ids, node.leader_id])
@@ -177,7 +177,7 @@ def fetch_from_anyone(node: RaftNode) -> None:
         fetch_from(node, ready[node.rng.randrange(len(ready))])
 
 
-def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: FetchReply) -> None:
+def take_fetch(node: RaftReplica, node_id: int, request: FetchRequest, reply: FetchReply) -> None:
     """Use the leader's answer to our Fetch."""
     if reply.error != NONE:
         return
@@ -204,7 +204,7 @@ def take_fetch(node: RaftNode, node_id: int, request: FetchRequest, reply: Fetch
     node.caught_up_perhaps(request, reply)
 
 
-def _is_needed(node: RaftNode, snapshot: SnapshotId) -> bool:
+def _is_needed(node: RaftReplica, snapshot: SnapshotId) -> bool:
     """Whether the snapshot holds more than this replica has committed. A leader that offers less has another view of
     the log than it should: asking again at once would not end."""
     latest = node.log.latest_snapshot
@@ -212,7 +212,7 @@ def _is_needed(node: RaftNode, snapshot: SnapshotId) -> bool:
     return snapshot.end_offset > known and snapshot.epoch <= node.epoch
 
 
-def _append(node: RaftNode, reply: FetchReply) -> None:
+def _append(node: RaftReplica, reply: FetchReply) -> None:
     if not reply.batches:
         return
     start = node.log.end_offset
@@ -220,10 +220,10 @@ def _append(node: RaftNode, reply: FetchReply) -> None:
         node.log.appended(batch.base_offset, batch.next_offset, batch.epoch)
         if batch.voters is not None:
             voter_changes.use(node, batch.base_offset, batch.voters)
-    node.emit(AppendFetched(start, node.log.end_offset, reply.records))
+    node.write(AppendFetched(start, node.log.end_offset, reply.records))
 
 
-def _truncate(node: RaftNode, diverging: EpochEnd) -> None:
+def _truncate(node: RaftReplica, diverging: EpochEnd) -> None:
     own = node.log.end_of_epoch(diverging.epoch)
     offset = min(diverging.end_offset, own.end_offset) if own.epoch == diverging.epoch else own.end_offset
     offset = min(offset, node.log.end_offset)
@@ -233,4 +233,4 @@ def _truncate(node: RaftNode, diverging: EpochEnd) -> None:
     node.log.truncated(offset)
     voter_changes.take_back(node, offset)
     node.flush_needed = True
-    node.emit(Truncate(offset))
+    node.ready.truncate = offset

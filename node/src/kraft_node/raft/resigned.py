@@ -11,7 +11,7 @@ from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Resigned(RoleState):
@@ -19,7 +19,7 @@ class Resigned(RoleState):
 
     role = Role.RESIGNED
 
-    def __init__(self, node: RaftNode, epoch: int, successors: tuple[ReplicaKey, ...]) -> None:
+    def __init__(self, node: RaftReplica, epoch: int, successors: tuple[ReplicaKey, ...]) -> None:
         super().__init__(epoch)
         self.local_id = node.local.id
         self._successors = successors
@@ -30,7 +30,7 @@ class Resigned(RoleState):
     def leader_id(self) -> int:
         return self.local_id
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         if node.is_shutting_down:
             if not self.unacknowledged or node.now_ms >= self.deadline:
                 node.finish_shutdown()
@@ -45,5 +45,5 @@ class Resigned(RoleState):
             # Restarted, or everybody knows: another one may lead by now.
             replication.fetch_from_anyone(node)
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         return [self.deadline]

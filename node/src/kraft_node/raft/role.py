@@ -8,7 +8,7 @@ from kraft_node.raft.quorum import NOBODY
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class RoleState:
@@ -26,9 +26,9 @@ class RoleState:
         """The leader of the epoch as far as known, else -1."""
         return NOBODY
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         """Do what is due now; called after every event. May change the node's role."""
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
         """When `act` has something to do by itself; times gone by are ignored."""
         return []

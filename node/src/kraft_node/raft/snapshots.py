@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.raft.effects import FinishSnapshot, ReadSnapshot, Respond, WriteSnapshotPart
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import (
     NONE,
@@ -16,12 +15,13 @@ from kraft_node.raft.messages import (
     FetchSnapshotRequest,
 )
 from kraft_node.raft.quorum import VoterSet
+from kraft_node.raft.ready import ReadSnapshot, Respond, SnapshotPart
 from kraft_node.raft.states import Role
 from kraft_node.raft.validation import leader_error
 
 if TYPE_CHECKING:
     from kraft_node.raft.follower import Follower
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,7 +77,7 @@ class Download:
         self.position = 0
 
 
-def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapshotRequest) -> None:
+def answer_fetch_snapshot(node: RaftReplica, token: Hashable, request: FetchSnapshotRequest) -> None:
     """Give out a chunk of a complete snapshot."""
     error = leader_error(node, request.epoch, request.cluster_id)
     if not error and request.snapshot not in node.log.snapshots:
@@ -94,7 +94,7 @@ def answer_fetch_snapshot(node: RaftNode, token: Hashable, request: FetchSnapsho
     node.say(ReadSnapshot(token, reply, request.snapshot, request.position, request.max_bytes))
 
 
-def fetch_part(node: RaftNode, follower: Follower, download: Download) -> None:
+def fetch_part(node: RaftReplica, follower: Follower, download: Download) -> None:
     """Ask for the next chunk."""
     request = FetchSnapshotRequest(
         node.epoch,
@@ -107,7 +107,7 @@ def fetch_part(node: RaftNode, follower: Follower, download: Download) -> None:
     node.ask(follower.leader_id, request)
 
 
-def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply: FetchSnapshotReply) -> None:
+def take_part(node: RaftReplica, node_id: int, request: FetchSnapshotRequest, reply: FetchSnapshotReply) -> None:
     """Use a chunk; after the last one the snapshot replaces the log."""
     if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
         return
@@ -123,15 +123,15 @@ def take_part(node: RaftNode, node_id: int, request: FetchSnapshotRequest, reply
         node.requests.back_off(node_id, FetchSnapshotRequest, node.now_ms)
         return
     follower.alive(node)
-    node.emit(WriteSnapshotPart(download.snapshot, download.position, reply.data))
+    node.ready.part = SnapshotPart(download.snapshot, download.position, reply.data)
     download.position += len(reply.data)
     if download.position >= reply.size:
         follower.download = None
         node.loading = download.snapshot
-        node.emit(FinishSnapshot(download.snapshot))
+        node.ready.whole = download.snapshot
 
 
-def stored(node: RaftNode, snapshot: SnapshotId, voters: VoterSet | None = None) -> None:
+def stored(node: RaftReplica, snapshot: SnapshotId, voters: VoterSet | None = None) -> None:
     """A snapshot is durable: one of ours is remembered, a fetched one stands for the whole log."""
     if snapshot == node.loading:
         assert node.role.role is not Role.LEADER, "law: a leader never loads a snapshot"

@@ -10,7 +10,7 @@ from kraft_node.raft.role import RoleState
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
 class Unattached(RoleState):
@@ -27,7 +27,7 @@ class Unattached(RoleState):
     def leader_id(self) -> int:
         return self._leader_id
 
-    def act(self, node: RaftNode) -> None:
+    def act(self, node: RaftReplica) -> None:
         # What it wrote as a leader may not be on disk yet, and then it could not fetch.
         node.want_flush()
         if node.is_amnesiac:
@@ -39,5 +39,5 @@ class Unattached(RoleState):
         else:
             replication.fetch_from_anyone(node)
 
-    def deadlines_ms(self, node: RaftNode) -> list[int]:
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:
         return [self.election_deadline_ms] if node.may_stand else []

@@ -15,10 +15,10 @@ from kraft_node.raft.messages import (
 from kraft_node.raft.states import Role
 
 if TYPE_CHECKING:
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 
-def leader_error(node: RaftNode, epoch: int, cluster_id: str | None) -> int:
+def leader_error(node: RaftReplica, epoch: int, cluster_id: str | None) -> int:
     """The protocol's code for why not; 0 when it can."""
     if cluster_id is not None and cluster_id != node.cluster_id:
         return INCONSISTENT_CLUSTER_ID

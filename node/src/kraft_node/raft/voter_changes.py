@@ -19,7 +19,6 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import ZERO_UUID
-from kraft_node.raft.effects import AppendVoters, Respond
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
     FENCED_LEADER_EPOCH,
@@ -39,11 +38,12 @@ from kraft_node.raft.messages import (
     VoterChangeReply,
 )
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.ready import AppendVoters, Respond
 
 if TYPE_CHECKING:
     from kraft_node.raft.follower import Follower
     from kraft_node.raft.leader import Leader
-    from kraft_node.raft.node import RaftNode
+    from kraft_node.raft.transitions import RaftReplica
 
 FACTS: Final = 2
 """Control records that state kraft.version and the voters."""
@@ -127,7 +127,7 @@ class Pending:
         self.adding = adding
 
 
-def answer(node: RaftNode, token: Hashable, request: VoterChangeRequest) -> None:
+def answer(node: RaftReplica, token: Hashable, request: VoterChangeRequest) -> None:
     """Change the voters, or say why not. The answer may come when the change is committed."""
     error = _error(node, request)
     if error:
@@ -140,11 +140,11 @@ def answer(node: RaftNode, token: Hashable, request: VoterChangeRequest) -> None
         _update(node, token, request)
 
 
-def _respond(node: RaftNode, token: Hashable, error: int) -> None:
+def _respond(node: RaftReplica, token: Hashable, error: int) -> None:
     node.say(Respond(token, VoterChangeReply(error, node.epoch, node.leader_id)))
 
 
-def _error(node: RaftNode, request: VoterChangeRequest) -> int:
+def _error(node: RaftReplica, request: VoterChangeRequest) -> int:
     if request.cluster_id is not None and request.cluster_id != node.cluster_id:
         return INCONSISTENT_CLUSTER_ID
     if isinstance(request, UpdateVoterRequest) and request.epoch != node.epoch:
@@ -163,7 +163,7 @@ def _error(node: RaftNode, request: VoterChangeRequest) -> int:
     return NONE
 
 
-def _is_sound(node: RaftNode, request: VoterChangeRequest) -> bool:
+def _is_sound(node: RaftReplica, request: VoterChangeRequest) -> bool:
     """Whether it names a replica as such, and where the other voters would reach it."""
     key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
     if key.id < 0 or key.directory == ZERO_UUID:
@@ -176,7 +176,7 @@ def _is_sound(node: RaftNode, request: VoterChangeRequest) -> bool:
     return bool(endpoints) and default in (None, *endpoints) and 0 <= lowest <= highest
 
 
-def _add(node: RaftNode, token: Hashable, request: AddVoterRequest) -> None:
+def _add(node: RaftReplica, token: Hashable, request: AddVoterRequest) -> None:
     voter_id = request.voter.key.id
     if voter_id in node.voters:
         _respond(node, token, DUPLICATE_VOTER)
@@ -186,7 +186,7 @@ def _add(node: RaftNode, token: Hashable, request: AddVoterRequest) -> None:
         _respond(node, token, REQUEST_TIMED_OUT)
 
 
-def take_versions(node: RaftNode, node_id: int, reply: VersionsReply | None) -> None:
+def take_versions(node: RaftReplica, node_id: int, reply: VersionsReply | None) -> None:
     """The replica that is to be added has said what it supports; None: it cannot be reached."""
     pending = node.leader.pending_change if node.is_leader else None
     if pending is None or pending.adding is None or pending.adding.voter.key.id != node_id:
@@ -206,7 +206,7 @@ def take_versions(node: RaftNode, node_id: int, reply: VersionsReply | None) -> 
         _respond(node, pending.token, NONE)
 
 
-def _why_not_added(node: RaftNode, request: AddVoterRequest, reply: VersionsReply | None) -> int:
+def _why_not_added(node: RaftReplica, request: AddVoterRequest, reply: VersionsReply | None) -> int:
     if reply is None or reply.error:
         return REQUEST_TIMED_OUT
     versions = reply.kraft_versions
@@ -218,7 +218,7 @@ def _why_not_added(node: RaftNode, request: AddVoterRequest, reply: VersionsRepl
     return NONE
 
 
-def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> None:
+def _remove(node: RaftReplica, token: Hashable, request: RemoveVoterRequest) -> None:
     voter = node.voters.get(request.key.id)
     if voter is None or voter.key.directory != request.key.directory or len(node.voters) == 1:
         _respond(node, token, VOTER_NOT_FOUND)
@@ -226,7 +226,7 @@ def _remove(node: RaftNode, token: Hashable, request: RemoveVoterRequest) -> Non
     _write(node, token, node.voters.without(request.key.id), node.now_ms + node.config.request_timeout_ms)
 
 
-def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> None:
+def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> None:
     voter = node.voters.get(request.voter.key.id)
     if node.voter_sets.kraft_version < 1:
         _respond(node, token, _told_by_static(node, request.voter))
@@ -241,7 +241,7 @@ def _update(node: RaftNode, token: Hashable, request: UpdateVoterRequest) -> Non
         _respond(node, token, NONE)
 
 
-def _told_by_static(node: RaftNode, voter: Voter) -> int:
+def _told_by_static(node: RaftReplica, voter: Voter) -> int:
     """Keep what a static voter says of itself, until it says otherwise or the epoch is over; the error to answer."""
     if voter.key.id not in node.voters:
         return VOTER_NOT_FOUND
@@ -251,7 +251,7 @@ def _told_by_static(node: RaftNode, voter: Voter) -> int:
     return NONE
 
 
-def why_not_upgrade(node: RaftNode, level: int) -> str | None:
+def why_not_upgrade(node: RaftReplica, level: int) -> str | None:
     """Why the leader cannot raise kraft.version to `level`; None when it can."""
     told = node.leader.told
     present = node.leader.progress.voters
@@ -263,7 +263,7 @@ def why_not_upgrade(node: RaftNode, level: int) -> str | None:
     return f"{', '.join(map(str, unfit))} would not" if unfit else None
 
 
-def upgrade(node: RaftNode, level: int) -> None:
+def upgrade(node: RaftReplica, level: int) -> None:
     """From here on the voters are those of the log: the same, with what they have told of themselves."""
     assert why_not_upgrade(node, level) is None, "law: asked before"
     leader = node.leader
@@ -272,27 +272,27 @@ def upgrade(node: RaftNode, level: int) -> None:
     offset = node.log.end_offset
     node.log.appended(offset, offset + 2, node.epoch)
     leader.accumulator.next_offset = offset + 2
-    node.emit(AppendVoters(offset, node.epoch, voters, level))
+    node.write(AppendVoters(offset, node.epoch, voters, level))
     use(node, offset, voters)
 
 
-def _supports(node: RaftNode, voter: Voter) -> bool:
+def _supports(node: RaftReplica, voter: Voter) -> bool:
     lowest, highest = voter.kraft_versions
     return lowest <= node.voter_sets.kraft_version <= highest
 
 
-def _write(node: RaftNode, token: Hashable, voters: VoterSet, deadline_ms: int) -> None:
+def _write(node: RaftReplica, token: Hashable, voters: VoterSet, deadline_ms: int) -> None:
     leader = node.leader
     leader.write_all(node)
     offset = node.log.end_offset
     node.log.appended(offset, offset + 1, node.epoch)
     leader.accumulator.next_offset = offset + 1
-    node.emit(AppendVoters(offset, node.epoch, voters))
+    node.write(AppendVoters(offset, node.epoch, voters))
     leader.pending_change = Pending(token, deadline_ms, offset=offset)
     use(node, offset, voters)
 
 
-def state_own(node: RaftNode) -> None:
+def state_own(node: RaftReplica) -> None:
     """A leader whose LeaderChange is committed puts right what the log says of its endpoints and versions: it has no
     leader to tell of them. Kafka's does so in the batch of its LeaderChange.
     """
@@ -305,25 +305,25 @@ def state_own(node: RaftNode) -> None:
         node.want_flush()
 
 
-def use(node: RaftNode, offset: int, voters: VoterSet) -> None:
+def use(node: RaftReplica, offset: int, voters: VoterSet) -> None:
     """The log states these voters from now on."""
     node.voter_sets.stated(offset, voters)
     _follow(node)
 
 
-def take_back(node: RaftNode, offset: int) -> None:
+def take_back(node: RaftReplica, offset: int) -> None:
     """The log was truncated to `offset`."""
     node.voter_sets.truncated(offset)
     _follow(node)
 
 
-def _follow(node: RaftNode) -> None:
+def _follow(node: RaftReplica) -> None:
     node.voters = node.voter_sets.current
     if node.is_leader:
         node.leader.use_voters(node)
 
 
-def settle(node: RaftNode, leader: Leader) -> None:
+def settle(node: RaftReplica, leader: Leader) -> None:
     """After the high watermark has moved, or time has passed; may end the leadership."""
     pending = leader.pending_change
     if pending is not None:
@@ -337,14 +337,14 @@ def settle(node: RaftNode, leader: Leader) -> None:
         node.resign()
 
 
-def abandon(node: RaftNode, leader: Leader) -> None:
+def abandon(node: RaftReplica, leader: Leader) -> None:
     """The leadership is over; whether the change stays is not known."""
     pending, leader.pending_change = leader.pending_change, None
     if pending is not None:
         _respond(node, pending.token, NOT_LEADER_OR_FOLLOWER)
 
 
-def ask_to_join(node: RaftNode, follower: Follower) -> None:
+def ask_to_join(node: RaftReplica, follower: Follower) -> None:
     """`controller.quorum.auto.join.enable`, and a voter whose endpoints have changed: tell the leader, now and then. A
     static voter tells each leader once."""
     if node.own is None or not follower.has_fetched:
@@ -371,7 +371,7 @@ def ask_to_join(node: RaftNode, follower: Follower) -> None:
         node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, cluster_id))
 
 
-def is_known(node: RaftNode, leader_id: int) -> bool:
+def is_known(node: RaftReplica, leader_id: int) -> bool:
     """Whether a start goes on following who led before it: one that is no static voter any more may be gone for good,
     and nobody else has told its address."""
     return leader_id in node.voters or node.voter_sets.kraft_version > 0 or not len(node.voters)

@@ -29,7 +29,7 @@ from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.raft import effects as do
+    from kraft_node.raft.ready import Send
     from kraft_node.server.raft_driver import RaftDriver
 
 log = logging.getLogger("kraft_node.server.raft_peers")
@@ -173,10 +173,10 @@ class RaftPeers:
                 words.append(f"{self._name(node_id)} ({self._problems.get(node_id, 'answers')})")
         return ", ".join(words) or "no controller is configured"
 
-    def send(self, effect: do.Send) -> None:
+    def send(self, message: Send) -> None:
         """Carry out a `Send`: exactly one `Answered` or `Unsupported` follows, later."""
         driver = self._driver
-        number, node_id, request = effect
+        number, node_id, request = message
         if isinstance(request, VersionsRequest):
             where = request.endpoints.get(self._listener) or next(iter(request.endpoints.values()))
             self._joining = (node_id, where)
@@ -199,11 +199,11 @@ class RaftPeers:
         voters = driver.voters
         if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
             voters = self.with_leader(voters, driver.local.id)
-        message = wire_form.request_to_wire(request, driver.local, voters)
+        asked = wire_form.request_to_wire(request, driver.local, voters)
         if isinstance(request, FetchRequest):
-            tell_snapshot(message, driver.snapshot_lags.own_end)
+            tell_snapshot(asked, driver.snapshot_lags.own_end)
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
-        peer.send(message, version, done, driver.config.request_timeout_ms)
+        peer.send(asked, version, done, driver.config.request_timeout_ms)
 
     def _note(self, node_id: int, problem: str | None) -> None:
         """Remember why a node does not answer; tell of it when that has changed."""

@@ -7,7 +7,7 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 | file | what it is |
 |-|-|
 | `simulation` | the queue of events, what the seed decides, chaos and then calm |
-| `replica` `replica_snapshots` | one process: carries out the core's effects as the driver's contract says |
+| `replica` `replica_snapshots` | one process: the host of a core, as the driver's contract says |
 | `driven` `driven_storage` | one process that is the real driver, on the same model of a disk |
 | `judge` | what each process is judged by, after each step and at each message |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |

@@ -16,6 +16,7 @@ from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.ready import Ready
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.records.control import ControlType, iter_control_records
 from kraft_node.server.faults import Faults, raising
@@ -150,7 +151,7 @@ class DrivenReplica(Replica):
         if self.node is None or driver is None:
             return
         if self.sim.story is not None:
-            self.sim.story.told(self, _readable(event), [])
+            self.sim.story.told(self, _readable(event), Ready())
         match event:
             case events.Asked(token, _):
                 self.enter(OTHER, self._receive, token)

@@ -1,4 +1,4 @@
-"""One process of the Raft simulator: carries out the core's effects, as `server.raft_driver` does on real files.
+"""One process of the Raft simulator: the host of a core (`raft.ready.Host`), as `server.raft_host` is on real files.
 
 Asserts the driver's contract (the numbers are those in `raft/__init__.py`) and tells `laws` what has happened.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
+from kraft_node.raft import ready as do
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
@@ -103,6 +103,8 @@ class Replica:
         self.promised: deque[tuple[int, int, tuple[int, ...]]] = deque()
         """What proposers were told: (first offset, epoch, values), until it is committed or leadership is lost."""
         self._proposing: tuple[int, ...] = ()
+        self.held: list[do.Message] = []
+        """Messages that wait for the quorum state."""
         self.known_snapshots: set[SnapshotId] = set()
         """Those that the core of this life has been told of."""
 
@@ -159,6 +161,7 @@ class Replica:
         self.tokens.clear()
         self.heard_ms.clear()
         self.promised.clear()
+        self.held = []
         self.voters_moved = False
         self.known_snapshots = {kept.id for kept in disk.snapshots}
         disk.open()
@@ -239,7 +242,7 @@ class Replica:
     # Steps.
 
     def step(self, event: events.Event) -> None:
-        """One event; all its effects (contract 1)."""
+        """One event; all its work (contract 1)."""
         node = self.node
         if node is None:
             return
@@ -254,14 +257,13 @@ class Replica:
         if sim.story is not None:
             sim.story.told(self, event, given)
         try:
-            for effect in given:
-                _DO[type(effect)](self, effect)
+            do.carry_out(given, self)
         except DiskFailed as e:
             # Contract 10: what is on disk is not known any more.
             sim.tell(f"{self.id} stops: {e}")
             self.lose_power()
             return
-        self.settle(node, _NUMBER[type(event)], len(given))
+        self.settle(node, _NUMBER[type(event)], len(given.messages) + len(given.after_state))
 
     def settle(self, node: RaftNode, kind: int, count: int) -> None:
         """Judge what a step has left; `kind` and `count` tell one trace from another."""
@@ -303,13 +305,13 @@ class Replica:
         if self.full_disk:
             raise DiskFailed("no space left on device")
 
-    def _write_quorum_state(self, effect: do.WriteQuorumState) -> None:
+    def save_state(self, state: QuorumState) -> None:
         self.check_disk()
-        self.state = effect.state
+        self.state = state
         # One after the other, as one thread writes them.
         now = self.sim.now_us
         self.state_lane_us = max(self.state_lane_us, now) + self.io_us()
-        self.later(self.state_lane_us - now, self._state_written, effect.state)
+        self.later(self.state_lane_us - now, self._state_written, state)
 
     def _state_written(self, state: Any) -> None:
         if self.failing_fsync:
@@ -321,8 +323,11 @@ class Replica:
         self.disk.has_state = True
         self.step(events.QuorumStateWritten(state))
 
-    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
+    def append(self, batch: do.LogAppend) -> None:
         self.check_disk()
+        _APPEND[type(batch)](self, batch)
+
+    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
         sim = self.sim
         assert self.node is not None
         self.leading_since_ms = self.local_us() // 1000
@@ -334,7 +339,6 @@ class Replica:
         self._append_entry(effect.offset, effect.epoch, values, effect.stated)
 
     def _append_voters(self, effect: do.AppendVoters) -> None:
-        self.check_disk()
         self.leading_since_ms = self.local_us() // 1000
         self.sim.tell(f"{self.id} states the voters {effect.voters.ids} at {effect.offset}")
         require(
@@ -356,8 +360,7 @@ class Replica:
         self.disk.append(entry)
         self.sim.laws.appended(self, entry)
 
-    def _append(self, effect: do.Append) -> None:
-        self.check_disk()
+    def _append_records(self, effect: do.Append) -> None:
         require(
             self.sim.laws.leaders.get(effect.epoch) == self.id,
             "only the leader of an epoch writes records of it",
@@ -366,21 +369,20 @@ class Replica:
         self._append_entry(effect.offset, effect.epoch, [int(value) for value in effect.records])
 
     def _append_fetched(self, effect: do.AppendFetched) -> None:
-        self.check_disk()
         for entry in effect.records:
             require(entry.base == self.disk.log.end, "fetched records go on where the log ends", f"{self.id}")
             self.disk.append(entry)
             self.voters_moved |= entry.voters is not None
             self.sim.laws.appended(self, entry)
 
-    def _truncate(self, effect: do.Truncate) -> None:
+    def truncate(self, offset: int) -> None:
         self.check_disk()
-        self.sim.laws.truncated(self, effect.offset)
+        self.sim.laws.truncated(self, offset)
         self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
-        self.disk.truncate(effect.offset)
+        self.disk.truncate(offset)
 
-    def _flush(self, effect: do.Flush) -> None:
-        self.later(self.io_us(), self._flushed, effect.offset, len(self.disk.pending), self.disk)
+    def flush(self, offset: int) -> None:
+        self.later(self.io_us(), self._flushed, offset, len(self.disk.pending), self.disk)
 
     def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
         if self.failing_fsync:
@@ -392,7 +394,19 @@ class Replica:
 
     # Words.
 
-    def _send(self, effect: do.Send) -> None:
+    def write_part(self, part: do.SnapshotPart) -> None:
+        self.snapshots.write_part(part)
+
+    def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        self.snapshots.finish(snapshot)
+
+    def remove_snapshots(self, snapshots: tuple[SnapshotId, ...]) -> None:
+        self.disk.remove_snapshots(snapshots)
+
+    def send(self, message: do.Message) -> None:
+        _SEND[type(message)](self, message)
+
+    def _ask(self, effect: do.Send) -> None:
         judge.words(self)
         judge.fetch(self, effect.request)
         self.sim.network.request(self, effect.number, effect.node_id, effect.request)
@@ -417,8 +431,7 @@ class Replica:
 
     # What the core tells.
 
-    def _committed(self, effect: do.Committed) -> None:
-        offset = effect.high_watermark
+    def committed(self, offset: int) -> None:
         node = self.node
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
@@ -427,41 +440,41 @@ class Replica:
         if offset >= self.snapshots.at + self.sim.snapshot_every:
             self.later(0, self.snapshots.begin, offset)
 
-    def _became_leader(self, effect: do.BecameLeader) -> None:
-        require(self.sim.laws.leaders.get(effect.epoch) == self.id, "one leader per epoch", f"{self.id}")
-        self.announced_epoch = effect.epoch
+    def became_leader(self, epoch: int) -> None:
+        require(self.sim.laws.leaders.get(epoch) == self.id, "one leader per epoch", f"{self.id}")
+        self.announced_epoch = epoch
 
     def check_promises(self, end: int) -> None:
         """Everything below `end` is committed: whoever proposed it is told so."""
         while self.promised and self.promised[0][0] + len(self.promised[0][2]) <= end:
             self.sim.laws.kept(self, *self.promised.popleft(), end)
 
-    def _lost_leadership(self, effect: do.LostLeadership) -> None:
-        require(self.announced_epoch == effect.epoch, "only what was told of is taken back", f"{self.id}")
+    def lost_leadership(self, epoch: int) -> None:
+        require(self.announced_epoch == epoch, "only what was told of is taken back", f"{self.id}")
         self.announced_epoch = -1
         self.promised.clear()
 
-    def _proposed(self, effect: do.Proposed) -> None:
+    def proposed(self, proposed: do.Proposed) -> None:
         """Whoever has proposed takes the records for committed once the high watermark has passed these offsets and
         leadership was not lost meanwhile."""
-        count = effect.last_offset - effect.first_offset + 1
-        require(count == len(self._proposing), "each proposed record has an offset", f"{self.id}: {effect}")
-        self.promised.append((effect.first_offset, self.announced_epoch, self._proposing))
+        count = proposed.last_offset - proposed.first_offset + 1
+        require(count == len(self._proposing), "each proposed record has an offset", f"{self.id}: {proposed}")
+        self.promised.append((proposed.first_offset, self.announced_epoch, self._proposing))
 
-    def _nothing(self, effect: do.Effect) -> None:
+    def leader_changed(self, changed: do.LeaderChanged) -> None:
         """Of no interest to the laws."""
 
-    def _set_timer(self, effect: do.SetTimer) -> None:
+    def set_timer(self, at_ms: int | None) -> None:
         self.timer += 1
-        if effect.at_ms is not None:
-            delay = (effect.at_ms * 1000 - self.local_us()) * 1000 // self.rate + 1
+        if at_ms is not None:
+            delay = (at_ms * 1000 - self.local_us()) * 1000 // self.rate + 1
             self.later(max(0, delay), self._timer_due, self.timer)
 
     def _timer_due(self, number: int) -> None:
         if number == self.timer:
             self.step(events.Tick())
 
-    def _shut_down(self, effect: do.ShutdownComplete) -> None:  # noqa: ARG002
+    def shut_down(self) -> None:
         self.later(0, self._stopped)
 
     def _stopped(self) -> None:
@@ -471,28 +484,17 @@ class Replica:
             self.start()
 
 
-_DO: Final[dict[type, Callable[[Replica, Any], None]]] = {
-    do.WriteQuorumState: Replica._write_quorum_state,
+_APPEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.AppendLeaderChange: Replica._append_leader_change,
-    do.Append: Replica._append,
+    do.Append: Replica._append_records,
     do.AppendVoters: Replica._append_voters,
     do.AppendFetched: Replica._append_fetched,
-    do.Truncate: Replica._truncate,
-    do.Flush: Replica._flush,
-    do.Send: Replica._send,
+}
+_SEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
+    do.Send: Replica._ask,
     do.Respond: Replica._respond,
     do.ReadLog: Replica._read_log,
-    do.ReadSnapshot: lambda replica, effect: replica.snapshots.read(effect),
-    do.WriteSnapshotPart: lambda replica, effect: replica.snapshots.write_part(effect),
-    do.FinishSnapshot: lambda replica, effect: replica.snapshots.finish(effect),
-    do.RemoveSnapshots: lambda replica, effect: replica.snapshots.remove(effect),
-    do.Proposed: Replica._proposed,
-    do.Committed: Replica._committed,
-    do.BecameLeader: Replica._became_leader,
-    do.LostLeadership: Replica._lost_leadership,
-    do.LeaderChanged: Replica._nothing,
-    do.SetTimer: Replica._set_timer,
-    do.ShutdownComplete: Replica._shut_down,
+    do.ReadSnapshot: lambda replica, message: replica.snapshots.read(message),
 }
 _NUMBER: Final = {kind: number for number, kind in enumerate(events.Event.__args__)}
 TICK: Final = _NUMBER[events.Tick]

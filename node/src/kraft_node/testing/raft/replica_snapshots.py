@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
+from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, FetchSnapshotReply
 from kraft_node.raft.states import Role
@@ -50,7 +50,7 @@ class ReplicaSnapshots:
         data = SNAPSHOT_CHUNK[: snapshot.size - effect.position]
         replica.answer(effect.token, reply._replace(size=snapshot.size, data=_Part(data, snapshot)))
 
-    def write_part(self, effect: do.WriteSnapshotPart) -> None:
+    def write_part(self, effect: do.SnapshotPart) -> None:
         """A part has come."""
         replica = self._replica
         replica.check_disk()
@@ -64,10 +64,10 @@ class ReplicaSnapshots:
             f"{replica.id}: {effect}",
         )
 
-    def finish(self, effect: do.FinishSnapshot) -> None:
+    def finish(self, snapshot: SnapshotId) -> None:
         """The last part has come: it is about to take the log's place."""
         replica = self._replica
-        require(self._part is not None and self._part.id == effect.snapshot, "only what was fetched is finished", "")
+        require(self._part is not None and self._part.id == snapshot, "only what was fetched is finished", "")
         replica.later(replica.io_us(), self._fetched, self._part)
         self._part = None
 
@@ -129,10 +129,6 @@ class ReplicaSnapshots:
         replica.step(events.SnapshotStored(snapshot.id))
         if replica.node is not None and len(replica.node.log.snapshots) > 1 and replica.sim.rng.random() < 0.7:
             replica.later(replica.io_us(), self._drop_old)
-
-    def remove(self, effect: do.RemoveSnapshots) -> None:
-        """Snapshots that end before the log starts go; a loss of power may bring them back."""
-        self._replica.disk.remove_snapshots(effect.snapshots)
 
     def _drop_old(self) -> None:
         """Old snapshots go, and the log before the first one kept (contract 9)."""

@@ -14,8 +14,8 @@ import pickle
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from kraft_node.raft import effects as do
 from kraft_node.raft import events
+from kraft_node.raft import ready as do
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.messages import Batch, FetchRequest, VoteReply, VoteRequest
@@ -104,6 +104,7 @@ class Machine:
         self.announced = -1
         self.node: Any = None
         self.high_watermark = -1
+        self.held: list[do.Message] = []
         self.done: list[Any] = []
         """What the last event has made it do, as far as others have to do with it."""
 
@@ -111,6 +112,7 @@ class Machine:
         self.log = self.durable
         self.writes = []
         self.flushing = None
+        self.held = []
         self.announced = self.high_watermark = -1
         epochs: dict[int, int] = {}
         for offset, (epoch, _) in enumerate(self.log):
@@ -127,8 +129,7 @@ class Machine:
         self.step(events.Started())
 
     def step(self, event: events.Event, wait_ms: int = 0) -> None:
-        for effect in self.node.step(event, self.node.now_ms + wait_ms):
-            getattr(self, "_" + type(effect).__name__, self._nothing)(effect)
+        do.carry_out(self.node.step(event, self.node.now_ms + wait_ms), self)
 
     # What can happen to it.
 
@@ -145,7 +146,7 @@ class Machine:
         self.state = self.writes.pop(0)
         self.step(events.QuorumStateWritten(self.state))
 
-    def flush(self) -> None:
+    def sync(self) -> None:
         assert self.flushing is not None
         offset, self.durable = self.flushing
         self.flushing = None
@@ -161,77 +162,93 @@ class Machine:
     def propose(self) -> None:
         self.step(events.Propose(self.announced, [[b"1"]]))
 
-    # Effects.
+    # The work of a step.
 
-    def _nothing(self, effect: do.Effect) -> None:
-        """Of no interest here."""
+    def save_state(self, state: QuorumState) -> None:
+        self.writes.append(state)
 
-    def _WriteQuorumState(self, effect: do.WriteQuorumState) -> None:  # noqa: N802
-        self.writes.append(effect.state)
+    def append(self, batch: do.LogAppend) -> None:
+        if isinstance(batch, do.AppendLeaderChange):
+            self.done.append(Led(batch.epoch, self.log))
+            self.log += ((batch.epoch, 0),)
+        elif isinstance(batch, do.Append):
+            self.log += tuple((batch.epoch, int(value)) for value in batch.records)
+        elif isinstance(batch, do.AppendFetched):
+            self.log += tuple(batch.records)
+        else:
+            raise AssertionError(f"the voters stay the same here: {batch}")
 
-    def _AppendLeaderChange(self, effect: do.AppendLeaderChange) -> None:  # noqa: N802
-        self.done.append(Led(effect.epoch, self.log))
-        self.log += ((effect.epoch, 0),)
+    def truncate(self, offset: int) -> None:
+        require(offset >= self.high_watermark, "nothing below the high watermark is truncated", f"{self.id}")
+        self.log = self.log[:offset]
 
-    def _Append(self, effect: do.Append) -> None:  # noqa: N802
-        self.log += tuple((effect.epoch, int(value)) for value in effect.records)
+    def flush(self, offset: int) -> None:
+        self.flushing = (offset, self.log)
 
-    def _AppendFetched(self, effect: do.AppendFetched) -> None:  # noqa: N802
-        self.log += tuple(effect.records)
-
-    def _Truncate(self, effect: do.Truncate) -> None:  # noqa: N802
-        require(effect.offset >= self.high_watermark, "nothing below the high watermark is truncated", f"{self.id}")
-        self.log = self.log[: effect.offset]
-
-    def _Flush(self, effect: do.Flush) -> None:  # noqa: N802
-        self.flushing = (effect.offset, self.log)
-
-    def _check_words(self) -> None:
+    def send(self, message: do.Message) -> None:
         require(not self.writes, "vote and epoch are on disk before words leave (contract 2)", f"{self.id}")
+        if isinstance(message, do.Send):
+            self._ask(message)
+        elif isinstance(message, do.Respond):
+            self._respond(message)
+        else:
+            assert isinstance(message, do.ReadLog)
+            records = self.log[message.offset :]
+            batches = tuple(Batch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, message.offset))
+            reply: Any = message.reply
+            self._respond(do.Respond(message.token, reply._replace(records=records, batches=batches)))
 
-    def _Send(self, effect: do.Send) -> None:  # noqa: N802
-        self._check_words()
-        request = effect.request
+    def _ask(self, message: do.Send) -> None:
+        request = message.request
         if isinstance(request, FetchRequest):
             require(
                 self.durable[: request.offset] == self.log[: request.offset],
                 "a voter fetches from where its log is on disk (contract 5 and 8)",
                 f"{self.id} from {request.offset}",
             )
-        self.done.append(Asked(effect.node_id, self.id, self.life, request))
+        self.done.append(Asked(message.node_id, self.id, self.life, request))
 
-    def _Respond(self, effect: do.Respond) -> None:  # noqa: N802
-        self._check_words()
-        token: Any = effect.token
-        reply, request = effect.reply, token.request
+    def _respond(self, message: do.Respond) -> None:
+        token: Any = message.token
+        reply, request = message.reply, token.request
         if isinstance(reply, VoteReply) and reply.granted and isinstance(request, VoteRequest) and not request.pre_vote:
             require(self.state.epoch >= request.epoch, "a vote is on disk before anybody hears of it", f"{self.id}")
             self.done.append(Voted(request.epoch, request.candidate.id))
         self.done.append(Replied(token, reply))
 
-    def _ReadLog(self, effect: do.ReadLog) -> None:  # noqa: N802
-        records = self.log[effect.offset :]
-        batches = tuple(Batch(at, at + 1, epoch) for at, (epoch, _) in enumerate(records, effect.offset))
-        reply: Any = effect.reply
-        self._Respond(do.Respond(effect.token, reply._replace(records=records, batches=batches)))
-
-    def _Committed(self, effect: do.Committed) -> None:  # noqa: N802
-        offset = effect.high_watermark
+    def committed(self, offset: int) -> None:
         require(offset > self.high_watermark, "the high watermark is monotonic", f"{self.id}")
         self.high_watermark = offset
         self.done.append(Committed(self.log[:offset]))
 
-    def _BecameLeader(self, effect: do.BecameLeader) -> None:  # noqa: N802
-        self.announced = effect.epoch
+    def became_leader(self, epoch: int) -> None:
+        self.announced = epoch
 
-    def _LostLeadership(self, effect: do.LostLeadership) -> None:  # noqa: ARG002, N802
+    def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002
         self.announced = -1
+
+    def _nothing(self, what: Any) -> None:
+        """Of no interest here."""
+
+    proposed = leader_changed = set_timer = write_part = finish_snapshot = remove_snapshots = _nothing
+
+    def shut_down(self) -> None:
+        raise AssertionError("nobody stops here")
 
     # Telling states apart.
 
     def mark(self) -> int:
         """Equal for states that behave alike."""
-        own = (self.id, self.life, self.log, self.durable, self.state, tuple(self.writes), self.flushing)
+        own = (
+            self.id,
+            self.life,
+            self.log,
+            self.durable,
+            self.state,
+            tuple(self.writes),
+            self.flushing,
+            tuple(self.held),
+        )
         return hash((own, self.announced, self.high_watermark, _mark_of_core(self.node)))
 
     def freeze(self) -> Kept:
@@ -255,7 +272,7 @@ class Machine:
         may_time_out = node.epoch < EPOCHS or node.role.role in (Role.FOLLOWER, Role.CANDIDATE, Role.LEADER)
         possible = (
             ("write", self.writes),
-            ("flush", self.flushing),
+            ("sync", self.flushing),
             ("timeout", may_time_out),
             ("crash", True),
             ("propose", self.announced >= 0),
@@ -311,7 +328,6 @@ def _mark_of_core(node: RaftNode) -> Any:
             sorted((key[0], key[1].__name__, line.request) for key, line in node.requests._lines.items() if line.number)
         ),
         frozenset(node.waiting),
-        tuple(node._held),
     )
 
 

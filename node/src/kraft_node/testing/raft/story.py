@@ -6,12 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.ids import ZERO_UUID
-from kraft_node.raft import effects as do
 from kraft_node.raft.quorum import ReplicaKey
 from kraft_node.testing.raft.storage import Entry
 
 if TYPE_CHECKING:
     from kraft_node.raft.events import Event
+    from kraft_node.raft.ready import Ready
     from kraft_node.testing.raft.replica import Replica
     from kraft_node.testing.raft.simulation import Simulation
 
@@ -19,7 +19,7 @@ LINES_MAX: Final = 20_000
 """A run of some thousand events; of longer ones the end is kept."""
 
 UNSAID: Final = (None, (), b"", -1, False)
-QUIET: Final = (do.SetTimer, do.LeaderChanged)
+QUIET: Final = ("timer_ms", "leader_changed")
 
 
 class Story:
@@ -31,7 +31,7 @@ class Story:
     def say(self, sim: Simulation, what: str) -> None:
         self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
 
-    def told(self, replica: Replica, event: Event, effects: list[do.Effect]) -> None:
+    def told(self, replica: Replica, event: Event, ready: Ready) -> None:
         """A step of a replica's core."""
         node = replica.node
         role = "" if node is None else f"{node.role.role.value} {node.epoch}"
@@ -40,7 +40,7 @@ class Story:
         self.lines.append(
             f"{replica.sim.now_us / 1e6:9.4f} #{replica.sim.events} {replica.id} ({role}): {show(event)}{asker}"
         )
-        self.lines += [f"{'':14}{show(effect)}" for effect in effects if not isinstance(effect, QUIET)]
+        self.lines += [f"{'':14}{name}: {show(value)}" for name, value in ready.work() if name not in QUIET]
 
 
 def show(value: Any) -> str:
