@@ -14,8 +14,9 @@ from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.messages import VersionsRequest
 from kraft_node.raft.node import NotLeader
-from kraft_node.raft.quorum import ReplicaKey
+from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.ready import Ready
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.records.control import ControlType, iter_control_records
@@ -23,6 +24,7 @@ from kraft_node.server.faults import Faults, raising
 from kraft_node.server.raft_driver import RaftDriver
 from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
+from kraft_node.testing.raft.driven_voters import HOST, is_versions, supported_versions, tool_request
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica import TICK, Replica
 from kraft_node.wire import codec, stored
@@ -61,18 +63,21 @@ class DrivenReplica(Replica):
         sim = self.sim
         self._calls.clear()
         every = min(sim.snapshot_every, 1_000) * RECORD_BYTES
+        dynamic = sim.is_dynamic
         driver = RaftDriver(
             Loop(self).env(),
             DrivenStorage(self),
             local=self.key,
-            voters=self.configured,
+            voters=VoterSet(()) if dynamic else self.configured,
             cluster_id=CLUSTER,
             config=sim.config,
             policy=SnapshotPolicy(max_new_record_bytes=every, retention_bytes=4 * every),
-            peers=lambda node_id: Way(self, node_id),
+            peers=self._find,
+            bootstrap_servers=[(HOST, node_id) for node_id in sim.replicas] if dynamic else (),
             guards_empty_disk=self.id not in sim.old_peers,
             faults=Ends(self),
         )
+        driver.own = self.own if dynamic else None
         driver.on_leader.append(self._led)
         driver.on_lost_leadership.append(self._lost)
         driver.on_commit.append(self._applied)
@@ -85,6 +90,14 @@ class DrivenReplica(Replica):
             self.was_amnesiac = self.node.is_amnesiac
             self.settle(self.node, OTHER, 0)
             driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
+
+    def _find(self, node_id: int) -> Way | None:
+        """The way to a replica: with dynamic voters by what the driver knows of its endpoint."""
+        if not self.sim.is_dynamic:
+            return Way(self, node_id)
+        assert self.driver is not None
+        where = self.driver.peers.endpoint_of(node_id)
+        return None if where is None else Way(self, where[1])
 
     def ends(self, where: str, error: BaseException) -> None:
         """Contract 10; anything but a failing disk is a defect."""
@@ -183,8 +196,11 @@ class DrivenReplica(Replica):
         judge.words(self)
         spec = API[message.SCHEMA.api_key]
         data = codec.encode(message, spec.max_version)
-        request = wire_form.request_from_wire(codec.decode(spec.request, data, spec.max_version))
-        judge.fetch(self, request)
+        if is_versions(spec):
+            request: Any = VersionsRequest({})
+        else:
+            request = wire_form.request_from_wire(codec.decode(spec.request, data, spec.max_version))
+            judge.fetch(self, request)
         self._number += 1
         number = self._number
         self._calls[number] = done
@@ -199,8 +215,12 @@ class DrivenReplica(Replica):
 
     def _receive(self, token: Any) -> None:
         assert self.driver is not None
-        spec, version, data = token.asker.wires[token.number]
+        is_tool = token.number < 0
+        spec, version, data = tool_request(self, token.request) if is_tool else token.asker.wires[token.number]
         ctx: Any = Context(self, token, spec, version)
+        if is_versions(spec):
+            ctx.respond(supported_versions())
+            return
         response = self.driver.handlers()[spec.key](ctx, codec.decode(spec.request, data, version))
         if response is not None:
             ctx.respond(response)

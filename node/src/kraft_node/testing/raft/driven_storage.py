@@ -16,6 +16,7 @@ from kraft_node.raft.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile
 from kraft_node.records.batch import iter_headers
 from kraft_node.records.control import iter_control_records
+from kraft_node.testing.raft.driven_voters import stated_by_snapshot, stated_in
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import Entry, Snapshot, make_entry
 
@@ -68,7 +69,9 @@ class DrivenStorage:
             for header in iter_headers(data):
                 require(header.base_offset == log.end, "batches go on where the log ends", f"{replica.id} at {log.end}")
                 epoch = header.partition_leader_epoch
-                entry = make_entry(header.base_offset, epoch, _values(header, data), log.last_chain)
+                voters = stated_in(data, header)
+                entry = make_entry(header.base_offset, epoch, _values(header, data), log.last_chain, voters)
+                replica.voters_moved |= voters is not None
                 place = (entry.base, entry.chains[-1])
                 piece = data[header.position : header.position + header.length]
                 if replica.writes_itself(data, header):
@@ -94,6 +97,7 @@ class DrivenStorage:
     def truncate(self, offset: int) -> None:
         self._replica.check_disk()
         self._replica.sim.laws.truncated(self._replica, offset)
+        self._replica.voters_moved = self._replica.sim.is_dynamic
         self._disk.truncate(offset)
 
     def begin_flush(self) -> Callable[[], object]:
@@ -118,6 +122,7 @@ class DrivenStorage:
     def reset_to(self, offset: int) -> None:
         (snapshot,) = (kept for kept in self._disk.snapshots if kept.id.end_offset == offset)
         self._disk.reset(snapshot)
+        self._replica.voters_moved = self._replica.sim.is_dynamic
 
     # The quorum state.
 
@@ -195,7 +200,8 @@ class DrivenWriter:
         def work() -> None:
             self._check_fsync()
             disk.files[self._snapshot] = data
-            disk.add_snapshot(Snapshot(self._snapshot, self._chain, len(data), replica.sim.wall_ms(replica)))
+            voters = stated_by_snapshot(data)
+            disk.add_snapshot(Snapshot(self._snapshot, self._chain, len(data), replica.sim.wall_ms(replica), voters))
 
         return work
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
 
 from kraft_node.raft import events
 from kraft_node.raft.config import RaftConfig
-from kraft_node.raft.log_view import LogView, SnapshotId
+from kraft_node.raft.log_view import LogView
 from kraft_node.raft.node import RaftNode
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.states import Role
 from kraft_node.testing.raft.driven import DrivenReplica
+from kraft_node.testing.raft.driven_voters import format_disk
 from kraft_node.testing.raft.faults import Faults
 from kraft_node.testing.raft.laws import Laws, require
 from kraft_node.testing.raft.network import Network
 from kraft_node.testing.raft.replica import Replica
 from kraft_node.testing.raft.roll import Roll
-from kraft_node.testing.raft.storage import EMPTY_CHAIN, Snapshot
+from kraft_node.testing.raft.storage import BOOTSTRAP, EMPTY_CHAIN, Snapshot
 from kraft_node.testing.raft.story import Story, show
 
 CLUSTER: Final = "simulated"
-BOOTSTRAP: Final = SnapshotId(0, 0)
-"""What formatting leaves; it outlives everything that comes after."""
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
 """Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
 CALM_PROPOSE_US: Final = 150_000
@@ -33,7 +33,7 @@ CALM_PROPOSE_US: Final = 150_000
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
 OBSERVERS: Final = (0, 0, 1, 1, 2, 3, 5)
 DRIVEN_SHARE: Final = 0.15
-"""Of the quorums with static voters."""
+"""Of all quorums, with static or dynamic voters."""
 ROLLED_SHARE: Final = 0.6
 """Of the quorums whose voters stay static: those are changed one by one, as decision 4 says."""
 
@@ -62,12 +62,12 @@ class Simulation:
             self.config = RaftConfig(auto_join=rng.random() < 0.5)
         self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
         self.propose_us = rng.choice((5_000, 50_000, 300_000))
-        self.is_driven = not self.is_dynamic and rng.random() < DRIVEN_SHARE
+        self.is_driven = rng.random() < DRIVEN_SHARE
         """The processes are real drivers (`driven`), not bare cores."""
         self.batches: dict[tuple[int, int], bytes] = {}
         """What drivers have written, by first offset and last chain."""
         if self.is_driven:
-            self.config = RaftConfig(fetch_snapshot_max_bytes=rng.choice((100, 1_000)))
+            self.config = replace(self.config, fetch_snapshot_max_bytes=rng.choice((100, 1_000)))
         process = DrivenReplica if self.is_driven else Replica
         self.replicas: dict[int, Replica] = {
             node_id: process(self, node_id) for node_id in range(1, voters + observers + 1)
@@ -76,7 +76,9 @@ class Simulation:
         """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
         self.is_upgradable = not (self.is_dynamic or self.is_driven or self.old_peers) and rng.random() < 0.4
         """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
-        self.voters = VoterSet(Voter(self.replicas[node_id].voter_key) for node_id in range(1, voters + 1))
+        first = [self.replicas[node_id] for node_id in range(1, voters + 1)]
+        named = self.is_driven and self.is_dynamic  # a driver finds others by their endpoints alone
+        self.voters = VoterSet(replica.own if named else Voter(replica.voter_key) for replica in first)
         """At the beginning; of a dynamic quorum the log says who they are."""
         is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
         self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
@@ -173,7 +175,10 @@ class Simulation:
         known = self.rng.random() < 0.7
         for replica in self.replicas.values():
             replica.disk.has_state = known or replica.id in self.old_peers
-            if self.rng.random() < 0.5:
+            if self.is_driven and self.is_dynamic:
+                if replica.id in self.voters:
+                    format_disk(replica.disk, self.voters)
+            elif self.rng.random() < 0.5:
                 replica.disk.add_snapshot(Snapshot(BOOTSTRAP, EMPTY_CHAIN, 1, 0))
             replica.set_clock(self.rng.randint(800, 1200), self.rng.randrange(10**9))
             late = replica.id == 1 and self.rng.random() < 0.3

@@ -14,6 +14,8 @@ from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.quorum import QuorumState, VoterSet
 
 EMPTY_CHAIN = 0
+BOOTSTRAP = SnapshotId(0, 0)
+"""What formatting leaves; it outlives everything that comes after."""
 
 
 class Entry(NamedTuple):

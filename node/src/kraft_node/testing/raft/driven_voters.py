@@ -1,0 +1,65 @@
+"""Voters in the log (KIP-853) for simulated drivers: what formatting leaves, requests of tools, what the wire adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.metadata.log_batches import voters_batch
+from kraft_node.raft import wire_form
+from kraft_node.raft.voter_history import decode_voters, encode_kraft_version, encode_voters
+from kraft_node.records.batch import iter_headers
+from kraft_node.records.control import ControlType, iter_control_records
+from kraft_node.testing.raft.storage import BOOTSTRAP, EMPTY_CHAIN, Snapshot
+from kraft_node.wire import codec
+from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.messages import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from kraft_node.raft.quorum import VoterSet
+    from kraft_node.testing.raft.driven import DrivenReplica
+    from kraft_node.testing.raft.storage import ModelDisk
+
+HOST: Final = "host"
+"""Replica `n` listens there on port `n`."""
+
+
+def format_disk(disk: ModelDisk, voters: VoterSet) -> None:
+    """Leave the bootstrap snapshot that names the first voters."""
+    facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(voters))]
+    data = voters_batch(0, 0, facts, 0)
+    disk.files[BOOTSTRAP] = data
+    disk.add_snapshot(Snapshot(BOOTSTRAP, EMPTY_CHAIN, len(data), 0))
+
+
+def stated_in(data: bytes, header: Any) -> VoterSet | None:
+    """The voters that a batch states last; None if it states none."""
+    if not header.is_control:
+        return None
+    values = [c.value for c in iter_control_records(data, header) if c.type is ControlType.KRAFT_VOTERS]
+    return decode_voters(values[-1]) if values else None
+
+
+def stated_by_snapshot(data: bytes) -> VoterSet | None:
+    """The voters in the bytes of a whole snapshot."""
+    for header in iter_headers(data):
+        voters = stated_in(data, header)
+        if voters is not None:
+            return voters
+    return None
+
+
+def tool_request(replica: DrivenReplica, request: Any) -> tuple[Any, int, bytes]:
+    """What a tool asks, in bytes, as `DrivenReplica.wires` has it."""
+    message = wire_form.request_to_wire(request, replica.key, replica.sim.voters)
+    spec = API[message.SCHEMA.api_key]
+    return spec, spec.max_version, codec.encode(message, spec.max_version)
+
+
+def supported_versions() -> Any:
+    """The answer of a listener to ApiVersions, as far as the core asks: the range of kraft.version."""
+    feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", 0, 1)
+    return ApiVersionsResponse(supported_features=[feature])
+
+
+def is_versions(spec: Any) -> bool:
+    return spec.key is ApiKey.API_VERSIONS
