@@ -132,6 +132,12 @@ class Members:
         for node_id in sorted(self.nodes, reverse=True):
             self.nodes[node_id].kill()
 
+    def require_all_run(self) -> None:
+        """Raise AssertionError that names a node which ended by itself: nothing that waits for it would come about."""
+        for node in self.nodes.values():
+            code = None if node.process is None else node.process.poll()
+            assert code is None, f"{node.name} ended with {code}:\n{node.tail()}"
+
     def tails(self) -> str:
         """The end of all logs, for a failed test."""
         return "\n".join(f"--- {n}\n{node.tail()}" for n, node in self.nodes.items())
@@ -147,6 +153,7 @@ class Members:
 
     def quorum(self, node_id: int | None = None) -> Any:
         """What a broker (the first that runs) is told of the quorum; None while nobody leads."""
+        self.require_all_run()
         topics = [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
         asked = next(n for n in self.broker_ids if self.runs(n)) if node_id is None else node_id
         response = self.ask(asked, ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics))

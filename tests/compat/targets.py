@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.compat import ports
 from tests.peer import QUICK_JVM, require_peer
 from tools import peers
 
@@ -22,14 +23,8 @@ CLUSTER_ID = "kraftclusterTests00000A"[:22]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+    """Ports that nothing else takes before the node binds them, all different."""
+    return ports.OURS.take(count)
 
 
 @dataclass

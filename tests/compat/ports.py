@@ -1,0 +1,74 @@
+"""Ports for nodes under test that nothing else on the machine takes before the node binds them.
+
+A port that the kernel chose (`bind` to 0) may be chosen again for another test, or another listener, before the node
+gets to bind it: on a busy machine that takes seconds. The node then ends, and its cluster waits for it in vain.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import Final
+
+FIRST: Final = 12_000
+LAST: Final = 29_999
+"""Below the kernel's ephemeral ports (32768 on) and Kubernetes' NodePorts (30000 on)."""
+BLOCK: Final = 200
+"""Ports that a process reserves at once, by a lock on one file for as long as it lives."""
+
+
+class PortBlock:
+    """The ports of this process, each given out in turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._locks: list[int] = []
+        self._ports: list[int] = []
+        self._next = 0
+
+    def take(self, count: int) -> list[int]:
+        """Ports that nothing listens on, all different. Raises OSError if no more are to be had."""
+        found: list[int] = []
+        looked = 0
+        while len(found) < count:
+            if looked >= len(self._ports):
+                self._reserve()
+            port = self._ports[self._next % len(self._ports)]
+            self._next += 1
+            looked += 1
+            if port not in found and _is_free(port):
+                found.append(port)
+        return found
+
+    def _reserve(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        count = (LAST + 1 - FIRST) // BLOCK
+        for index in range(count):
+            number = (os.getpid() + index) % count
+            handle = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                continue
+            self._locks.append(handle)
+            first = FIRST + number * BLOCK
+            self._next = len(self._ports)
+            self._ports += range(first, first + BLOCK)
+            return
+        raise OSError(f"all {count} blocks of ports for tests are taken, see {self._folder}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+OURS: Final = PortBlock(Path(tempfile.gettempdir()) / "kraftcluster-test-ports")
