@@ -203,13 +203,14 @@ class RaftDriver:
         self.commits.load_latest()
         stated = self.history.voter_sets
         # An upgrade in the log (not yet in a snapshot) may be taken back: then the configured voters count again.
-        first = self._voters if stated and stated[0][0] >= self.applied_offset else None
-        self._voters = self.history.voters or self._voters
+        configured = self._voters
+        self._voters = configured if self.history.voters is None else self.history.voters
+        may_be_taken_back = bool(stated) and stated[0][0] >= self.applied_offset
         snapshots = [found.id for found in storage.snapshots()]
         log = LogView(storage.start_offset, storage.end_offset, storage.epochs(), snapshots)
         self._node = RaftNode(
             local=self.local,
-            voters=first or self._voters,
+            voters=configured if may_be_taken_back else self._voters,
             log=log,
             state=storage.load_quorum_state(),
             rng=self.env.rng,

@@ -189,7 +189,7 @@ class DrivenReplica(Replica):
 
     # Messages.
 
-    def send(self, node_id: int, message: Any, done: Callable[[Any], None], timeout_ms: int) -> None:
+    def ask(self, node_id: int, message: Any, done: Callable[[Any], None], timeout_ms: int) -> None:
         """A request leaves, in the newest version."""
         assert self.driver is not None
         self.node = self.driver.node
@@ -397,7 +397,7 @@ class Way:
         self._node_id = node_id
 
     def send(self, request: Any, version: int | None, done: Callable[[Any], None], timeout_ms: int) -> None:  # noqa: ARG002
-        self._replica.send(self._node_id, request, done, timeout_ms)
+        self._replica.ask(self._node_id, request, done, timeout_ms)
 
 
 class Context:
