@@ -6,11 +6,13 @@ are attributes of the message's class. All versions share the class: what a vers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar
 
 from kraft_node.base.env import Buffer
-from kraft_node.wire.compiler import ZERO_UUID, compile_decoder, compile_encoder, default_text, has_records
+from kraft_node.wire.compiler import ZERO_UUID, default_text, has_records
+from kraft_node.wire.decoder import compile_counted_decoder, compile_decoder, compile_step_decoder
+from kraft_node.wire.encoder import compile_encoder, compile_step_encoder
 from kraft_node.wire.schema import Field, MessageSchema, Struct, read_schema
 
 
@@ -24,6 +26,9 @@ class Message:
     """A subclass without a constructor, under the same name: decoded objects are of it."""
     _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
+    _step_decoders: ClassVar[dict[int, Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]]]
+    _step_encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]]]
+    _counted_decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _from_bytes: ClassVar[bool]
     """Whether the decoders want bytes; those of messages with records take any buffer."""
 
@@ -43,22 +48,36 @@ class Message:
     @classmethod
     def decoder(cls, version: int) -> Callable[[Buffer, int, int], tuple[Any, int]]:
         """The compiled decoder of a version. Raises KeyError when the message has no such version."""
-        found = cls._decoders.get(version)
-        if found is None:
-            if version not in cls.SCHEMA.valid:
-                raise KeyError(version)
-            found = cls._decoders[version] = compile_decoder(cls.SCHEMA, version, _structs(cls))
-        return found
+        return _compiled(cls, cls._decoders, compile_decoder, version)  # type: ignore[no-any-return]
 
     @classmethod
     def encoder(cls, version: int) -> Callable[[Any, bytearray, list[Any]], bytearray]:
         """The compiled encoder of a version. Raises KeyError when the message has no such version."""
-        found = cls._encoders.get(version)
-        if found is None:
-            if version not in cls.SCHEMA.valid:
-                raise KeyError(version)
-            found = cls._encoders[version] = compile_encoder(cls.SCHEMA, version, _structs(cls))
-        return found
+        return _compiled(cls, cls._encoders, compile_encoder, version)  # type: ignore[no-any-return]
+
+
+def step_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int, int], Any]:
+    """The decoder that pauses. Raises KeyError when the message has no such version."""
+    return _compiled(cls, cls._step_decoders, compile_step_decoder, version)
+
+
+def counted_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int, int], Any]:
+    """The decoder that gives up on many items. Raises KeyError when the message has no such version."""
+    return _compiled(cls, cls._counted_decoders, compile_counted_decoder, version)
+
+
+def step_encoder(cls: type[Message], version: int) -> Callable[[Any, bytearray, list[Any]], Any]:
+    """The encoder that pauses. Raises KeyError when the message has no such version."""
+    return _compiled(cls, cls._step_encoders, compile_step_encoder, version)
+
+
+def _compiled(cls: type[Message], known: dict[int, Any], compiler: Callable[..., Any], version: int) -> Any:
+    found = known.get(version)
+    if found is None:
+        if version not in cls.SCHEMA.valid:
+            raise KeyError(version)
+        found = known[version] = compiler(cls.SCHEMA, version, _structs(cls))
+    return found
 
 
 def _structs(cls: type[Message]) -> dict[str, type]:
@@ -87,6 +106,9 @@ def make_class(group: str, name: str, module: str) -> type[Message]:
     cls.SCHEMA = schema
     cls._decoders = {}
     cls._encoders = {}
+    cls._step_decoders = {}
+    cls._step_encoders = {}
+    cls._counted_decoders = {}
     cls._from_bytes = not has_records(schema.top)
     return cls
 

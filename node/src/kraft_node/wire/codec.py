@@ -1,13 +1,15 @@
-"""Messages to bytes and back."""
+"""Messages to bytes and back, at once or in steps."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import TypeVar
 
 from kraft_node.base.env import Buffer, FileSlice
-from kraft_node.wire.classes import Message
-from kraft_node.wire.errors import DecodeError, EncodeError
+from kraft_node.wire.classes import Message, counted_decoder, step_decoder, step_encoder
+from kraft_node.wire.errors import DecodeError, EncodeError, TooManyItems
+from kraft_node.wire.runtime import STEP_ITEMS
 
 M = TypeVar("M", bound=Message)
 
@@ -36,6 +38,36 @@ def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tu
         return (cls._decoders.get(version) or cls.decoder(version))(buffer, position, len(buffer))
     except _MALFORMED as e:
         raise _decode_error(cls, buffer, version, e) from None
+
+
+def decode_few(cls: type[M], buffer: Buffer, position: int, version: int) -> tuple[M, int]:
+    """As `decode_from`, but raises TooManyItems for a message that has to be decoded in steps."""
+    try:
+        return (cls._counted_decoders.get(version) or counted_decoder(cls, version))(buffer, position, len(buffer))
+    except TooManyItems:
+        raise
+    except _MALFORMED as e:
+        raise _decode_error(cls, buffer, version, e) from None
+
+
+def decode_in_steps(
+    cls: type[M], buffer: Buffer, position: int, version: int, items_max: int
+) -> Generator[None, None, tuple[M, int]]:
+    """As `decode_from`, in steps of about a millisecond; `buffer` must stay as it is until the end.
+
+    Raises TooManyItems for a message of more than `items_max` items (elements of arrays, tagged fields).
+    """
+    try:
+        steps = step_decoder(cls, version)(buffer, position, len(buffer))
+        for _ in range(items_max // STEP_ITEMS + 1):
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            yield
+    except _MALFORMED as e:
+        raise _decode_error(cls, buffer, version, e) from None
+    raise TooManyItems(f"{cls.__name__} version {version}: more than {items_max} items")
 
 
 _MALFORMED = (DecodeError, KeyError, IndexError, struct.error, UnicodeDecodeError)
@@ -69,10 +101,33 @@ def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buf
     sent: list[Buffer | FileSlice] = []
     try:
         rest = encoder(message, bytearray(head), sent)
-    except EncodeError as e:
-        raise EncodeError(f"{type(message).__name__} version {version}: {e}") from None
-    except (struct.error, AttributeError, TypeError, ValueError, OverflowError, AssertionError) as e:
-        raise EncodeError(f"{type(message).__name__} version {version}: {e}: {message!r:.500}") from e
+    except _UNFIT as e:
+        raise _encode_error(message, version, e) from e
     if rest or not sent:
         sent.append(rest)
     return sent
+
+
+def encode_in_steps(
+    message: Message, version: int, head: Buffer = b""
+) -> Generator[None, None, list[Buffer | FileSlice]]:
+    """As `encode_parts`, in steps of about a millisecond. The message must stay as it is until the end."""
+    sent: list[Buffer | FileSlice] = []
+    try:
+        rest = yield from step_encoder(type(message), version)(message, bytearray(head), sent)
+    except KeyError:
+        raise EncodeError(f"{type(message).__name__} has no version {version}") from None
+    except _UNFIT as e:
+        raise _encode_error(message, version, e) from e
+    if rest or not sent:
+        sent.append(rest)
+    return sent
+
+
+_UNFIT = (EncodeError, struct.error, AttributeError, TypeError, ValueError, OverflowError, AssertionError)
+
+
+def _encode_error(message: Message, version: int, error: Exception) -> EncodeError:
+    if isinstance(error, EncodeError):
+        return EncodeError(f"{type(message).__name__} version {version}: {error}")
+    return EncodeError(f"{type(message).__name__} version {version}: {error}: {message!r:.500}")

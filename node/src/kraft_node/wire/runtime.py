@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any, Final
 
 from kraft_node.base.env import Buffer, FileSlice
-from kraft_node.wire.errors import DecodeError, EncodeError
+from kraft_node.wire.errors import DecodeError, EncodeError, TooManyItems
 
 MAX_VARINT_BYTES: Final = 5
 MAX_STRING_BYTES: Final = 32767
@@ -17,6 +17,12 @@ MAX_STRING_BYTES: Final = 32767
 MAX_ELEMENTS: Final = 1 << 22
 """Of one array: four times the million partitions that a cluster may have. Without it a frame of 100 MiB could ask for
 50 million structs of two bytes each, some 100 times its size in objects."""
+
+STEP_ITEMS: Final = 1000
+"""Items that decoding or encoding in steps handles between two pauses: about a millisecond."""
+
+COUNTED_ITEMS: Final = 4000
+"""Structs that a counted decoder reads before it gives up, for messages that name few and carry much."""
 
 INLINE_RECORDS_BYTES: Final = 4096
 """Records up to this size are copied among the other fields: cheaper than one more part to send."""
@@ -87,6 +93,11 @@ def short(what: str, pos: int, need: int, end: int) -> DecodeError:
 def above(what: str, pos: int, length: int, most: int) -> DecodeError:
     """The error of a length that no such field may have, whatever is left."""
     return DecodeError(f"{what} at byte {pos} has {length} bytes or elements, {most} at most")
+
+
+def many() -> TooManyItems:
+    """The sign of a counted decoder that the message is to be decoded in steps."""
+    return TooManyItems(f"more than {COUNTED_ITEMS} items")
 
 
 def null(what: str, pos: int) -> DecodeError:
