@@ -84,11 +84,11 @@ def test_the_world_check_sees_what_it_forbids(tmp_path: Path) -> None:
 
 # Who may catch every exception, how often, and what becomes of it. Everything else lets it through to one of these.
 CATCH_ALL = {
+    "base/turns.py": (1, "handed to the job's owner as its outcome"),
     "server/raft_driver.py": (2, "the fatal boundary: steps and effects; commits, snapshots, background jobs"),
     "controller/controller.py": (1, "periodic work: counted as a fault, done again when it is due"),
     "metadata/snapshot_writer.py": (1, "handed to the snapshot's owner, for whom it is fatal"),
     "server/connection.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
-    "broker/handlers/long_checks.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "broker/long_answers.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "server/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "server/listener.py": (1, "the connection is closed"),

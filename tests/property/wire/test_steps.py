@@ -63,7 +63,7 @@ def forgotten() -> Any:
 
 
 def ids() -> Any:
-    return messages.ConsumerGroupHeartbeatRequest(unknown_tags={tag: b"" for tag in range(COUNT)})
+    return messages.ConsumerGroupHeartbeatRequest(unknown_tags=dict.fromkeys(range(COUNT), b""))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ descriptors and timers, so a client that costs much delays the others by one tur
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
@@ -58,3 +58,48 @@ class Turns:
                 queue.append(step)
             if not queue or self._clock.monotonic_ms() - start_ms >= TURN_MS:
                 return
+
+
+class OneByOne:
+    """Generators that run in turns, one after the other: the next begins when the one before it has ended.
+
+    `done` of each is called exactly once, with what the generator returned or raised. A `done` that raises does not
+    stop those behind it.
+    """
+
+    __slots__ = ("_busy", "_queue", "_turns")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._busy = False
+        self._queue: deque[tuple[Generator[Any, None, Any], Callable[[Any], None]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, steps: Generator[Any, None, Any], done: Callable[[Any], None]) -> None:
+        """Run `steps` after those before it, then call `done` with its value or its exception."""
+        self._queue.append((steps, done))
+        if not self._busy:
+            self._busy = True
+            self._turns.add(self._step)
+
+    def _step(self) -> bool:
+        steps, done = self._queue[0]
+        outcome: Any
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome = end.value
+        except Exception as error:  # told to `done`, which knows what it costs
+            outcome = error
+        else:
+            return True
+        self._queue.popleft()
+        try:
+            done(outcome)
+        finally:  # a `done` that raises is the loop's business; those behind it go on
+            self._busy = bool(self._queue)
+            if self._busy:
+                self._turns.add(self._step)
+        return False

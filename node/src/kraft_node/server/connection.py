@@ -13,26 +13,25 @@ write. What a client may cost is bounded:
 from __future__ import annotations
 
 import logging
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
+from kraft_node.server.answering import PRODUCE, SIZE, Answering
 from kraft_node.server.buffers import LARGE, LARGE_BEGUN
-from kraft_node.wire.codec import decode_from
+from kraft_node.wire.codec import decode_few, decode_from
 from kraft_node.wire.error_response import error_response
-from kraft_node.wire.errors import DecodeError, WireError
-from kraft_node.wire.frames import decode_request_header, encode_response
+from kraft_node.wire.errors import DecodeError, TooManyItems
+from kraft_node.wire.frames import decode_request_header
 
 if TYPE_CHECKING:
-    from kraft_node.base.net import Outgoing, Transport
-    from kraft_node.server.listener import ServerListener
+    from kraft_node.base.net import Transport
+    from kraft_node.server.listener import ServedApi, ServerListener
     from kraft_node.server.metrics import ApiMetrics
 
 log = logging.getLogger("kraft_node.server.connection")
 
-PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 
 PIPELINED_MAX: Final = 256
@@ -52,118 +51,56 @@ CLOCK_COSTS: Final = 32
 """How much is handled between two looks at the clock."""
 
 COSTLY_BYTES: Final = 16 * 1024
-"""A request that is not Produce and has more bytes names thousands of things: one a turn is decoded, of all clients."""
+"""A request that is not Produce and has more bytes names thousands of things: it is decoded in turns of the loop, and
+so is a Produce that names as many."""
 
 UNSENT_MAX: Final = 1 << 20
 """Unsent response bytes above which the connection rests: one default max.partition.fetch.bytes."""
 
-_PENDING: Final = object()
-"""In `ctx.output` of a request that its handler has not answered."""
-
-_SIZE: Final = Struct(">i")
 _KEY: Final = Struct(">h")
 _KEY_VERSION_CORRELATION: Final = Struct(">hhi")
 
 
-class Connection:
+class Connection(Answering):
     """Reads requests for `server`, its listener, and answers through `transport`."""
 
     __slots__ = (
         "_barred",
-        "_burst",
-        "_corked_bytes",
-        "_have",
+        "_costly",
+        "_decoded",
         "_held",
-        "_is_turn",
-        "_large",
         "_last_header",
-        "_muted",
-        "_muted_until_ms",
-        "_need",
-        "_out",
-        "_rest",
-        "_resting",
         "_short",
-        "_touched",
         "_unsent_seen",
-        "_waiting",
         "_yielded",
         "client_software",
-        "closed",
         "last_active_ms",
-        "peer_host",
         "principal",
         "reply",
-        "server",
-        "transport",
     )
 
     def __init__(self, server: ServerListener, transport: Transport, now_ms: int) -> None:
-        self.server = server
-        self.transport = transport
-        self.peer_host = transport.peer[0]
+        super().__init__(server, transport)
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         """Name and version, as ApiVersions said (KIP-511)."""
-        self.closed = False
         self.last_active_ms = now_ms
         self.reply = self._answer
-        # Received and not handled: nothing, or some bytes, or the first `_have` of a large request's `_need`.
-        self._rest: bytes | memoryview | None = None
-        self._large: bytearray | None = None
-        self._have = 0
-        self._need = 0
         # Of the last request: key, version, the header's bytes after the correlation id, their end, client id. The next
         # one mostly has the same.
         self._last_header: tuple[int, int, bytes, int, str | None] | None = None
-        # Unanswered requests in order, once there is one; what is to be sent; whether requests are being
-        # handled, whether one that may not pass a waiting Produce is next, whether reading is paused.
-        self._waiting: deque[RequestContext] | None = None
-        self._out: list[Outgoing] = []
-        self._corked_bytes = 0
-        self._burst = False
+        # Whether a request that may not pass a waiting Produce is next, and whether a handler has barred all others.
         self._held = False
-        self._resting = False
-        self._touched = False
-        self._muted = False
-        self._muted_until_ms = 0
-        self._unsent_seen = 0
         self._barred = False
-        # Whether more waits for its turn, and whether this is one.
+        self._unsent_seen = 0
+        # Whether more waits for its turn; whether that is a request that is to be decoded in steps; what came of that.
         self._yielded = False
-        self._is_turn = False
+        self._costly = False
+        self._decoded: Any = None
         # Whether the rest of a large request waits for memory.
         self._short = False
 
     # Receiver
-
-    def get_buffer(self, size_hint: int) -> memoryview:  # noqa: ARG002
-        """Where the next bytes go: the shared scratch, behind what is left from before, or the large request's rest."""
-        large = self._large
-        if large is not None:
-            return memoryview(large)[self._have : self._need]
-        rest = self._rest
-        scratch = self.server.pool.scratch
-        if rest is None:
-            return scratch
-        scratch[: len(rest)] = rest
-        return scratch[len(rest) :]
-
-    def buffer_updated(self, count: int) -> None:
-        """Handle every request that is complete now."""
-        large = self._large
-        if large is not None:
-            self._have += count
-            if self._have == self._need:
-                self._work(memoryview(large), self._need)
-            elif self._have == len(large):
-                self._grow(large)
-        elif self._rest is not None:
-            count += len(self._rest)
-            self._rest = None
-            self._work(self.server.pool.scratch, count)
-        else:
-            self._work(self.server.pool.scratch, count)
 
     def drained(self) -> None:
         """There is room again for responses."""
@@ -179,6 +116,7 @@ class Connection:
         self._waiting = None
         self._rest = None
         self._release_large()
+        self._release_items()
         self.server.forget(self)
 
     # Requests
@@ -219,21 +157,22 @@ class Connection:
         produce = self.server.produce_metrics
         may = self._may_handle()
         while may and end - position >= 4:
-            (size,) = _SIZE.unpack_from(view, position)
+            (size,) = SIZE.unpack_from(view, position)
             if not 8 <= size <= self.server.request_bytes_max:
                 self._refuse_size(size)
                 return
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if (self._waiting or size > COSTLY_BYTES) and _KEY.unpack_from(view, position + 4)[0] != PRODUCE:
-                self._held = bool(self._waiting)
-                self._yielded = not self._held and not self._is_turn
-                if self._held or self._yielded:
-                    size = 0
-                    break
+            if (self._waiting or size > COSTLY_BYTES) and not self._may_begin(view, position + 4, size):
+                size = 0
+                break
             metric = self._handle(view[position + 4 : frame_end], now_ms)
             if metric is None:
+                if self._costly:
+                    self._yielded = True
+                    size = 0
+                    break
                 self._burst = False
                 self._flush()
                 self.close()
@@ -264,6 +203,62 @@ class Connection:
         if not self.closed:
             self._settle(view, position, end, size)
 
+    def _may_begin(self, view: memoryview, position: int, size: int) -> bool:
+        """Whether the request at `position` may be handled now, although others wait or it is large."""
+        key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(view, position)
+        if key == PRODUCE:
+            return True
+        if self._waiting:
+            self._held = True
+            return False
+        api = self.server.apis.get(key)
+        if size > COSTLY_BYTES and self._decoded is None and api is not None and api.speaks(version):
+            self._yielded = self._costly = True
+            return False
+        return True
+
+    def _begin_decoding(self) -> None:
+        """Decode the request that is first of what has been received, in turns."""
+        self._costly = False
+        kept = memoryview(self._large if self._large is not None else self._rest or b"")
+        (size,) = SIZE.unpack_from(kept)
+        frame = kept[4 : 4 + size]
+        key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        self.server.large.decode(
+            self.server.apis[key].request, frame, version, lambda: not self.closed, self._decoding_ended
+        )
+
+    def _decoding_ended(self, outcome: tuple[Any, int] | Exception | None) -> None:
+        self._yielded = False
+        if isinstance(outcome, tuple):
+            request, items = outcome
+            self._decoded = request
+            if self.closed:
+                self.server.large.held -= items
+                return
+            self._items += items
+        elif self.closed or outcome is None:
+            return
+        elif isinstance(outcome, DecodeError):
+            self._decoded = outcome
+        else:
+            log.error("request cannot be decoded peer=%s", self.peer_host, exc_info=outcome)
+            self._decoded = DecodeError(str(outcome))
+        if self._may_handle():
+            self._work_again()
+
+    def _decoded_at_last(self, api: ServedApi, frame: memoryview, position: int, version: int) -> Any:
+        """A large request; None for a Produce that is to be decoded in turns. Raises DecodeError."""
+        decoded, self._decoded = self._decoded, None
+        if decoded is None:
+            try:
+                decoded, _ = decode_few(api.request, frame, position, version)
+            except TooManyItems:
+                self._costly = True
+        if isinstance(decoded, DecodeError):
+            raise decoded
+        return decoded
+
     def _is_turn_over(self, handled: int, start_ms: int) -> bool:
         return handled >= TURN_COSTS or self.server.clock.monotonic_ms() - start_ms >= TURN_MS
 
@@ -271,9 +266,7 @@ class Connection:
         """Go on with what has been received, as a job of the listener."""
         self._yielded = False
         if not self.closed and self._may_handle():
-            self._is_turn = True
             self._work_again()
-            self._is_turn = False
         return False
 
     def bar(self) -> None:
@@ -296,14 +289,6 @@ class Connection:
             return True
         return not self._held and waiting[-1].api_key == PRODUCE and len(waiting) < PIPELINED_MAX
 
-    def _work_again(self) -> None:
-        """Go on with what had been received when the limits stopped us."""
-        if self._large is not None:
-            self._work(memoryview(self._large), self._need if self._have == self._need else 0)
-        else:
-            rest, self._rest = memoryview(self._rest or b""), None
-            self._work(rest, len(rest))
-
     def _settle(self, view: memoryview, position: int, end: int, size: int) -> None:
         """Keep view[position:end], the begin of a request of `size` bytes (0: not known), and read on or rest."""
         large = self._large
@@ -320,7 +305,10 @@ class Connection:
         elif position and position == end:
             self._release_large()
         if self._yielded:
-            self.server.turns.add(self._turn)
+            if self._costly:
+                self._begin_decoding()
+            else:
+                self.server.turns.add(self._turn)
         rest = self._yielded or self._short or not self._may_handle()
         if rest != self._resting:
             self._resting = rest
@@ -336,23 +324,6 @@ class Connection:
             self._yielded = True
             self.server.turns.add(self._turn)
 
-    def _begin_large(self, begin: memoryview, need: int) -> None:
-        self._have = len(begin)
-        self._need = need
-        self._large = large = self.server.pool.take(self._have, need)
-        large[: self._have] = begin
-
-    def _grow(self, large: bytearray) -> None:
-        """A request whose length was not trusted has filled its buffer."""
-        self._large = larger = self.server.pool.take(self._have, self._need)
-        larger[: self._have] = large
-        self.server.pool.give(large)
-
-    def _release_large(self) -> None:
-        large, self._large = self._large, None
-        if large is not None:
-            self.server.pool.give(large)
-
     def _handle(self, frame: memoryview, now_ms: int) -> ApiMetrics | None:
         """Handle one request; None when the connection must end."""
         server = self.server
@@ -367,7 +338,12 @@ class Connection:
                 body = header.body_offset
                 self._last_header = last = (key, version, bytes(frame[8:body]), body, header.client_id)
             # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata 13 has three of them.
-            request, _ = decode_from(api.request, frame, last[3], version)
+            if len(frame) > COSTLY_BYTES:
+                request = self._decoded_at_last(api, frame, last[3], version)
+                if request is None:
+                    return None
+            else:
+                request, _ = decode_from(api.request, frame, last[3], version)
         except DecodeError as e:
             self._log_refusal(f"request does not decode: api={api.name} version={version}: {e}")
             return None
@@ -392,10 +368,7 @@ class Connection:
             if not ctx.answered and not self.closed:
                 if counts:
                     ctx.spent_ms = server.clock.monotonic_ms() - ctx.handled_ms
-                ctx.output = _PENDING
-                if self._waiting is None:
-                    self._waiting = deque()
-                self._waiting.append(ctx)
+                self._wait(ctx)
         else:
             ctx.finish()
             self._take(ctx, response)
@@ -407,78 +380,6 @@ class Connection:
             self.close()
             return None
         return error_response(request, version, error.code, error.message)
-
-    # Responses
-
-    def _take(self, ctx: RequestContext, message: Any) -> None:
-        """The answer to the newest request: send it, or queue it behind those that are not answered yet."""
-        if self._waiting:
-            ctx.output = (message,)
-            self._waiting.append(ctx)
-        else:
-            self._send(ctx, message)
-
-    def _answer(self, ctx: RequestContext, message: Any) -> None:
-        """`ctx.respond`: the answer to an older request, or to the newest before its handler has returned."""
-        waiting = self._waiting
-        if self.closed:
-            return
-        if ctx.output is None:
-            self._take(ctx, message)
-            return
-        assert waiting
-        ctx.output = (message,)
-        api = self.server.apis[ctx.api_key]
-        api.metrics.latency_ms.observe(max(0, self.server.clock.monotonic_ms() - ctx.received_ms))
-        while waiting and waiting[0].output is not _PENDING:
-            first = waiting.popleft()
-            (answer,) = first.output
-            first.output = None
-            self._send(first, answer)
-        if not self._burst and not self._touched and (self._out or self._resting):
-            self._touched = True
-            self.server.touch(self)
-
-    def _send(self, ctx: RequestContext, message: Any) -> None:
-        """Encode a response and cork it; None for a request that wants none."""
-        if ctx.handled_ms >= 0:
-            throttle_ms = self.server.quotas.charge(ctx, message)
-            if throttle_ms > 0:
-                self.mute(throttle_ms)
-        if message is None:
-            return
-        self.server.apis[ctx.api_key].metrics.answered(message)
-        try:
-            parts = encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, message)
-        except WireError:
-            log.exception("response does not encode, connection closed: %r", ctx)
-            self.transport.abort()
-            self.closed = True
-            return
-        self._out += parts
-        self._corked_bytes += _SIZE.unpack_from(parts[0])[0]  # type: ignore[arg-type]  # the head is never a file
-
-    def mute(self, for_ms: int) -> None:
-        """Handle nothing more for so long: the answer that goes out next tells the client to be silent (KIP-219)."""
-        until_ms = self.server.clock.monotonic_ms() + for_ms
-        if not self._muted or until_ms > self._muted_until_ms:
-            self._muted = True
-            self._muted_until_ms = until_ms
-            self.server.env.scheduler.call_later(for_ms, self._unmute, until_ms)
-
-    def _unmute(self, until_ms: int) -> None:
-        if until_ms < self._muted_until_ms:
-            return  # it was told to be silent for longer meanwhile
-        self._muted = False
-        if not self.closed:
-            self.catch_up()
-
-    def _flush(self) -> None:
-        out = self._out
-        if out:
-            self._out = []
-            self._corked_bytes = 0
-            self.transport.write(out)
 
     def catch_up(self) -> None:
         """Send what was answered meanwhile, go on with what had to wait; called by the listener."""

@@ -6,15 +6,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kraft_node.base.turns import Turns
+from kraft_node.base.turns import OneByOne, Turns
 from kraft_node.server.connection import Connection
 from kraft_node.server.connection_rates import Arrivals
+from kraft_node.server.large_requests import LargeRequests
 from kraft_node.wire.api import API, ApiKey, ApiSpec
+from kraft_node.wire.sizes import is_long
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.base.net import Listener, Receiver, Transport
     from kraft_node.base.request import Handler, RequestContext
+    from kraft_node.server.answering import Answering
     from kraft_node.server.buffers import BufferPool
     from kraft_node.server.connection_rates import ConnectionRates
     from kraft_node.server.metrics import ApiMetrics, RequestMetrics
@@ -32,11 +35,12 @@ IDLE_SWEEPS: Final = 10
 class ServedApi:
     """One API as this listener serves it. The request's class is made with its first request."""
 
-    __slots__ = ("_request", "_spec", "handler", "max_version", "metrics", "min_version", "name")
+    __slots__ = ("_is_long", "_request", "_spec", "handler", "max_version", "metrics", "min_version", "name")
 
     def __init__(self, spec: ApiSpec, handler: Handler, metrics: ApiMetrics) -> None:
         self._spec = spec
         self._request: type[Message] | None = None
+        self._is_long: Callable[[Any], bool] | None = None
         self.name = spec.name
         self.handler = handler
         self.min_version = spec.min_version
@@ -48,6 +52,16 @@ class ServedApi:
         if self._request is None:
             self._request = self._spec.request
         return self._request
+
+    def speaks(self, version: int) -> bool:
+        """Whether the version is served."""
+        return self.min_version <= version <= self.max_version
+
+    def is_long(self, response: Any) -> bool:
+        """Whether the answer is to be encoded in steps."""
+        if self._is_long is None:
+            self._is_long = is_long(self._spec.response)
+        return self._is_long(response)
 
 
 class Quotas(Protocol):
@@ -214,12 +228,15 @@ class ServerListener:
         """In the order of their arrival: what is done to all is done in that order."""
         self.turns = Turns(env)
         """Where connections go on that have had their share of a turn of the loop."""
+        self.large = LargeRequests(self.turns)
+        self.encoding = OneByOne(self.turns)
+        """Where long answers are encoded, one at a time."""
         self.held = held
         """While it is set, connections are accepted but nothing of theirs is read."""
         self.refusals = 0
         self.accepted = 0
         self._refusals_before = 0
-        self._touched: list[Connection] = []
+        self._touched: list[Answering] = []
         self._arrivals = Arrivals(env, name, self._let_in)
         self._socket: Listener | None = None
         self._closed = False
@@ -266,7 +283,7 @@ class ServerListener:
             self._arrivals.discard(connection)
             self.gate.leave(connection.peer_host, self.name)
 
-    def touch(self, connection: Connection) -> None:
+    def touch(self, connection: Answering) -> None:
         """Have `connection` send what it has been answered once everything now being handled is done."""
         if not self._touched:
             self.env.scheduler.call_soon(self._catch_up)

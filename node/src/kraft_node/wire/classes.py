@@ -56,17 +56,17 @@ class Message:
         return _compiled(cls, cls._encoders, compile_encoder, version)  # type: ignore[no-any-return]
 
 
-def step_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int, int], Any]:
+def step_decoder(cls: type[Message], version: int) -> Any:
     """The decoder that pauses. Raises KeyError when the message has no such version."""
     return _compiled(cls, cls._step_decoders, compile_step_decoder, version)
 
 
-def counted_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int, int], Any]:
+def counted_decoder(cls: type[Message], version: int) -> Any:
     """The decoder that gives up on many items. Raises KeyError when the message has no such version."""
     return _compiled(cls, cls._counted_decoders, compile_counted_decoder, version)
 
 
-def step_encoder(cls: type[Message], version: int) -> Callable[[Any, bytearray, list[Any]], Any]:
+def step_encoder(cls: type[Message], version: int) -> Any:
     """The encoder that pauses. Raises KeyError when the message has no such version."""
     return _compiled(cls, cls._step_encoders, compile_step_encoder, version)
 

@@ -49,9 +49,7 @@ def default_text(field: Field) -> str:
 class Compiler:
     """State of one function being written."""
 
-    def __init__(
-        self, schema: MessageSchema, version: int, classes: Mapping[str, Any], *, steps: bool = False
-    ) -> None:
+    def __init__(self, schema: MessageSchema, version: int, classes: Mapping[str, Any], *, steps: bool = False) -> None:
         self.schema = schema
         self.steps = steps
         self.version = version

@@ -8,11 +8,11 @@ order.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import OneByOne
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns
@@ -22,49 +22,28 @@ log = logging.getLogger("kraft_node.broker.handlers.long_checks")
 WAITING_MAX: Final = 1000
 """Batches that may wait; beyond it producers are told to try again."""
 
-Steps: TypeAlias = "Generator[int, None, int]"
-Done: TypeAlias = "Callable[[int | KafkaError], None]"
+Steps: TypeAlias = "Generator[int, None, Any]"
+Done: TypeAlias = "Callable[[Any], None]"
 
 
 class LongChecks:
     """The checks of one broker."""
 
-    __slots__ = ("_busy", "_queue", "_turns")
+    __slots__ = ("_line",)
 
     def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._queue: deque[tuple[Steps, Done]] = deque()
-        self._busy = False
+        self._line = OneByOne(turns)
 
     def add(self, steps: Steps, done: Done) -> None:
-        """Run `steps` after those before it, then call `done` with what it returns or raises."""
-        if len(self._queue) >= WAITING_MAX:
+        """Run `steps` after those before it, then call `done` with what it returns, or with a KafkaError."""
+        if len(self._line) >= WAITING_MAX:
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} batches wait for their check"))
             return
-        self._queue.append((steps, done))
-        if not self._busy:
-            self._busy = True
-            self._turns.add(self._step)
 
-    def _step(self) -> bool:
-        steps, done = self._queue[0]
-        result: int | KafkaError
-        try:
-            next(steps)
-        except StopIteration as end:
-            result = end.value
-        except KafkaError as error:
-            result = error
-        except Exception:
-            log.exception("check of a batch failed")
-            result = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        else:
-            return True
-        self._queue.popleft()
-        try:
-            done(result)
-        finally:
-            self._busy = bool(self._queue)
-            if self._busy:
-                self._turns.add(self._step)
-        return False
+        def ended(outcome: Any) -> None:
+            if isinstance(outcome, Exception) and not isinstance(outcome, KafkaError):
+                log.error("check of a batch failed", exc_info=outcome)
+                outcome = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            done(outcome)
+
+        self._line.add(steps, ended)

@@ -1,0 +1,72 @@
+"""Requests that name very many things: decoded in turns of the loop, one of a listener at a time.
+
+What they hold in objects is many times their size in bytes, so it is counted until they are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.turns import OneByOne
+from kraft_node.wire.codec import decode_in_steps
+from kraft_node.wire.errors import TooManyItems
+from kraft_node.wire.frames import decode_request_header
+from kraft_node.wire.runtime import STEP_ITEMS
+
+if TYPE_CHECKING:
+    from kraft_node.base.turns import Turns
+    from kraft_node.wire.classes import Message
+
+ITEMS_MAX: Final = 1 << 20
+"""Items of one request: as many as a cluster may have partitions. They take about 250 MB."""
+
+HELD_MAX: Final = 4 * ITEMS_MAX
+"""Items of all unanswered large requests of a listener. Beyond it a request of more than `FEW_ITEMS` is refused."""
+
+FEW_ITEMS: Final = 16 * STEP_ITEMS
+
+
+class LargeRequests:
+    """The large requests of one listener."""
+
+    __slots__ = ("_line", "held")
+
+    def __init__(self, turns: Turns) -> None:
+        self._line = OneByOne(turns)
+        self.held = 0
+        """Items of large requests that are not answered yet; whoever was given them takes them off."""
+
+    def decode(
+        self,
+        request: type[Message],
+        frame: memoryview,
+        version: int,
+        is_wanted: Callable[[], bool],
+        done: Callable[[Any], None],
+    ) -> None:
+        """Decode `frame`, then call `done` with (request, items held), or with what was raised.
+
+        `frame` must stay as it is until then, or until `is_wanted` says no.
+        """
+        self._line.add(self._steps(request, frame, version, is_wanted), done)
+
+    def _steps(
+        self, request: type[Message], frame: memoryview, version: int, is_wanted: Callable[[], bool]
+    ) -> Generator[None, None, tuple[Message, int] | None]:
+        items = 0
+        if not is_wanted():
+            return None
+        steps = decode_in_steps(request, frame, decode_request_header(frame).body_offset, version, ITEMS_MAX)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self.held += items
+                return end.value[0], items
+            items += STEP_ITEMS
+            if items > FEW_ITEMS and self.held + items > HELD_MAX:
+                raise TooManyItems(f"unanswered requests hold {self.held} items, and this one {items} or more")
+            yield
+            if not is_wanted():
+                return None
