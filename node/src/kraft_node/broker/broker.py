@@ -46,6 +46,7 @@ from kraft_node.broker.handlers.transactions import describe_transactions, list_
 from kraft_node.broker.lifecycle import BrokerState, Identity, Lifecycle
 from kraft_node.broker.log_dir_moves import LogDirMoves
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, MetadataCache
+from kraft_node.broker.pieces import in_pieces
 from kraft_node.broker.producer_ids import ProducerIds
 from kraft_node.broker.replication import Replication
 from kraft_node.broker.replication.racks import RACK_AWARE, RackAware
@@ -179,6 +180,7 @@ class Broker:
             from kraft_node.broker.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
 
             self.handlers = guarded(self, self.handlers, authorizer)
+        self.handlers = in_pieces(self.turns, self.handlers)
         """What the broker's listeners serve, and so, telemetry apart, what ApiVersions advertises there."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._knows_topics = False

@@ -1,0 +1,216 @@
+"""Requests of very many rows are handled in pieces, whose answers make the answer of the whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.request import ANONYMOUS, RequestContext
+from kraft_node.base.turns import STEPS_A_TURN, Turns
+from kraft_node.broker.pieces import ROWS, SHAPES, in_pieces
+from kraft_node.wire.api import API, ApiKey
+from kraft_node.wire.error_response import error_response
+from kraft_node.wire.messages import (
+    DescribeGroupsRequest,
+    ListOffsetsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from tests.unit.server.fakes import World
+
+COUNT = 7 * ROWS + 3
+CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Rig:
+    """Handlers that answer at once, later, or with a failure."""
+
+    def __init__(self, key: ApiKey, version: int) -> None:
+        self.world = World({})
+        self.key, self.version = key, version
+        self.sizes: list[int] = []
+        self.late: list[tuple[RequestContext, Any]] = []
+        self.answers: list[Any] = []
+        self.closed = False
+
+    def ask(self, request: Any, handle: Any) -> Any:
+        context = RequestContext(
+            self.key,
+            self.version,
+            1,
+            "c",
+            "host",
+            "L",
+            ANONYMOUS,
+            self,
+            0,
+            lambda _, answer: self.answers.append(answer),
+        )
+        return in_pieces(Turns(self.world.env), {self.key: handle})[self.key](context, request)
+
+    def answer(self, ctx: RequestContext, request: Any) -> Any:
+        self.sizes.append(sum(len(topic.partitions) for topic in request.topics))
+        return error_response(request, ctx.api_version, CODE, None)
+
+    def turn(self) -> None:
+        soon, self.world.scheduler.soon = self.world.scheduler.soon, []
+        for function, args in soon:
+            function(*args)
+
+
+def list_offsets(topics: dict[str, int]) -> Any:
+    row = ListOffsetsRequest.ListOffsetsPartition
+    return ListOffsetsRequest(
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(name, [row(i) for i in range(count)]) for name, count in topics.items()
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        {"one": COUNT},
+        {f"t{i}": 1 for i in range(COUNT)},
+        {"a": 3, "b": COUNT, "c": 0, "d": ROWS - 2, "e": 5},
+        {f"t{i}": i % 90 for i in range(90)},
+    ],
+)
+def test_the_answer_is_that_of_the_whole(topics: dict[str, int]) -> None:
+    rig = Rig(ApiKey.LIST_OFFSETS, 7)
+    request = list_offsets(topics)
+    assert rig.ask(request, rig.answer) is None
+    assert not rig.sizes, "nothing is handled at once"
+    rig.world.scheduler.run()
+    assert rig.answers == [error_response(request, 7, CODE, None)]
+    assert max(rig.sizes) <= ROWS
+    assert sum(rig.sizes) == sum(topics.values())
+
+
+def test_few_rows_are_handled_at_once() -> None:
+    rig = Rig(ApiKey.LIST_OFFSETS, 7)
+    request = list_offsets({"a": ROWS // 2, "b": ROWS // 2})
+    assert rig.ask(request, rig.answer) == error_response(request, 7, CODE, None)
+
+
+def test_pieces_share_the_loop() -> None:
+    rig = Rig(ApiKey.LIST_OFFSETS, 7)
+    rig.ask(list_offsets({"one": 3 * STEPS_A_TURN * ROWS}), rig.answer)
+    for turn in range(1, 4):
+        rig.turn()
+        assert len(rig.sizes) == turn * STEPS_A_TURN
+    rig.world.scheduler.run()
+    assert len(rig.answers) == 1
+
+
+def test_pieces_may_be_answered_later_or_fail() -> None:
+    rig = Rig(ApiKey.LIST_OFFSETS, 7)
+
+    def handle(ctx: RequestContext, request: Any) -> Any:
+        number = len(rig.sizes)
+        answer = rig.answer(ctx, request)
+        if number == 1:
+            rig.late.append((ctx, answer))
+            return None
+        if number == 2:
+            raise KafkaError(CODE)
+        if number == 3:
+            raise RuntimeError("a defect")
+        return answer
+
+    request = list_offsets({"one": COUNT})
+    rig.ask(request, handle)
+    rig.world.scheduler.run()
+    assert len(rig.sizes) == 2, "the next piece waits for the answer"
+    ctx, answer = rig.late[0]
+    ctx.respond(answer)
+    rig.world.scheduler.run()
+    codes = [row.error_code for row in rig.answers[0].topics[0].partitions]
+    assert len(codes) == COUNT
+    assert codes.count(ErrorCode.UNKNOWN_SERVER_ERROR) == ROWS
+    assert codes.count(CODE) == COUNT - ROWS
+
+
+def test_an_error_of_the_whole_ends_it() -> None:
+    rig = Rig(ApiKey.OFFSET_DELETE, 0)
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    row = OffsetDeleteRequest.OffsetDeleteRequestPartition
+    asked = 0
+
+    def handle(ctx: RequestContext, request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR)
+
+    rig.ask(OffsetDeleteRequest("g", [topic("t", [row(i) for i in range(COUNT)])]), handle)
+    rig.world.scheduler.run()
+    assert asked == 1
+    assert rig.answers == [OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR)]
+
+
+def test_a_client_that_has_gone_costs_nothing_more() -> None:
+    rig = Rig(ApiKey.LIST_OFFSETS, 7)
+    rig.ask(list_offsets({"one": 5 * STEPS_A_TURN * ROWS}), rig.answer)
+    rig.turn()
+    rig.closed = True
+    rig.world.scheduler.run()
+    assert len(rig.sizes) == STEPS_A_TURN
+    assert not rig.answers
+
+
+def offsets_of(request: Any) -> Any:
+    answer = OffsetFetchResponse
+    groups = []
+    for group in request.groups:
+        topics = [
+            answer.OffsetFetchResponseTopics(
+                t.name, partitions=[answer.OffsetFetchResponsePartitions(i, i) for i in t.partition_indexes]
+            )
+            for t in group.topics or ()
+        ]
+        groups.append(answer.OffsetFetchResponseGroup(group.group_id, topics))
+    return answer(groups=groups)
+
+
+def test_offsets_of_many_groups_and_of_a_large_one() -> None:
+    group, topic = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFetchRequest.OffsetFetchRequestTopics
+    large = group("large", topics=[topic("a", partition_indexes=list(range(ROWS))), topic("b", partition_indexes=[1])])
+    huge = group(
+        "huge", topics=[topic("a", partition_indexes=list(range(COUNT))), topic("b", partition_indexes=[1, 2])]
+    )
+    every = group("all", topics=None)
+    small = [group(f"g{i}", topics=[topic("a", partition_indexes=[i])]) for i in range(ROWS)]
+    request = OffsetFetchRequest(groups=[every, large, *small, huge, every])
+    rig = Rig(ApiKey.OFFSET_FETCH, 8)
+    sizes = []
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        sizes.append(sum(len(t.partition_indexes) for g in piece.groups for t in g.topics or ()))
+        return offsets_of(piece)
+
+    rig.ask(request, handle)
+    rig.world.scheduler.run()
+    assert rig.answers == [offsets_of(request)]
+    assert max(sizes) <= ROWS
+
+
+def test_names_of_groups_are_cut_as_well() -> None:
+    rig = Rig(ApiKey.DESCRIBE_GROUPS, 5)
+    request = DescribeGroupsRequest(groups=[f"g{i}" for i in range(COUNT)])
+    rig.ask(request, lambda ctx, piece: error_response(piece, 5, CODE, None))
+    rig.world.scheduler.run()
+    assert rig.answers == [error_response(request, 5, CODE, None)]
+
+
+def test_every_shape_is_that_of_its_messages() -> None:
+    for key, shape in SHAPES.items():
+        for schema, path in ((API[key].request.SCHEMA, shape.asked), (API[key].response.SCHEMA, shape.told)):
+            struct = schema.top
+            for name in path:
+                field = next(field for field in struct.fields if field.name == name)
+                assert field.array
+                struct = field.struct or struct
