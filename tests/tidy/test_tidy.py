@@ -89,6 +89,7 @@ CATCH_ALL = {
     "controller/controller.py": (1, "periodic work: counted as a fault, done again when it is due"),
     "metadata/snapshot_writer.py": (1, "handed to the snapshot's owner, for whom it is fatal"),
     "server/connection.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
+    "broker/handlers/produce.py": (1, "the connection is closed"),
     "broker/pieces.py": (1, "the piece of the request gets UNKNOWN_SERVER_ERROR"),
     "broker/long_answers.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
     "server/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),

@@ -9,7 +9,7 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import validate
-from kraft_node.log.validate import INLINE_RECORDS, LongCheck, output_limit
+from kraft_node.log.validate import INLINE_RECORDS, Checked, LongCheck, output_limit
 from kraft_node.records import compression
 from kraft_node.records.batch import HEADER_SIZE, build_batch, seal
 from kraft_node.records.compression import Compression, compress
@@ -118,10 +118,10 @@ def test_a_long_check_ends_as_a_short_one(codec: Compression) -> None:
     log = LogWorld().open({"cleanup.policy": "compact"})
     with pytest.raises(LongCheck) as refused:
         log.append_as_leader(batch, 0, NOW)
-    number, latest = run(refused.value.steps(batch))
-    assert latest == 1000
+    number, found = run(refused.value.steps(batch))
+    assert found == Checked(1000)
     assert number > 5
-    info = log.append_as_leader(batch, 0, NOW, checked=1000)
+    info = log.append_as_leader(batch, 0, NOW, checked=Checked(1000))
     assert (info.base_offset, info.last_offset) == (0, INLINE_RECORDS)
 
 

@@ -16,7 +16,16 @@ from kraft_node.log import names, txn_index
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.results import AppendInfo, whole_batches
-from kraft_node.log.validate import check_records, looks_sound, rewrite, target_codec
+from kraft_node.log.validate import (
+    Checked,
+    check_records,
+    looks_sound,
+    output_limit,
+    recode,
+    recode_at_once,
+    rewrite,
+    target_codec,
+)
 from kraft_node.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -36,7 +45,7 @@ HEAD: Final = Struct(">qii")
 
 
 def append_as_leader(
-    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool, checked: int | None = None
+    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool, checked: Checked | None = None
 ) -> AppendInfo:
     """See `Log.append_as_leader`."""
     headers = _checked(log, records)
@@ -53,7 +62,8 @@ def append_as_leader(
                 known = check_producer(log, header)
         if known is not None:
             return known
-        _store(log, records, header, leader_epoch, now_ms, anew=anew)
+        payload = _recoded(log, records, header, checked, internal=internal)
+        _store(log, records, header, leader_epoch, now_ms, payload, anew=anew)
     last = log.end_offset - 1
     log.flush_by_policy()
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
@@ -120,7 +130,7 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
 
 
 def _check_as_leader(
-    log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: int | None
+    log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
 ) -> bool:
     """Raise KafkaError unless the batch may be stored; whether its header must be written anew for that."""
     name, config = log.name, log.config
@@ -155,11 +165,27 @@ def _check_as_leader(
         or (not config.log_append_time and _may_be_out_of_time(log, header, now_ms))
         or not looks_sound(section, header.compression, header.count, header.base_timestamp, header.max_timestamp)
     ):
-        latest = check_records(records, header, config, now_ms, name) if checked is None else checked
+        latest = None if checked is None else checked.latest
+        if latest is None:
+            latest = check_records(records, header, config, now_ms, name)
         if latest != header.max_timestamp or header.timestamp_type:
             header.max_timestamp = latest
             return True
     return False
+
+
+def _recoded(
+    log: Log, records: Buffer, header: BatchHeader, checked: Checked | None, *, internal: bool
+) -> bytes | None:
+    """The records under the topic's codec, if the batch has another one. Raises LongRecode, KafkaError."""
+    codec = target_codec(log.config, header.compression)
+    if header.is_control or codec == header.compression:
+        return None
+    if internal:
+        return recode(records, header, log.config, output_limit(log.config))
+    if checked is None or checked.payload is None or checked.codec != codec:
+        checked = recode_at_once(records, header, log.config, checked)
+    return checked.payload
 
 
 def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
@@ -172,15 +198,22 @@ def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
 # --- storing ---
 
 
-def _store(log: Log, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, *, anew: bool) -> None:
+def _store(
+    log: Log,
+    records: Buffer,
+    header: BatchHeader,
+    leader_epoch: int,
+    now_ms: int,
+    payload: bytes | None,
+    *,
+    anew: bool,
+) -> None:
     config = log.config
     base = log.end_offset
     max_timestamp = header.max_timestamp
     buffers: tuple[Buffer, ...]
-    if not header.is_control and (
-        config.log_append_time or anew or target_codec(config, header.compression) != header.compression
-    ):
-        data = rewrite(records, header, config, now_ms, base, leader_epoch)
+    if not header.is_control and (config.log_append_time or anew or payload is not None):
+        data = rewrite(records, header, config, now_ms, base, leader_epoch, payload)
         buffers, size = (data,), len(data)
         if size > config.max_message_bytes and size > header.length:
             raise KafkaError(

@@ -27,7 +27,7 @@ from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import SegmentList
-from kraft_node.log.validate import looks_sound
+from kraft_node.log.validate import Checked, looks_sound
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -190,14 +190,14 @@ class Log:
     # --- appending ---
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: int | None = None
+        self, records: Buffer, leader_epoch: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
     ) -> AppendInfo:
         """Append a producer's batch (or a coordinator's batches, `internal`) and give it its offsets.
 
         A batch that an idempotent producer sent before is not stored again: the answer says where it is. `checked` is
-        the largest timestamp of a batch whose records have been read (`LongCheck.steps`).
+        what is known of its records already (`LongCheck.steps`, `LongRecode.work`).
 
-        Raises LongCheck, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`),
+        Raises LongCheck, LongRecode, or KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`),
         MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
         """

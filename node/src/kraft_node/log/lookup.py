@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -13,6 +14,7 @@ from kraft_node.log.index import floor_time_entry
 from kraft_node.log.results import FetchSlice
 from kraft_node.log.scan import BadBatch, batches
 from kraft_node.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
+from kraft_node.records.places import Place, places
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -112,15 +114,24 @@ def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tupl
     return None
 
 
-def records_of(segment: Segment, header: BatchHeader) -> list[Record]:
-    """The records of the batch in a segment that `header` describes.
+def records_of(segment: Segment, header: BatchHeader) -> Iterator[Place]:
+    """Timestamps and offsets of the batch in a segment that `header` describes; of a monstrous batch, some.
 
     Raises OSError, BadBatch for a batch that is not as it was written, BatchError for one that never was sound.
     """
+    return places(_batch(segment, header))
+
+
+def control_records_of(segment: Segment, header: BatchHeader) -> Iterator[Record]:
+    """The records of a control batch, which only nodes write. Raises as `records_of`."""
+    return iter_records(_batch(segment, header))
+
+
+def _batch(segment: Segment, header: BatchHeader) -> bytes:
     data = segment.file().pread(header.position, header.length)
     if crc32c(memoryview(data)[ATTRIBUTES_POSITION:]) != header.crc:
         raise BadBatch(header.position, "the CRC does not fit")
-    return list(iter_records(data))
+    return data
 
 
 def aborted_transactions(log: Log, start: int, end: int) -> list[tuple[int, int]]:

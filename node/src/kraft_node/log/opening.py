@@ -21,7 +21,7 @@ from kraft_node.log.epochs import LeaderEpochs
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.files import LogDir
 from kraft_node.log.index import floor_entry
-from kraft_node.log.lookup import records_of
+from kraft_node.log.lookup import control_records_of
 from kraft_node.log.producer_snapshot import SnapshotError, decode_snapshot
 from kraft_node.log.scan import BadBatch, batches
 from kraft_node.records.control import ControlType, parse_control_key, parse_marker
@@ -496,7 +496,7 @@ def _replay(log: Log, start: int, indexed_below: int) -> None:
 
 
 def _replay_marker(log: Log, number: int, header: BatchHeader, *, indexed: bool) -> None:
-    for record in records_of(log.segment(number), header):
+    for record in control_records_of(log.segment(number), header):
         kind = parse_control_key(record.key)
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             epoch = parse_marker(record.value)

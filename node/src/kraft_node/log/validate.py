@@ -10,7 +10,7 @@ as it came; docs/differences.md has the row.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -61,6 +61,21 @@ STEP_BYTES: Final = 16 * 1024
 """Decompressed bytes read in one step: at most 2,300 records, a millisecond."""
 
 
+INLINE_RECODED: Final = 16 * 1024
+"""A batch of so many bytes, which decompresses to at most `SMALL_PLAIN`, is compressed anew at once; others in a lane
+(`LongRecode`)."""
+
+
+class Checked(NamedTuple):
+    """What is known of a batch's records from work done apart: `LongCheck`, `LongRecode`."""
+
+    latest: int | None = None
+    """The largest timestamp; None if the records need not be read, or have not been."""
+    codec: int = -1
+    payload: bytes | None = None
+    """The records under `codec`."""
+
+
 class InvalidRecords(KafkaError):  # noqa: N818
     """Some records of a batch are refused; `record_errors` are (index in the batch, why) pairs (KIP-467)."""
 
@@ -70,7 +85,7 @@ class InvalidRecords(KafkaError):  # noqa: N818
 
 
 class LongCheck(KafkaError):  # noqa: N818
-    """A batch has more records than may be read at once: `steps` reads them, and returns the largest timestamp.
+    """A batch has more records than may be read at once: `steps` reads them, and returns what it has found.
 
     Each of its steps takes about a millisecond, and gives the bytes that it will read. It raises as `check_records`.
     Callers that cannot wait answer with this error.
@@ -85,9 +100,28 @@ class LongCheck(KafkaError):  # noqa: N818
         self._now_ms = now_ms
         self._name = name
 
-    def steps(self, records: bytes) -> Generator[int, None, int]:
+    def steps(self, records: bytes) -> Generator[int, None, Checked]:
         """`records`: a copy of the batch, which has been checked but for its records."""
-        return _steps(records, read_header(records), self._config, self._now_ms, self._name)
+        latest = yield from _steps(records, read_header(records), self._config, self._now_ms, self._name)
+        return Checked(latest)
+
+
+class LongRecode(KafkaError):  # noqa: N818
+    """A batch is to be compressed with its topic's codec, which takes longer than may be done at once.
+
+    `work` does it, in a lane: it touches nothing but its argument. Callers that cannot wait answer with this error.
+    """
+
+    def __init__(self, header: BatchHeader, config: LogConfig, checked: Checked | None) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, f"{header.length} bytes are too many to compress anew at once")
+        self._config = config
+        self._latest = None if checked is None else checked.latest
+
+    def work(self, records: bytes) -> Checked:
+        """`records`: a copy of the batch. Raises KafkaError as `rewrite`."""
+        header = read_header(records)
+        codec = target_codec(self._config, header.compression)
+        return Checked(self._latest, codec, recode(records, header, self._config, output_limit(self._config)))
 
 
 def output_limit(config: LogConfig) -> int:
@@ -318,10 +352,46 @@ def _wrong_type(header: BatchHeader, columns: Columns, index: int, timestamp: in
     )
 
 
-def rewrite(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, base_offset: int, epoch: int) -> bytes:
+def recode(data: Buffer, header: BatchHeader, config: LogConfig, limit: int) -> bytes:
+    """The batch's records under the topic's codec.
+
+    Raises KafkaError UNKNOWN_SERVER_ERROR when they cannot be decompressed, MESSAGE_TOO_LARGE beyond `limit` bytes.
+    """
+    codec = target_codec(config, header.compression)
+    try:
+        plain = records_section(data, header, limit)
+    except DecompressionLimit as e:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{e} (32 times max.message.bytes)") from None
+    except BatchError as e:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from None
+    return compress(codec, plain, codec_level(config, codec))
+
+
+def recode_at_once(data: Buffer, header: BatchHeader, config: LogConfig, checked: Checked | None) -> Checked:
+    """As `recode`, for a batch that has no `payload` yet. Raises LongRecode if it is work for a lane."""
+    if header.length <= INLINE_RECODED:
+        try:
+            payload = recode(data, header, config, SMALL_PLAIN)
+        except KafkaError as e:
+            if e.code != ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+        else:
+            return Checked(None, target_codec(config, header.compression), payload)
+    raise LongRecode(header, config, checked)
+
+
+def rewrite(
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    base_offset: int,
+    epoch: int,
+    recoded: bytes | None = None,
+) -> bytes:
     """The batch as the topic stores it: with its codec, and with the append time where the topic says so.
 
-    Raises KafkaError UNKNOWN_SERVER_ERROR when it cannot be decompressed, MESSAGE_TOO_LARGE when it is a bomb.
+    `recoded`: the records under the topic's codec, if that is another one than the batch's.
     """
     codec = target_codec(config, header.compression)
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT) | codec
@@ -331,14 +401,8 @@ def rewrite(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, b
         max_timestamp = now_ms
     payload: Buffer = memoryview(data)[header.position + HEADER_SIZE : header.position + header.length]
     if codec != header.compression:
-        try:
-            payload = records_section(data, header, output_limit(config))
-        except DecompressionLimit as e:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{e} (32 times max.message.bytes)") from None
-        except BatchError as e:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from None
-        if codec:
-            payload = compress(codec, payload, codec_level(config, codec))
+        assert recoded is not None, "law: records are compressed before they are stored"
+        payload = recoded
     fields = (
         attributes,
         header.last_offset_delta,

@@ -17,6 +17,7 @@ from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
 
 if TYPE_CHECKING:
+    from kraft_node.log.validate import Checked
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
     from kraft_node.metadata.partitions import PartitionState
 
@@ -221,7 +222,7 @@ class Partition:
     # --- appending ---
 
     def append(
-        self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False, checked: int | None = None
+        self, records: Buffer, acks: int, now_ms: int, *, internal: bool = False, checked: Checked | None = None
     ) -> AppendInfo:
         """Append one producer's batches as leader; what may be read moves on before this returns.
 

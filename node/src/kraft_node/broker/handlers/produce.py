@@ -8,6 +8,8 @@ Deviations: transactional batches are refused while there is no transaction coor
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -15,7 +17,7 @@ from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
-from kraft_node.log.validate import LongCheck
+from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.partition.partition import ACKS_ALL
 from kraft_node.wire.messages import ProduceResponse
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from kraft_node.partition.manager import TopicKey
     from kraft_node.partition.partition import Partition
 
+log = logging.getLogger("kraft_node.broker.handlers.produce")
+
+RECODING_LANE: Final = "recoding"
 TOPIC_IDS_VERSION: Final = 13
 LEADER_HINT_VERSION: Final = 10
 ZSTD_VERSION: Final = 7
@@ -68,13 +73,13 @@ class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
 
 
 class _LongAppend(NamedTuple):
-    """A batch that is appended once its records have been checked; `row` is its place in the answer."""
+    """A batch that is appended once its records have been checked or compressed; `row` is its place in the answer."""
 
     key: TopicKey
     partition: Partition
     row: Any
     records: bytes
-    check: LongCheck
+    work: LongCheck | LongRecode
 
 
 class _Outcome:
@@ -109,6 +114,7 @@ class ProduceHandler:
         self.clock = broker.env.clock
         self.waiting: set[WaitingProduce] = set()
         self.long_checks = LongChecks(Turns(broker.env))
+        self.background = broker.env.background
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
         if self.broker.fence.fenced:
@@ -137,9 +143,9 @@ class ProduceHandler:
                         partition = self.replicas.leader(key, index)
                         records = self._check(ctx, partition, data.records, request.transactional_id)
                         info = partition.append(records, acks, now_ms)
-                    except LongCheck as check:
+                    except (LongCheck, LongRecode) as work:
                         row = _row(index, ErrorCode.NONE)
-                        long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), check)]
+                        long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), work)]
                     except KafkaError as error:
                         failed = True
                         row = self._failed(key, index, error)
@@ -176,28 +182,45 @@ class ProduceHandler:
         return response
 
     def _append_later(self, outcome: _Outcome, long: list[_LongAppend]) -> None:
-        """Check and append the batches in `long`, one after the other, then answer."""
-        first = long.pop(0)
+        """Check, compress and append the batches in `long`, one after the other, then answer."""
+        first = long[0]
 
-        def checked(result: int | KafkaError) -> None:
-            self._append_checked(outcome, first, result)
-            if long:
-                self._append_later(outcome, long)
+        def ended(result: Checked | BaseException) -> None:
+            try:
+                more = self._append_checked(outcome, first, result)
+                if more is None:
+                    long.pop(0)
+                else:
+                    long[0] = first._replace(work=more)
+                if long:
+                    self._append_later(outcome, long)
+                    return
+                response = self._answer(outcome)
+            except Exception:  # nothing may leave the connection barred
+                log.exception("request failed request=%r", outcome.ctx)
+                outcome.ctx.close_connection()
                 return
             outcome.ctx.connection.unbar()
-            response = self._answer(outcome)
             if response is not None:
                 outcome.ctx.respond(response)
 
-        self.long_checks.add(first.check.steps(first.records), checked)
+        if isinstance(first.work, LongCheck):
+            self.long_checks.add(first.work.steps(first.records), ended)
+        else:
+            self.background.submit(RECODING_LANE, partial(first.work.work, first.records), ended)
 
-    def _append_checked(self, outcome: _Outcome, late: _LongAppend, result: int | KafkaError) -> None:
+    def _append_checked(
+        self, outcome: _Outcome, late: _LongAppend, result: Checked | BaseException
+    ) -> LongRecode | None:
+        """Append a batch and note what has become of it; what is to be done before it can be appended, if there is."""
         acks = outcome.request.acks
         row = late.row
         try:
-            if isinstance(result, KafkaError):
+            if isinstance(result, BaseException):
                 raise result
             info = late.partition.append(late.records, acks, self.clock.wall_ms(), checked=result)
+        except LongRecode as work:
+            return work
         except KafkaError as error:
             outcome.failed = True
             failed = self._failed(late.key, row.index, error)
@@ -205,11 +228,12 @@ class ProduceHandler:
                 setattr(row, name, getattr(failed, name))
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 outcome.wrong_leader = [*(outcome.wrong_leader or ()), ((late.key, row.index), row)]
-            return
+            return None
         row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
         if acks == ACKS_ALL and not late.partition.is_replicated(info.last_offset + 1):
             outcome.unreplicated = [*(outcome.unreplicated or ()), (late.partition, info.last_offset + 1, row)]
+        return None
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
         """The one batch in `records`, after what must hold before the log looks at it. Raises KafkaError."""
