@@ -17,8 +17,8 @@ from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
 
 if TYPE_CHECKING:
-    from kraft_node.log.validate import Checked
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
+    from kraft_node.log.validate import Checked
     from kraft_node.metadata.partitions import PartitionState
 
 log = logging.getLogger(__name__)

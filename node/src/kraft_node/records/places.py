@@ -51,7 +51,7 @@ def places(batch: Buffer) -> Iterator[Place]:
                 columns.clear()
                 del cut[:position]
                 if header.count - missing >= RECORDS_MAX:
-                    raise DecompressionLimit(f"{header.count} records")  # noqa: TRY301 - as the codecs say it
+                    raise DecompressionLimit(f"{header.count} records")
     except DecompressionLimit:
         if missing:
             yield Place(header.max_timestamp, offset + 1)
