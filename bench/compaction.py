@@ -48,11 +48,11 @@ def make_log(folder: Path) -> Log:
     return open_log(log_dir, str(folder / "t-0"), "t", 0, make_config(CONFIG))
 
 
-def fill(log: Log, value_bytes: int) -> int:
+def fill(log: Log, value_bytes: int, log_bytes: int = LOG_BYTES) -> int:
     """Write the dirty log; its bytes."""
     rng = random.Random(1)
     count = max(1, BATCH_BYTES // value_bytes)
-    while log.size_bytes < LOG_BYTES:
+    while log.size_bytes < log_bytes:
         pairs = [(b"key-%09d" % rng.randrange(KEYS), rng.randbytes(value_bytes)) for _ in range(count)]
         log.append_as_follower(_placed(build_batch(pairs, timestamp=NOW_MS), log.end_offset))
     log.roll(log.end_offset)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from bench import codec, image
+from bench import codec, compaction, image
 from bench.environment import ROOT
 from bench.row import Measured, Row, Scenario, Step
 
@@ -17,7 +17,24 @@ LOADED = "1,000,000 partitions read from a snapshot, CPU time"
 KEPT = "kept a partition by the image (tracemalloc)"
 INDEX = "kept a partition by the index of a controller's brokers"
 TAKEN_OVER = "from leadership to CreateTopics acknowledged, 1,000,000 partitions against 10,000"
+LONGEST = "compaction: longest piece of work on the loop"
 KEYS = {LOADED: "load_s", KEPT: "kept", INDEX: "index", TAKEN_OVER: "failover"}
+
+
+def _compaction_row(value_bytes: int) -> str:
+    return f"compaction of {value_bytes}-byte values on one core"
+
+
+def compactions(step: Step) -> Measured:
+    """MB of dirty log a second of processor time, and the longest piece of work, of which lanes are made."""
+    figures, longest = {}, 0.0
+    for value_bytes in compaction.VALUE_BYTES:
+        log = compaction.make_log(step.folder / str(value_bytes))
+        size = compaction.fill(log, value_bytes, step.size(compaction.LOG_BYTES, 4 << 20))
+        seconds, piece = compaction.compact(log)
+        figures[_compaction_row(value_bytes)] = size / seconds / 1e6
+        longest = max(longest, piece)
+    return Measured({**figures, LONGEST: longest * 1000})
 
 
 def _codec_row(case: str) -> str:
@@ -26,7 +43,7 @@ def _codec_row(case: str) -> str:
 
 def codecs(step: Step) -> Measured:
     """Microseconds of each message: ours, or kafka-python's."""
-    cases = codec.cases()[: step.size(100, 1)]
+    cases = codec.cases()
     which = {"ours": "ours", "kafka-python": "theirs"}[step.server.name]
     return Measured({_codec_row(case.name): codec.microseconds(getattr(case, which)) for case in cases})
 
@@ -55,6 +72,17 @@ SCENARIOS = [
         codecs,
         0.5,
         (("ours", "kafka-python"),),
+    ),
+    Scenario(
+        "compaction",
+        SECTION,
+        (
+            *(Row(_compaction_row(size), "MB/s", True, 100.0, absolute=True) for size in compaction.VALUE_BYTES),
+            Row(LONGEST, "ms", False, 10.0, absolute=True),
+        ),
+        compactions,
+        2,
+        (("ours", ""),),
     ),
     Scenario("image", SECTION, (Row(ONE_TOPIC, "x", False, 1.2, True),), one_topic, 0.5, (("ours", ""),)),
     Scenario(

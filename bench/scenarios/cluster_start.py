@@ -9,6 +9,7 @@ from bench import asking, frames, load, members, steady
 from bench.process import MIB, cpu_s, live_mib, rss_mib, settle, warm_memory
 from bench.row import Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
+from kraft_node.wire.messages import CreateTopicsRequest
 
 FIRST = "cluster 3+3: formatted disks to first acks=all record"
 RSS, LIVE = "cluster 3+3: memory of the six processes: RSS", "cluster 3+3: memory of the six processes: live sets"
@@ -46,7 +47,9 @@ def produce(step: Step) -> Measured:
         first = cluster.nodes[cluster.broker_ids[0]]
         with Client("127.0.0.1", first.port, 120) as client:
             topic = members.assigned("bulk", cluster.broker_ids, 1)
-            topic.configs = [type(topic).CreatableTopicConfig(name, value) for name, value in asking.BOUNDED.items()]
+            topic.configs = [
+                CreateTopicsRequest.CreatableTopicConfig(name, value) for name, value in asking.BOUNDED.items()
+            ]
             members.create(client, [topic])
         port = asking.until("a leader", lambda: members.leader_port(cluster, "bulk", create=False))
         leader = next(node for node in cluster.nodes.values() if node.port == port)

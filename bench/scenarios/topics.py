@@ -39,10 +39,12 @@ def topics(step: Step) -> Measured:
     return Measured({CREATED: acknowledged, USABLE: usable, RESTARTED: restarted})
 
 
-def until_all_answered(target: Target, names: list[str], partitions: int, records: bytes) -> None:
+def until_all_answered(
+    target: Target, names: list[str], partitions: int, records: bytes, limit_s: float = asking.WAIT_S
+) -> None:
     """Produce to every partition until each has acknowledged. A request is sent again if a partition refuses."""
     waiting = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]
-    deadline = time.monotonic() + asking.WAIT_S
+    deadline = time.monotonic() + limit_s
     while waiting:
         try:
             wire = frames.Wire(target.port)
@@ -57,7 +59,7 @@ def until_all_answered(target: Target, names: list[str], partitions: int, record
                     waiting.pop(0)
                 else:
                     time.sleep(0.001)
-                assert time.monotonic() < deadline, f"{len(waiting)} requests were refused for {asking.WAIT_S} s"
+                assert time.monotonic() < deadline, f"{len(waiting)} requests were refused for {limit_s} s"
         except OSError:
             assert time.monotonic() < deadline, target.tail()
             time.sleep(0.002)

@@ -67,9 +67,10 @@ def test_a_sample_and_its_detail_end_in_the_journal(tmp_path: Path) -> None:
     assert journal.run.finished
 
 
-def test_a_step_that_fails_is_kept_without_paths_and_the_run_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [AssertionError, ConnectionError, AttributeError])
+def test_a_step_that_fails_is_kept_without_paths_and_the_run_goes_on(tmp_path: Path, kind: type[Exception]) -> None:
     def fail(step: Step) -> Measured:
-        raise AssertionError(f"no answer, see {step.folder}/server.log")
+        raise kind(f"no answer, see {step.folder}/server.log")
 
     journal = measured(tmp_path, scenario(fail), rounds=2)
     assert [end["kind"] for end in journal.run.ends.values()] == ["failed", "failed"]

@@ -1,0 +1,211 @@
+"""Much data in small pieces: recovery of 5 GiB of small batches, 10,000 segments that expire, a cold fetch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import asking, frames, hostile, load
+from bench.process import MIB, settle, warm_memory
+from bench.row import Measured, Row, Scenario, Step
+from kraft_node.cli.client import Client
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.messages import IncrementalAlterConfigsRequest
+from tests.compat.targets import Target
+
+SMALL_PARTITIONS = 32
+SMALL_BATCH = 900
+"""Bytes of the only record's value: a batch takes one KiB."""
+WATCHED_S = 15
+SEGMENT = MIB
+"""The smallest segment that both servers allow."""
+HONEST_S = 30
+
+KILLED = "SIGKILL with 5 GiB of small batches not flushed, until every partition takes a produce"
+REFUSED = "produce requests refused in the 15 s after that"
+EXPIRED = "retention of 10,000 segments, until their files are gone"
+BESIDE_EXPIRY = "honest producer's p99 beside retention of 10,000 segments, against alone"
+COLD = "cold fetch of 20 GiB"
+BESIDE_COLD = "honest producer's p99 beside a cold fetch of 20 GiB, against alone"
+
+
+def recovery(step: Step) -> Measured:
+    """One KiB a batch, 32 partitions a request, no segment full: nothing of it has been flushed by the server."""
+    partitions = step.size(SMALL_PARTITIONS, 4)
+    batch = frames.batch(1, SMALL_BATCH)
+    request = frames.produce_all(["small"], partitions, batch)
+    total = step.size(5 * 1024, 8) * MIB
+    with step.started() as target:
+        asking.create(target, ["small"], partitions)
+        _until_all_accept(target, request, time.monotonic())
+        warm_memory(total)
+        load.send(target, [request], count=total // (len(batch) * partitions))
+        assert target.process is not None
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait()
+        begun = time.monotonic()
+        asking.spawn(target)
+        seconds = _until_all_accept(target, request, begun)
+        refused = _refused(target, request, step.size(WATCHED_S, 1))
+    return Measured({KILLED: seconds, REFUSED: refused})
+
+
+def _until_all_accept(target: Target, request: bytes, begun: float) -> float:
+    """Seconds from `begun` until no partition refuses."""
+
+    def accepted() -> bool:
+        return set(frames.produce_errors(asking.ask_once(target, request))) == {0}
+
+    asking.until("a produce to all partitions", accepted, limit_s=1800)
+    return time.monotonic() - begun
+
+
+def _refused(target: Target, request: bytes, seconds: float) -> float:
+    """How many of ten requests a second are refused, for any partition."""
+    count = 0
+    end = time.monotonic() + seconds
+    wire = frames.Wire(target.port)
+    while time.monotonic() < end:
+        count += set(frames.produce_errors(wire.ask(request))) != {0}
+        time.sleep(0.1)
+    wire.close()
+    return count
+
+
+def retention(step: Step) -> Measured:
+    """A partition of many segments gets a bound of bytes; an honest producer works meanwhile."""
+    segments = step.size(10_000, 20)
+    with step.started(**asking.TRIMMED_OFTEN) as target:
+        configs = {"segment.bytes": str(SEGMENT), "file.delete.delay.ms": "1000"}
+        asking.create(target, ["full"], configs=configs)
+        asking.create(target, ["honest"])
+        batch = frames.batch(1, SEGMENT * 3 // 5)  # a segment takes one batch
+        request = frames.produce("full", 0, batch)
+        asking.until_accepted(target, request, "segments")
+        load.send(target, [request], count=segments)
+        folder = target.data / "full-0"
+        settle()
+        alone = hostile.honest(target.port, step.size(HONEST_S, 2))
+
+        def expire() -> None:
+            begun = time.monotonic()
+            _bound(target, "full", SEGMENT)
+            asking.until("the files are gone", lambda: _segments(folder) <= 3, 0.05, 1800)
+            taken.append(time.monotonic() - begun)
+
+        taken: list[float] = []
+        beside = _honest_during(target, expire)
+    figures = {EXPIRED: taken[0], BESIDE_EXPIRY: _p99(beside) / _p99(alone)}
+    return Measured(figures, {"alone": _spread(alone), "beside": _spread(beside), "segments": segments})
+
+
+def _segments(folder: Path) -> int:
+    """Logs of the partition, those that wait for their deletion included."""
+    return sum(".log" in name for name in os.listdir(folder))
+
+
+def _bound(target: Target, topic: str, size: int) -> None:
+    """Set retention.bytes of the topic."""
+    kind = IncrementalAlterConfigsRequest
+    resource = kind.AlterConfigsResource(2, topic, [kind.AlterableConfig("retention.bytes", 0, str(size))])
+    with Client("127.0.0.1", target.port) as client:
+        answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, kind(resources=[resource]))
+    assert answer.responses[0].error_code == 0, answer
+
+
+def _honest_during(target: Target, work: Callable[[], None]) -> list[float]:
+    """Milliseconds of an honest producer's records while `work` runs in another thread; its errors are raised."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except (AssertionError, OSError) as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=run)
+    worker.start()
+    waits: list[float] = []
+    while worker.is_alive():
+        waits += hostile.honest(target.port, 0.5)
+    worker.join()
+    if errors:
+        raise errors[0]
+    return waits
+
+
+def cold_fetch(step: Step) -> Measured:
+    """A log that is not in the page cache is read from its beginning; an honest producer works meanwhile."""
+    total = step.size(20 * 1024, 64) * MIB
+    with step.started() as target:
+        asking.create(target, ["cold", "honest"])
+        batch = frames.batch(8, 131_000)
+        request = frames.produce("cold", 0, batch)
+        asking.until_accepted(target, request, "cold fetch")
+        load.send(target, [request], count=total // len(batch))
+        alone = hostile.honest(target.port, step.size(HONEST_S, 2))
+        settle()
+        _evict(target.data / "cold-0")
+        ask, at = frames.fetch("cold", 0, 0, 8 * MIB)
+        got: dict[str, Any] = {}
+        beside = _honest_during(target, lambda: got.update(load.send(target, [ask], count=total, fetch_at=at)))
+    figures = {COLD: got["received"] / 1e6 / got["seconds"], BESIDE_COLD: _p99(beside) / _p99(alone)}
+    return Measured(figures, {"alone": _spread(alone), "beside": _spread(beside)})
+
+
+def _evict(folder: Path) -> None:
+    """Drop the clean pages of all files of a folder from the page cache."""
+    for file in folder.glob("*.log"):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def _p99(waits: list[float]) -> float:
+    return sorted(waits)[min(len(waits) - 1, int(len(waits) * 0.99))]
+
+
+def _spread(waits: list[float]) -> dict[str, float]:
+    return {"count": len(waits), "p99_ms": round(_p99(waits), 3), "max_ms": round(max(waits), 3)}
+
+
+SECTION = "One node"
+
+SCENARIOS = [
+    Scenario(
+        "recovery",
+        SECTION,
+        (
+            Row(
+                *(KILLED, "s", False, 0.3),
+                differs="after the kill of a process ours checks the tail of each log, since the page cache outlives "
+                "the process; Kafka reads every log from its recovery point on",
+            ),
+            Row(REFUSED, "requests", False, 0.0, absolute=True),
+        ),
+        recovery,
+        8,
+    ),
+    Scenario(
+        "retention",
+        SECTION,
+        (Row(EXPIRED, "s", False), Row(BESIDE_EXPIRY, "x", False, 3.0, absolute=True)),
+        retention,
+        6,
+    ),
+    Scenario(
+        "cold-fetch",
+        SECTION,
+        (Row(COLD, "MB/s", True), Row(BESIDE_COLD, "x", False, 3.0, absolute=True)),
+        cold_fetch,
+        6,
+    ),
+]
