@@ -103,8 +103,14 @@ def _ready() -> None:
         raise JournalError(f"the machine is busy (load {environment.load()[0]}): end what runs, or give --even-if-busy")
 
 
+def _check_committed() -> None:
+    if environment.changed():
+        raise JournalError(f"not committed: {', '.join(environment.changed())}; a run is of a state that all can get")
+
+
 def _run(options: argparse.Namespace) -> int:
     chosen = _chosen(options.only)
+    _check_committed()
     if not options.even_if_busy:
         _ready()
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
@@ -119,6 +125,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _resume(options: argparse.Namespace) -> int:
     journal = Journal.resume(options.file)
+    _check_committed()
     then, now = journal.run.header["environment"]["trees"], environment.trees()
     if then != now:
         raise JournalError(f"the node or the bench was changed since: {then} then, {now} now; check that commit out")

@@ -18,8 +18,8 @@ NOT_YET = (3, 5, 6)
 """Unknown topic, no leader, not the leader: what a topic just made may answer for a moment."""
 BOUNDED = {"retention.bytes": str(1 << 30), "segment.bytes": str(1 << 28), "file.delete.delay.ms": "1000"}
 """A topic for minutes of load: it keeps a GiB, so that neither disk nor page cache overflow."""
-TRIMMED_OFTEN = {"log_retention_check_interval_ms": "1000"}
-"""For nodes with such topics."""
+TRIMMED_OFTEN = {"log_retention_check_interval_ms": "1000", "log_initial_task_delay_ms": "1000"}
+"""For nodes with such topics: retention once a second, from the first second on (Kafka's default: half a minute)."""
 
 
 def until(what: str, question: Callable[[], Any], pause_s: float = 0.002, limit_s: float = WAIT_S) -> Any:

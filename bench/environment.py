@@ -38,7 +38,6 @@ def described(folder: Path) -> dict[str, Any]:
         "packages": {name: _package(name) for name in ("confluent-kafka", "kafka-python", "cramjam", "fastcrc")},
         "commit": _git("rev-parse", "HEAD"),
         "trees": trees(),
-        "changed_files": len(_git("status", "--porcelain", "--untracked-files=no").splitlines()),
         "load": load(),
         "was_quiet": is_quiet(),
     }
@@ -47,6 +46,11 @@ def described(folder: Path) -> dict[str, Any]:
 def trees() -> dict[str, str]:
     """The committed contents of what decides about figures: the node and the bench."""
     return {name: _git("rev-parse", f"HEAD:{name}")[:12] for name in ("node/src", "bench")}
+
+
+def changed() -> list[str]:
+    """Files of the node or the bench that differ from the commit."""
+    return [line.split(maxsplit=1)[1] for line in _git("status", "--porcelain", "--", "node/src", "bench").splitlines()]
 
 
 def load() -> list[float]:

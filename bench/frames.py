@@ -48,6 +48,21 @@ def batch(count: int, value_size: int) -> bytes:
     for i in range(count):
         body = b"\x00\x00" + _varint(i) + b"\x01" + _varint(value_size) + value + b"\x00"
         records += _varint(len(body)) + body
+    return _sealed(count, timestamp_ms, records)
+
+
+def keyed_batch(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """An uncompressed batch of now of keys and values."""
+    timestamp_ms = time.time_ns() // 1_000_000
+    records = bytearray()
+    for i, (key, value) in enumerate(pairs):
+        body = b"\x00\x00" + _varint(i) + _varint(len(key)) + key + _varint(len(value)) + value + b"\x00"
+        records += _varint(len(body)) + body
+    return _sealed(len(pairs), timestamp_ms, records)
+
+
+def _sealed(count: int, timestamp_ms: int, records: bytes | bytearray) -> bytes:
+    """Records with the header of a batch."""
     after_crc = struct.pack(">hiqqqhii", 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     head = struct.pack(">ibI", -1, 2, crc32.iscsi(after_crc))
     return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc

@@ -150,14 +150,23 @@ def _section(run: Run, section: str) -> tuple[str, str]:
     if not lines:
         return "", ""
     mains = [line for line in lines if line.is_main]
-    heads = {tuple(line.labels) for line in mains}
+    heads = {tuple(line.labels) for line in mains if line.pair[1]} or {tuple(line.labels) for line in mains}
     first, second = next(iter(heads)) if len(heads) == 1 else ("first", "second")
     body = grid([*HEAD[:1], first, second, *HEAD[3:]], [line.cells() for line in lines])
-    remarks = [f"- **{line.row.name}**: {line.row.differs}\n" for line in mains if line.row.differs]
-    if remarks:
-        body += "\nDiffers:\n\n" + "".join(dict.fromkeys(remarks))
+    body += _differences([line.row for line in mains])
     bars = [(line.row.name, line.ratio, line.row.more_is_better, line.verdict) for line in mains if line.ratio]
     return body, picture.drawn(bars, first, second) if bars else ""
+
+
+def _differences(rows: list[Row]) -> str:
+    """Each difference between the servers once, with the rows that it concerns."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.differs:
+            found.setdefault(row.differs, []).append(row.name)
+    if not found:
+        return ""
+    return "\nDiffers:\n\n" + "".join(f"- {what}. Rows: {'; '.join(names)}.\n" for what, names in found.items())
 
 
 def _summary(run: Run) -> str:

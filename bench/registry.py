@@ -19,9 +19,7 @@ SECTIONS = (
 )
 """The headings of the page, in order."""
 
-SLOTS: dict[str, str] = {
-    "compaction of a topic beside Kafka's cleaner, MB of dirty log a second": "",
-}
+SLOTS: dict[str, str] = {}
 """Rows that are planned and have no scenario yet -> what is aimed at. A scenario file takes its row away from here."""
 
 

@@ -95,7 +95,7 @@ SCENARIOS = [
             Row(CREATED, "s", False, 1 / 0.7),
         ),
         brokers,
-        6,
+        4.5,
         (("ours", "kafka"), ("ours-lease", "kafka")),
     )
 ]

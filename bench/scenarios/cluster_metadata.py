@@ -138,7 +138,7 @@ SCENARIOS = [
             Row(COMMITS_OF_MANY, "/s", True, 1.0, differs=LINGERS),
         ),
         commits,
-        12,
+        9,
         (("ours", "kafka"), ("ours", "kafka-linger0"), ("ours", "etcd")),
     ),
     Scenario(
@@ -146,6 +146,6 @@ SCENARIOS = [
         "A cluster",
         (Row(KILLED, "s", False, 0.3), Row(SILENT, "s", False, 1.0)),
         lost,
-        6,
+        4.5,
     ),
 ]

@@ -106,13 +106,13 @@ SCENARIOS = [
             ),
         ),
         produce,
-        5,
+        4,
     ),
     Scenario(
         "cluster-catch-up",
         "A cluster",
         (Row(CAUGHT_UP, "MB/s", True, 1.0), Row(CAUGHT_UP_CPU, "s/GB", False, 1.0)),
         catch_up,
-        3,
+        2,
     ),
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from bench import asking, hostile, steady
 from bench.row import Measured, Row, Scenario, Step
+from bench.scenarios.storage import p99, spread
 
 MEASURED_S = 30
 INPUTS = {
@@ -46,17 +47,8 @@ def beside(step: Step, name: str) -> Measured:
         finally:
             attacker.kill()
             attacker.join()
-    figures: dict[str, Any] = {"alone": _spread(alone), "attacked": _spread(attacked)}
-    return Measured({_row(name): _p99(attacked) / _p99(alone)}, {**detail, **figures})
-
-
-def _p99(waits: list[float]) -> float:
-    """Milliseconds; the longest wait of few."""
-    return sorted(waits)[min(len(waits) - 1, int(len(waits) * 0.99))]
-
-
-def _spread(waits: list[float]) -> dict[str, float]:
-    return {"count": len(waits), "p50_ms": statistics.median(waits), "p99_ms": _p99(waits), "max_ms": max(waits)}
+    figures: dict[str, Any] = {"alone": spread(alone), "attacked": spread(attacked)}
+    return Measured({_row(name): p99(attacked) / p99(alone)}, {**detail, **figures})
 
 
 SCENARIOS = [

@@ -127,7 +127,7 @@ SCENARIOS = [
             SECTION,
             (Row(row, "MB/s", True, shape.aim, differs="" if shape.validated else LESS_READ),),
             partial(produce, row=row),
-            4,
+            3.3,
         )
         for row, shape in SHAPES.items()
     ),
@@ -136,20 +136,20 @@ SCENARIOS = [
         SECTION,
         (Row(PING_PONG, "/s", True, 1.5),),
         partial(_one_by_one, row=PING_PONG, mode="pingpong", figure=_rate),
-        5,
+        4.3,
     ),
     Scenario(
         "librdkafka-rate",
         SECTION,
         (Row(P99, "ms", False, 0.5),),
         lambda step: _one_by_one(step, P99, "rate", _p99_ms, str(RATE)),
-        5,
+        4.3,
     ),
     Scenario(
         "librdkafka-fetch",
         SECTION,
         (Row(FETCH, "MB/s", True, 1.3), Row(FETCH_CPU, "s/GB", False, 0.8)),
         fetch,
-        4,
+        3.3,
     ),
 ]

@@ -258,7 +258,7 @@ SCENARIOS = [
             _ROW(EACH, "bytes", aim=64.0, absolute=True),
         ),
         memory,
-        4,
+        2,
     ),
     Scenario(
         "million-snapshot",
@@ -269,13 +269,13 @@ SCENARIOS = [
             _ROW(BESIDE, "x", aim=2.0, absolute=True),
         ),
         snapshots,
-        5,
+        4,
     ),
     Scenario(
         "million-failover",
         "A million partitions",
         (_ROW(FAILOVER, "s", aim=0.3, differs=ROOMY), _ROW(AGAINST, "x", aim=1.2, absolute=True)),
         failover,
-        8,
+        5,
     ),
 ]

@@ -75,7 +75,7 @@ SCENARIOS = [
             Row(EACH, "KiB", False, 1.0, absolute=True),
         ),
         partitions,
-        20,
+        3,
         keeps_files=True,
     )
 ]

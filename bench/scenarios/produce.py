@@ -98,7 +98,7 @@ def _scenario(shape: str, *, validated: bool) -> Scenario:
         rows += [Row(RSS, "MiB", False, 0.1), Row(LIVE, "MiB", False)]
     short = shape.split(" batches", maxsplit=1)[0].lower().replace(" records, ", "-in-").replace(" ", "")
     name = f"produce-{short}{'-all-read' if validated else ''}"
-    return Scenario(name, "One node", tuple(rows), partial(produce, shape=shape, validated=validated), 4)
+    return Scenario(name, "One node", tuple(rows), partial(produce, shape=shape, validated=validated), 3.6)
 
 
 SCENARIOS = [_scenario(shape, validated=validated) for shape in SHAPES for validated in (False, True)]
