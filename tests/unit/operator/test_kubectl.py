@@ -37,7 +37,9 @@ def merge(old, new):
             old.pop(key, None)
         else:
             old[key] = value
-if words[0] == "get" and words[2:] == ["-o", "name"]:
+if words[:2] == ["get", "pods"]:
+    print(json.dumps({{"items": []}}))
+elif words[0] == "get" and words[2:] == ["-o", "name"]:
     print("kraftcluster.kraftcluster.io/" + name)
 elif words[0] in ("get", "patch") and words[2] != name:
     sys.exit('Error from server (NotFound): kraftclusters.kraftcluster.io "%s" not found' % words[2])
@@ -117,6 +119,22 @@ def test_status_shows_quorum_brokers_and_what_blocks(api: Api) -> None:
     assert ["101", "Ready", "0", "brokers", "smoke-101", "needs", "a", "restart:", "config"] in rows
     assert "Partitions  56  all in sync" in lines
     assert api.asked[0][0] == "--context=lab"
+
+
+def test_preview_names_restarts_and_is_one_if_there_are_any(api: Api) -> None:
+    done = api.run("preview", "-o", "json")
+    assert (done.exit_code, json.loads(done.output)["restarts"]) == (0, {}), done.output
+    spec = api.resource["spec"] | {"replicas": 5}
+    wish = {"kind": "KRaftCluster", "metadata": {"name": "smoke"}, "spec": spec}
+    (api.folder / "wish.yaml").write_text(json.dumps(wish))
+    done = api.run("preview", "-f", str(api.folder / "wish.yaml"))
+    assert (done.exit_code, done.output) == (1, "pool brokers: 3 -> 5 nodes\n")
+    (api.folder / "wish.yaml").write_text(json.dumps({**wish, "spec": {**spec, "replicas": "many"}}))
+    done = api.run("preview", "-f", str(api.folder / "wish.yaml"))
+    assert done.exit_code == 3
+    assert "replicas" in done.output
+    (api.folder / "wish.yaml").write_text(json.dumps({**wish, "metadata": {"name": "other"}}))
+    assert api.run("preview", "-f", str(api.folder / "wish.yaml")).exit_code == 2
 
 
 def test_status_of_a_cluster_that_is_not_ready_is_one(api: Api) -> None:

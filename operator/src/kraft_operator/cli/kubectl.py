@@ -13,11 +13,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
 
-from kraft_operator.cli.commands import shared
+from kraft_operator.cli.commands import named, output, shared
 from kraft_operator.cli.kraftcluster import print_completion
 from kraft_operator.cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure
 from kraft_operator.specs.wishes import REPLACE, request_text
@@ -80,6 +81,14 @@ class KubeTarget:
 
     def resource(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._kubectl.run("get", KIND, self.name, "-o", "json"))
+        return found
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Of its nodes."""
+        selector = f"{INSTANCE}={self.name},app.kubernetes.io/name=kraftcluster"
+        found: list[dict[str, Any]] = json.loads(self._kubectl.run("get", "pods", "-l", selector, "-o", "json"))[
+            "items"
+        ]
         return found
 
     def driven(self) -> None:
@@ -150,6 +159,44 @@ def _find(cluster: str | None, named: str | None = None, **flags: str | None) ->
             raise failure(WRONG if there else NOT_THERE, f"in this namespace there is {what}")
         name = there[0].partition("/")[2]
     return KubeTarget(kubectl, name)
+
+
+@main.command()
+@click.option("-f", "--file", type=click.File(), help="the resource as it is to be applied; else as it is")
+@click.option("--node-image", default="", help="of clusters that name none: the new operator's nodeImage")
+@output
+@named
+@_selects
+def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
+    """What an operator of this version would restart and change, before it is upgraded or FILE is applied.
+
+    Exit code 0 if it would do nothing, else 1.
+    """
+    import yaml
+    from pydantic import ValidationError
+
+    from kraft_operator.api.problems import problems
+    from kraft_operator.report import preview as report
+
+    target = _find(**selected)
+    changed = None if file is None else next((one for one in yaml.safe_load_all(file) if _is(one, target.name)), None)
+    if file is not None and changed is None:
+        raise failure(WRONG, f"{file.name}: there is no KRaftCluster {target.name} in it")
+    try:
+        found = report.preview(target.resource(), target.pods(), changed, node_image)
+    except ValidationError as error:
+        raise failure(REFUSED, "; ".join(problems(error))) from None
+    if output == "table":
+        for line in found.lines:
+            click.echo(line)
+    else:
+        click.echo(json.dumps(asdict(found)))
+    if found != report.Preview():
+        raise SystemExit(FAILED)
+
+
+def _is(one: Any, name: str) -> bool:
+    return isinstance(one, dict) and one.get("kind") == "KRaftCluster" and one["metadata"]["name"] == name
 
 
 @main.command()

@@ -202,7 +202,13 @@ class Situation:
             target.pop(ADDRESSES, None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
-        return sorted(key for key, value in target.items() if pod.aspects.get(key) != value)
+        pool = self.wanted.pool(node.pool)
+        before = pool.before if pool is not None else {}
+        return sorted(
+            key
+            for key, value in target.items()
+            if pod.aspects.get(key) != value and (key not in before or pod.aspects.get(key, "") != before[key])
+        )
 
 
 def is_controller(pod: Pod) -> bool:

@@ -30,6 +30,8 @@ class Pool:
     size_bytes: Mapping[str, int] = field(default_factory=dict)
     """Of each volume, by name."""
     delete_volumes: bool = False
+    before: Mapping[str, str] = field(default_factory=dict)
+    """Values of aspects that say the same, and that an operator before this one wrote on pods; empty for no aspect."""
 
 
 @dataclass(frozen=True, slots=True)

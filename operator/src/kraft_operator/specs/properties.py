@@ -13,6 +13,13 @@ from kraft_operator.specs.dynamic_keys import DYNAMIC
 
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
+MANIFESTS: Final = "manifests"
+"""The aspect of what the operator itself puts into pods: probes, security contexts, mounts, the command."""
+FIRST_REVISION: Final = "1"
+"""Of pods that have no such aspect."""
+REVISION: str = FIRST_REVISION
+"""Of that. Count it up with each change of `specs.pods` that shall reach pods that run: every node is restarted for it.
+`kubectl kraft preview` of the new version shows that before the operator is upgraded."""
 
 External = Mapping[str, tuple[str, int]]
 """Host and port outside Kubernetes by listener. A host may be `$(HOST_IP)`, which the pod's start fills in."""
@@ -100,21 +107,40 @@ def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
 
 
 def aspects(cluster: Cluster, pool: NodePool) -> dict[str, str]:
-    """What a pod of this pool must have, by digest; roles and voters are the planner's own aspects."""
+    """What a pod of this pool must have; roles and voters are the planner's own aspects.
+
+    Digests leave out fields that have their default: a later operator with more fields comes to the same digests, and
+    restarts nobody for them.
+    """
+    dynamic = dynamic_values(cluster.spec)
+    return {
+        **_digests(cluster, pool, defaults=False),
+        STARTS_WITH: ",".join(f"{key}={digest(value)}" for key, value in sorted(dynamic.items())),
+        "image": cluster.image,
+        MANIFESTS: REVISION,
+    }
+
+
+def aspects_of_before(cluster: Cluster, pool: NodePool) -> dict[str, str]:
+    """The same wishes as an operator before this one wrote them on its pods, whose digests had all defaults in them."""
+    return {**_digests(cluster, pool, defaults=True), **({MANIFESTS: ""} if REVISION == FIRST_REVISION else {})}
+
+
+def _digests(cluster: Cluster, pool: NodePool, *, defaults: bool) -> dict[str, str]:
     spec = cluster.spec
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    static["listeners"] = [one.model_dump(exclude={"host", "first_node_port"}) for one in spec.listeners]
+    others = {"host", "first_node_port"}
+    static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
     addresses = {one.name: [one.host, one.first_node_port] for one in spec.listeners if one.host or one.first_node_port}
     if addresses and "broker" in pool.roles:
         static["addresses"] = addresses
     static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
     static["http"] = spec.metrics.port
+    template = pool.pod.model_dump(exclude_defaults=not defaults)
     return {
         "config": digest(static),
-        STARTS_WITH: ",".join(f"{key}={digest(value)}" for key, value in sorted(dynamic.items())),
-        "image": cluster.image,
-        "resources": digest(pool.resources.model_dump()),
-        "template": digest([pool.pod.model_dump(), spec.image_pull_secrets, spec.image_pull_policy]),
+        "resources": digest(pool.resources.model_dump(exclude_defaults=not defaults)),
+        "template": digest([template, spec.image_pull_secrets, spec.image_pull_policy]),
     }

@@ -10,7 +10,7 @@ from kraft_operator.api.cluster import VOTERS
 from kraft_operator.plan.levels import UNKNOWN, level_of
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
-from kraft_operator.specs.properties import aspects, dynamic_values
+from kraft_operator.specs.properties import aspects, aspects_of_before, dynamic_values
 from kraft_operator.specs.quantities import as_bytes
 
 SKIP: Final = f"{GROUP}/skip"
@@ -43,6 +43,7 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
             aspects(cluster, pool),
             {volume.name: as_bytes(volume.size) for volume in pool.storage.volumes},
             pool.storage.deletion_policy == "Delete",
+            aspects_of_before(cluster, pool),
         )
         for pool in spec.node_pools
     )

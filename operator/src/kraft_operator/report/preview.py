@@ -1,0 +1,86 @@
+"""What this version of the operator would restart and why, before it is installed or a change is applied.
+
+Pure, from the resource and the cluster's pods. It knows neither quorum nor partitions, so it says what, not when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.observe import objects
+from kraft_operator.plan.observed import Kube
+from kraft_operator.plan.situation import Situation
+from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.remembered import record_of
+from kraft_operator.specs.wishes import wishes
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """All of it; empty where nothing would be done."""
+
+    restarts: Mapping[int, list[str]] = field(default_factory=dict)
+    """Aspects that differ, by node."""
+    put: Mapping[str, str] = field(default_factory=dict)
+    """Dynamic values that are set without a restart."""
+    remove: tuple[str, ...] = ()
+    replicas: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Nodes now and then, by pool, where they differ."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        found = [f"pool {name}: {now} -> {then} nodes" for name, (now, then) in self.replicas.items()]
+        found += [f"node {node} is restarted: {', '.join(why)}" for node, why in sorted(self.restarts.items())]
+        found += [f"{key}={value} is set, without a restart" for key, value in sorted(self.put.items())]
+        found += [f"{key} is taken back, without a restart" for key in self.remove]
+        return found or ["nothing is restarted or changed"]
+
+
+def preview(resource: Object, pods: Iterable[Object], changed: Object | None = None, image: str = "") -> Preview:
+    """`changed` is the resource as it would be applied; `image` is what the operator gives to clusters that name none.
+
+    Raises pydantic.ValidationError for a specification that is not understood.
+    """
+    wished = changed if changed is not None else resource
+    metadata = resource["metadata"]
+    spec = KRaftClusterSpec.model_validate(wished["spec"], extra="ignore")
+    status = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
+    mine = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
+    cluster = Cluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
+    annotations = {**metadata.get("annotations", {}), **wished["metadata"].get("annotations", {})}
+    wanted, record = wishes(cluster, annotations), record_of(status)
+    seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}
+    s = Situation(record, wanted, Kube(seen, {}, {}, {}), None, None)
+    lacks = {node.id: s.lacks(node) for node in record.nodes}
+    now = {
+        pool.name: sum(node.pool == pool.name and not node.leaving for node in record.nodes) for pool in wanted.pools
+    }
+    known = dict(_dynamic(resource))
+    return Preview(
+        {node: why for node, why in lacks.items() if why},
+        {key: value for key, value in wanted.dynamic_config.items() if known.get(key) != value},
+        tuple(sorted(known.keys() - wanted.dynamic_config.keys())),
+        {pool.name: (now[pool.name], pool.replicas) for pool in wanted.pools if now[pool.name] != pool.replicas},
+    )
+
+
+def _dynamic(resource: Object) -> Iterable[tuple[str, str]]:
+    """What the operator has set so far, with the values of the specification as it is."""
+    config = resource["spec"].get("config", {})
+    managed = resource.get("status", {}).get("managedConfig", ())
+    return ((key, config.get(key, "")) for key in managed)
+
+
+def _image(pods: Iterable[Object]) -> str:
+    """What nodes run now: the operator's own image for them is not to be seen from here."""
+    images = (
+        container["image"] for one in pods for container in one["spec"]["containers"] if container["name"] == "node"
+    )
+    return next(images, "")
