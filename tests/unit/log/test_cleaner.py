@@ -379,6 +379,20 @@ def test_the_manager_cleans_by_itself_and_remembers_how_far() -> None:
     assert all_records(again)[-1].value == b"v" * 30
 
 
+def test_a_log_that_nobody_asks_for_after_a_restart_is_compacted() -> None:
+    """It stayed as it was until a client or a follower fetched from it."""
+    node = Node()
+    lazy, eager = make_config({**CONFIG, "min.cleanable.dirty.ratio": "1"}), make_config(CONFIG)
+    log = node.start(lambda _: lazy).create("t", 0, ID)
+    for _ in range(100):
+        put(log, (b"k", b"v" * 30))
+    size = log.size_bytes
+    node.stop()
+    manager = node.start(lambda _: eager)
+    node.rest(120_000)
+    assert sum(size for _, _, size in manager.sizes(manager.directories[0])) < size / 4
+
+
 def test_the_largest_timestamp_is_one_that_is_still_there() -> None:
     """Its look-up is remembered, and was so beyond the compaction that had removed the record."""
     log = LogWorld().open(CONFIG)

@@ -182,12 +182,25 @@ class Housekeeping:
             return
         if isinstance(entry, Log):
             entry.retain(now)
-        elif (topic, partition) not in entry.unrecovered and self._may_expire(entry, topic, partition, now):
+        elif (topic, partition) in entry.unrecovered or (topic, partition) in entry.quarantined:
+            return
+        elif self._may_be_dirty(entry, topic, partition):
+            self._manager.get(topic, partition)  # held from now on, so `_clean` sees it
+        elif self._may_expire(entry, topic, partition, now):
             log = self._manager.open(entry, topic, partition)
             if log.retain(now):
                 flushing.schedule(log, lambda: self._close_again(log))
             elif log.unflushed == 0:
                 self._close_again(log)
+
+    def _may_be_dirty(self, directory: Directory, topic: str, partition: int) -> bool:
+        """Whether a compacted log that is not open has closed segments beyond the checkpoint of the cleaner."""
+        if not self._manager.topic_config(topic).compact:
+            return False
+        path = self._manager.path(directory, topic, partition)
+        found = (names.parse_offset(name) for name in self._manager.env.disk.listdir(path) if name.endswith(names.LOG))
+        active = max((base for base in found if base is not None), default=0)
+        return active > directory.cleaner_offsets.get(topic, {}).get(partition, 0)
 
     def _may_expire(self, directory: Directory, topic: str, partition: int, now: int) -> bool:
         """Whether retention could find something in a log that is not open, by names, sizes and dates of its files."""
