@@ -1,4 +1,4 @@
-"""Transactions and tombstones under compaction: both servers compact what Apache Kafka's transactional producers wrote."""
+"""Transactions and tombstones: both servers compact what Apache Kafka's transactional producers wrote."""
 
 from __future__ import annotations
 

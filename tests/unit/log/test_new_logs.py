@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from kraft_node.base.errors import KafkaError
 from kraft_node.log import flushing, partition_metadata
 from kraft_node.log.config import make_config
 from tests.unit.log.node import ID, OTHER_ID, Node, recorded
@@ -81,3 +82,18 @@ def test_epochs_that_no_flush_has_written_are_in_the_batches() -> None:
     found = node.start().get("t", 0)
     assert found is not None
     assert found.leader_epochs.entries() == [(3, 0), (5, 2), (8, 3)]
+
+
+def test_a_log_that_descriptors_did_not_suffice_for_can_be_made_later() -> None:
+    """Its directory stayed behind: the next topic of that name killed the log directory, and with it the node."""
+    node = Node()
+    manager = node.start()
+    node.disk.short = True
+    with pytest.raises(KafkaError, match="try again"):
+        manager.create("t", 0, ID)
+    node.disk.short = False
+    log = manager.create("t", 0, OTHER_ID)
+    log.append_as_leader(batch(b"x"), 0, NOW)
+    node.rest(10_000)
+    assert manager.directories[0].online
+    assert [name for name in node.disk.listdir("/d1") if name.startswith("t")] == ["t-0"]

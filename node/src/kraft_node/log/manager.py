@@ -20,7 +20,7 @@ from kraft_node.log import names, partition_metadata
 from kraft_node.log.closing import close_directory
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory, directory_of
-from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, LogDirInvalid
+from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, LogDirInvalid, is_shortage
 from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
 from kraft_node.log.housekeeping import Housekeeping
@@ -301,6 +301,8 @@ class LogManager:
                 log.topic_id = topic_id
                 partition_metadata.make(directory.originals, path, topic_id)
         except (OSError, LogDirDamaged) as e:
+            if is_shortage(e) and self.env.disk.exists(path):  # else the next try finds half a log in its place
+                directory.remove_later(directory.rename_partition(topic, partition, names.DELETE_DIR), 0)
             raise directory.fail(e) from e
         log.held = True
         directory.count += 1

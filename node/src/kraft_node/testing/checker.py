@@ -26,6 +26,7 @@ The laws, by the name that a finding carries:
 - `fsync`      nobody goes on after an fsync has failed
 - `space`      what is deleted gives its space back: when all is done, no file without a name is open, and retention has
                left no more than it keeps
+- `latest`     who reads a compacted topic from its start knows what was written last for each key (`workloads.keyed`)
 - `grain`      a damaged replica ends neither its node nor its log directory
 - `alive`      a node that was not damaged starts by itself, and clients get on when all is well
 """

@@ -21,6 +21,8 @@ from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.keyed import TOPIC as KEYED
+from kraft_node.testing.workloads.keyed import Keyed, topic_configs
 from kraft_node.testing.workloads.producer import Producer
 from kraft_node.testing.workloads.session import Worker
 from kraft_node.testing.workloads.spender import CONFIGS, KEPT_MAX, TOPIC, Spender
@@ -36,6 +38,8 @@ FREED_MAX_MS: Final = 40_000.0
 """Retention begins `log.initial.task.delay.ms` after a start at the latest."""
 SHORT_SHARE: Final = 0.25
 """Of the seeds in which a process runs out of descriptors."""
+KEYED_SHARE: Final = 0.3
+"""Of the seeds in which a topic is compacted."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
@@ -122,6 +126,7 @@ class Scenario:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
+        self.keyed: list[Keyed] = []
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -134,7 +139,7 @@ class Scenario:
 
     @property
     def workers(self) -> list[Worker]:
-        return [*self.producers, *self.consumers, *self.admins]
+        return [*self.producers, *self.consumers, *self.admins, *self.keyed]
 
     # -- the run
 
@@ -172,6 +177,7 @@ class Scenario:
         maker = Admin(self.cluster, self.checker, "maker", ())
         for name, (count, configs) in self.topics.items():
             self._finish(self._script("maker", maker.create_surely(name, count, configs)))
+        self._compact_some(maker)
         self._start_clients()
         self._run_short()
         self.faults.script(self.scripts)
@@ -183,6 +189,15 @@ class Scenario:
         if self.world.rng.random() < 0.5:
             self.faults.restart(self.cluster.machines[0])
         self._audit()
+
+    def _compact_some(self, maker: Admin) -> None:
+        """Sometimes there is a compacted topic, and a client of it."""
+        rng = random.Random(f"keyed of {self.world.seed}")  # apart: the other seeds live as they did before
+        if self.kind == "node" and rng.random() < KEYED_SHARE:
+            configs = topic_configs(rng)
+            self._finish(self._script("maker", maker.create_surely(KEYED, 1, configs)))
+            retention_ms = int(configs["delete.retention.ms"])
+            self.keyed.append(Keyed(self.cluster, self.checker, "k0", f"{rng.random()}", retention_ms))
 
     def _run_short(self) -> None:
         """Sometimes clients take all descriptors for a while. Nobody may take that for a dead disk."""
@@ -261,6 +276,8 @@ class Scenario:
         for admin in self.admins[:1]:
             for topic in MORTAL_TOPICS:
                 self._finish(self._script("admin", look_up(admin, topic)))
+        for keyed in self.keyed:
+            self._finish(self._script("reader", keyed.read()))
         self._spend()
 
     def _spend(self) -> None:

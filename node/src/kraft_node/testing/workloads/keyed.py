@@ -1,0 +1,181 @@
+"""Clients of a compacted topic: whoever reads it from its start knows what was written last for each key.
+
+The topic has `flush.messages=1`, so a power loss takes nothing that was acknowledged. Law `latest`: of each key the
+last acknowledged write is read, or a later one. A key may be missing only if `delete.retention.ms` of a later
+tombstone is over.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.base.errors import ErrorCode
+from kraft_node.records.batch import build_batch, check_batch, iter_headers, iter_records
+from kraft_node.testing.workloads.fetching import FETCH_VERSION, LEADER_GONE, NO_SESSION
+from kraft_node.testing.workloads.producer import RETRIABLE
+from kraft_node.testing.workloads.session import PAUSE_MS, Session
+from kraft_node.testing.world import START_WALL_MS
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kraft_node.testing.checker import Checker
+    from kraft_node.testing.machine import SimCluster
+
+TOPIC: Final = "keyed"
+PARTITION: Final = (TOPIC, 0)
+KEYS: Final = 8
+TOMBSTONE_SHARE: Final = 0.3
+READ_SHARE: Final = 0.15
+PRODUCE_VERSION: Final = 9
+BYTES: Final = 4096
+UNKNOWN: Final = -1
+
+
+def topic_configs(rng: random.Random) -> dict[str, str]:
+    """Small segments that are compacted all the time."""
+    return {
+        "cleanup.policy": "compact",
+        "flush.messages": "1",
+        "internal.segment.bytes": str(rng.choice((400, 1000))),
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": str(rng.choice((0, 1500, 60_000))),
+    }
+
+
+@dataclass
+class Write:
+    """One record that was sent; its offset is UNKNOWN until it is acknowledged."""
+
+    value: bytes | None
+    sent_ms: float
+    offset: int = UNKNOWN
+
+
+class Keyed:
+    """One client that writes and reads, never both at a time."""
+
+    def __init__(self, cluster: SimCluster, checker: Checker, name: str, seed: str, retention_ms: int) -> None:
+        self.session = Session(cluster, name)
+        self.checker = checker
+        self.stopping = False
+        self.retention_ms = retention_ms
+        self._rng = random.Random(seed)
+        self._writes: dict[bytes, list[Write]] = {}
+        self._last: dict[bytes, Write] = {}
+        """Of each key the acknowledged write with the highest offset."""
+        self._number = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            if self._rng.random() < READ_SHARE:
+                await self.read()
+            else:
+                await self._write()
+            await self.session.sleep(self._rng.random() * 60)
+
+    async def _write(self) -> None:
+        """One batch of some keys; what is not answered is not known."""
+        session, rng, world = self.session, self._rng, self.session.world
+        keys = [b"%d" % key for key in sorted(rng.sample(range(KEYS), rng.randint(1, 3)))]
+        leader = await session.leader(*PARTITION)
+        writes = []
+        for key in keys:
+            self._number += 1
+            value = None if rng.random() < TOMBSTONE_SHARE else b"%d" % self._number + b"." * rng.choice((0, 60))
+            writes.append(Write(value, world.now_ms))
+            self._writes.setdefault(key, []).append(writes[-1])
+        pairs = [(key, write.value) for key, write in zip(keys, writes, strict=True)]
+        raw = build_batch(pairs, timestamp=START_WALL_MS + int(world.now_ms), compression=rng.choice((0, 0, 1)))
+        data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
+        of_topic = m.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+        request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
+        answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
+        if answer is None:
+            session.forget_leader(*PARTITION)
+            return
+        row = answer.responses[0].partition_responses[0]
+        if row.error_code != ErrorCode.NONE:
+            session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {TOPIC}")
+            session.forget_leader(*PARTITION)
+            return
+        for number, (key, write) in enumerate(zip(keys, writes, strict=True)):
+            write.offset = row.base_offset + number
+            self._last[key] = write
+
+    async def read(self) -> None:
+        """Read the log from its start to its end, and judge what was found."""
+        acknowledged = dict(self._last)
+        found: dict[bytes, tuple[int, bytes | None]] = {}
+        position, end = 0, -1
+        while end < 0 or position < end:
+            data = await self._fetch(position)
+            if data is None:
+                if self.stopping and end < 0:
+                    return
+                continue
+            end = data.high_watermark if end < 0 else end
+            before = position
+            for header in iter_headers(data.records or b""):
+                check_batch(data.records, header.position)
+                for record in iter_records(data.records, header):
+                    assert record.key is not None, "law: every record of this topic has a key"
+                    found[record.key] = record.offset, record.value
+                position = header.next_offset
+            if position == before and position < end:
+                self.checker.broken("latest", PARTITION, f"nothing is read at {position}, the log ends at {end}")
+                return
+        self._judge(acknowledged, found)
+
+    async def _fetch(self, position: int) -> Any:
+        session = self.session
+        leader = await session.leader(*PARTITION)
+        row = m.FetchRequest.FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=BYTES)
+        request = m.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=BYTES,
+            session_epoch=NO_SESSION,
+            topics=[m.FetchRequest.FetchTopic(topic=TOPIC, partitions=[row])],
+        )
+        answer = await session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
+        if answer is not None and not answer.error_code:
+            data = answer.responses[0].partitions[0]
+            if data.error_code == ErrorCode.NONE:
+                return _whole(data)
+            session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {TOPIC}")
+        session.forget_leader(*PARTITION)
+        await session.sleep(PAUSE_MS)
+        return None
+
+    def _judge(self, acknowledged: dict[bytes, Write], found: dict[bytes, tuple[int, bytes | None]]) -> None:
+        now_ms = self.session.world.now_ms
+        for key, writes in self._writes.items():
+            last = acknowledged.get(key)
+            least = UNKNOWN if last is None else last.offset
+            if key not in found:
+                tombstones = [write for write in writes if write.value is None and not 0 <= write.offset < least]
+                if last is not None and not any(now_ms >= each.sent_ms + self.retention_ms for each in tombstones):
+                    self._broken(key, f"is missing; offset {least} was acknowledged with {last.value!r}")
+                continue
+            offset, value = found[key]
+            if offset < least:
+                self._broken(key, f"was read last at {offset}; offset {least} was acknowledged")
+            elif not any(write.value == value and write.offset in (UNKNOWN, offset) for write in writes):
+                self._broken(key, f"has {value!r} at {offset}, which was not written there")
+
+    def _broken(self, key: bytes, text: str) -> None:
+        self.checker.broken("latest", PARTITION, f"{self.session.name}: key {key!r} {text}")
+
+
+def _whole(data: Any) -> Any:
+    """Leave the batch out that is cut off at the end."""
+    records = data.records or b""
+    at = 0
+    while at + 12 <= len(records) and at + 12 + int.from_bytes(records[at + 8 : at + 12], "big") <= len(records):
+        at += 12 + int.from_bytes(records[at + 8 : at + 12], "big")
+    data.records = bytes(records[:at])
+    return data
