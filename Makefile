@@ -143,8 +143,8 @@ e2e: $(VENV)/.dev ## the operator on the lab: every behaviour, with clients work
 e2e-smoke: $(VENV)/.dev ## of that, from nothing to Ready and a roll: a few minutes
 	e2e/lab.sh smoke
 
-e2e-kind: $(VENV)/.dev ## the same as e2e on kind, for machines with Docker
-	e2e/kind.sh
+e2e-kind: $(VENV)/.dev ## the same as e2e on kind (PICK=smoke: test_smoke.py alone); brings Docker along where there is none
+	e2e/kind.sh $(PICK)
 
 locks: ## what the images are made of, by hash, anew
 	$(PYTHON) -m venv .locks && .locks/bin/pip install --quiet pip-tools
