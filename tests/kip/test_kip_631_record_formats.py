@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft_node.metadata.features import record_version
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.records import RECORD_TYPES, decode_record, encode_record
 from kraft_node.wire import stored
 from tests.unit.controller.harness import uuid
@@ -45,7 +45,7 @@ RECORDS: list[tuple[int, Any]] = [
 def test_every_record_of_the_draft_is_written_and_read_under_its_number(number: int, record: Any) -> None:
     """AccessControl (6) became 18 in the release; Quota (14) is called ClientQuota."""
     for level in (7, 30):
-        version = record_version(type(record).__name__, level)
+        version = kind_of(record).version(level)
         value = encode_record(record, max(version, 0))
         assert value[:2] == bytes([1, number])
         assert decode_record(value) == record

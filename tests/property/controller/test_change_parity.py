@@ -7,7 +7,8 @@ import random
 import pytest
 
 from kraft_node.controller.change import Election, PartitionChange
-from kraft_node.metadata.features import ELR_SUPPORTED, record_version
+from kraft_node.metadata.features import ELR_SUPPORTED
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.metadata.records import decode_record, encode_record
 from tests.peer import run_java
@@ -126,6 +127,6 @@ def test_we_plan_what_kafka_plans() -> None:
             continue
         assert record == theirs, line
         if record is not None:
-            version = record_version("PartitionChangeRecord", change.level)
+            version = kind_of(record).version(change.level)
             assert decode_record(encode_record(record, version)) == record, line
     assert 0 < differing < CASES // 10

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft_node.cli import record_text
-from kraft_node.metadata.features import record_version
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.wire import stored
@@ -58,7 +58,7 @@ def test_any_bytes_are_a_record_or_refused(raw: bytes, kind: int, version: int) 
 
 
 def encoded(record: Any) -> bytes:
-    return encode_record(record, record_version(type(record).__name__, LEVEL))
+    return encode_record(record, kind_of(record).version(LEVEL))
 
 
 def batches(values: list[bytes], rng: Random) -> bytes:

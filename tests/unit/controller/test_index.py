@@ -88,7 +88,7 @@ def test_a_block_that_concerns_a_broker_no_more_is_looked_at_once_more_at_most()
     change = stored.PartitionChangeRecord(
         topic_id=topic_id, partition_id=BLOCK_PARTITIONS, isr=[], leader=-1, eligible_leader_replicas=[1]
     )
-    index.follow(change, image.topics)
+    index.partition_changed(change, image.topics)
     image.replay(change)
     assert len(list(index.in_sync_on(1, image.topics))) == BLOCK_PARTITIONS
     assert list(index._in_sync.of(1)) == [(topic_id, 0)]

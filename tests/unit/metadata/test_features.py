@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraft_node.metadata import features as f
+from kraft_node.metadata.kinds import kind_of
+from kraft_node.wire import stored
 from tests.peer import run_java
 
 GATES = (
@@ -26,9 +28,8 @@ def ours() -> set[str]:
     lines = set()
     for version in f.METADATA_VERSIONS:
         level = version.level
-        records = [
-            f.record_version(f"{name}Record", level) for name in ("RegisterBroker", "Partition", "PartitionChange")
-        ]
+        kinds = [stored.RegisterBrokerRecord(), stored.PartitionRecord(), stored.PartitionChangeRecord()]
+        records = [kind_of(record).version(level) for record in kinds]
         numbers = [*records, f.fetch_version(level), f.list_offsets_version(level)]
         gates = [str(level >= gate).lower() for gate in GATES]
         lines.add(" ".join(["level", str(level), version.name, str(version.did_metadata_change).lower()]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from kraft_node.metadata.features import record_version
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, snapshot_footer_batch, snapshot_header_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.wire import stored
@@ -32,7 +32,7 @@ TOPIC = bytes([1]) * 16
 
 
 def batch(offset: int, *records: Any) -> bytes:
-    values = [encode_record(r, record_version(type(r).__name__, 30)) for r in records]
+    values = [encode_record(r, kind_of(r).version(30)) for r in records]
     return data_batch(values, offset, 3, NOW + 1000 * offset)
 
 
@@ -156,7 +156,7 @@ def test_an_end_that_was_never_committed_is_no_part_of_the_log(
     log, table = folder / f"{0:020}.log", ["--table", str(tmp_path / "table")]
     log.write_bytes(log.read_bytes() + batch(8, *SECOND))
     run(capsys, *arguments, *table)
-    values = [encode_record(r, record_version(type(r).__name__, 30)) for r in SECOND]
+    values = [encode_record(r, kind_of(r).version(30)) for r in SECOND]
     log.write_bytes(batch(0, *FIRST) + data_batch(values, 8, 4, NOW))
     assert main(["meta", *arguments, *table]) == 2
     assert "record 9 of epoch 3, the log has record 9 of epoch 4 there" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraft_node.metadata.features import record_version
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, leader_change_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.raft.quorum import ReplicaKey
@@ -46,7 +46,7 @@ def told(*seconds: list[Any]) -> tuple[Health, State]:
     keys = [ReplicaKey(7, b"")]
     data, offset = leader_change_batch(0, 1, 7, keys, keys, NOW), 1
     for second, made in enumerate(seconds):
-        values = [encode_record(r, record_version(type(r).__name__, 30)) for r in made]
+        values = [encode_record(r, kind_of(r).version(30)) for r in made]
         data += data_batch(values, offset, 1, NOW + 1000 * second)
         offset += len(values)
     data += leader_change_batch(offset, 2, 8, keys, keys, NOW + 1000 * len(seconds))

@@ -23,6 +23,7 @@ from kraft_node.wire.stored import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
 )
 
 
@@ -35,7 +36,7 @@ def activation_records(
         records.append(AbortTransactionRecord(reason="Controller failover"))
     if not is_empty:
         return records
-    levels = {r.name: r.feature_level for r in bootstrap if type(r).__name__ == "FeatureLevelRecord"}
+    levels = {r.name: r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord)}
     transactional = levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION) >= METADATA_TRANSACTIONS_SUPPORTED
     if transactional:
         records.append(BeginTransactionRecord(name="Bootstrap records"))

@@ -7,7 +7,7 @@ changes it. It holds no answers, no timers and no log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config import NodeConfig, TopicConfig, TopicConfigs
 from kraft_node.base.config.dynamic import BrokerConfig
@@ -25,8 +25,12 @@ from kraft_node.controller.sessions import CLOSED_KEY, REPLACE_KEY, Sessions, cl
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
 from kraft_node.metadata.image import MetadataImage, MetadataView
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.partitions import PartitionState, TopicView
+
+if TYPE_CHECKING:
+    from kraft_node.wire.stored import RegisterBrokerRecord
 
 RECORDS_PER_USER_OPERATION_MAX: Final = 10_000
 """More records than this in one atomic answer to a user would stall everyone else (Kafka's MAX_RECORDS_PER_USER_OP)."""
@@ -119,11 +123,11 @@ class Cluster:
             for offset, record in enumerate(records, start=first_offset):
                 follow(record, topics)
                 view.apply(offset, (record,))
-                rule = _FOLLOWERS.get(type(record).__name__)
-                if rule is not None:
-                    followed.append((rule, record))
-            for rule, record in followed:
-                rule(self, record)
+                tell = kind_of(record).appended
+                if tell is not None:
+                    followed.append((tell, record))
+            for tell, record in followed:
+                tell(self, record)
         except Exception:
             self._take_back(first_offset, records[: offset - first_offset + 1])
             raise
@@ -138,6 +142,23 @@ class Cluster:
             self.derived.follow(record, self.view.topics)
             self.view.apply(offset, (record,))
         self.refresh_config()
+
+    # What the kinds of records tell of appended ones (`AppendFollower`)
+
+    def broker_registered(self, record: RegisterBrokerRecord) -> None:
+        """A registration is contact: the record has just been appended, not merely replayed."""
+        now = self.clock.monotonic_ms()
+        self.sessions.register(record.broker_id, record.broker_epoch, record.fenced, now)
+
+    def broker_fenced(self, broker_id: int, *, fenced: bool) -> None:
+        self.sessions.set_fenced(broker_id, fenced)
+
+    def broker_unregistered(self, broker_id: int) -> None:
+        self.sessions.remove(broker_id)
+
+    def config_changed(self, resource_type: int, resource_name: str) -> None:
+        if resource_type == BROKER_RESOURCE and resource_name in {"", str(self.node_id)}:
+            self.refresh_config()
 
     def refresh_config(self) -> None:
         """The dynamic values for this node have changed."""
@@ -260,31 +281,3 @@ def _dynamic_values(view: MetadataView, node_id: int) -> tuple[Mapping[str, str]
     """The dynamic values of a node, and those of all nodes."""
     configs = view.configs
     return configs.get((BROKER_RESOURCE, str(node_id))) or {}, configs.get((BROKER_RESOURCE, "")) or {}
-
-
-def _follow_registration(cluster: Cluster, record: Any) -> None:
-    """A registration is contact; so is nothing that is merely replayed, but only appended records come here."""
-    now = cluster.clock.monotonic_ms()
-    cluster.sessions.register(record.broker_id, record.broker_epoch, record.fenced, now)
-
-
-def _follow_broker_change(cluster: Cluster, record: Any) -> None:
-    if record.fenced:
-        cluster.sessions.set_fenced(record.broker_id, record.fenced > 0)
-
-
-def _follow_unregistration(cluster: Cluster, record: Any) -> None:
-    cluster.sessions.remove(record.broker_id)
-
-
-def _follow_config(cluster: Cluster, record: Any) -> None:
-    if record.resource_type == BROKER_RESOURCE and record.resource_name in {"", str(cluster.node_id)}:
-        cluster.refresh_config()
-
-
-_FOLLOWERS: Final[dict[str, Callable[[Cluster, Any], None]]] = {
-    "RegisterBrokerRecord": _follow_registration,
-    "BrokerRegistrationChangeRecord": _follow_broker_change,
-    "UnregisterBrokerRecord": _follow_unregistration,
-    "ConfigRecord": _follow_config,
-}

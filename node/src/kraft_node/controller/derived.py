@@ -8,19 +8,19 @@ between other work; leadership that comes meanwhile has the rest built at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.ids import Uuid
 from kraft_node.controller.index import PartitionIndex
 from kraft_node.controller.names import TopicNames
+from kraft_node.metadata.kinds import kind_of
 
 if TYPE_CHECKING:
     from kraft_node.metadata.topics import Topics, TopicsView
+    from kraft_node.wire.classes import Message
 
 SLICE_PARTITIONS: Final = 5_000
 """Taken in at a time: some 3 ms."""
-
-_ABOUT_A_TOPIC: Final = frozenset({"TopicRecord", "RemoveTopicRecord", "PartitionRecord", "PartitionChangeRecord"})
 
 
 class Derived:
@@ -69,25 +69,31 @@ class Derived:
         self.index.take_in(topic)
         return len(topic)
 
-    def follow(self, record: Any, topics: TopicsView) -> None:
+    def follow(self, record: Message, topics: TopicsView) -> None:
         """Note what `record` changes; `topics` must not have replayed it yet."""
-        self.names.follow(record, topics)
-        if self._pending and getattr(record, "topic_id", None) in self._pending:
+        kind = kind_of(record)
+        if kind.names is not None:
+            kind.names(self.names, record, topics)
+        if kind.index is None:
+            return
+        if self._pending and kind.stale is not None and kind.stale(record).topic_id in self._pending:
             return  # will be read from `topics` as it is then
-        self.index.follow(record, topics)
+        kind.index(self.index, record, topics)
 
-    def take_back(self, records: Iterable[Any], topics: Topics) -> None:
+    def take_back(self, records: Iterable[Message], topics: Topics) -> None:
         """`records` were followed and will not be committed: everything about their topics is again as in `topics`."""
         touched: dict[Uuid, None] = {}
         for record in records:
-            kind = type(record).__name__
-            if kind == "ClearElrRecord":
-                self.begin(topics)  # it may concern every topic, and is written once in a cluster's life
+            stale_of = kind_of(record).stale
+            if stale_of is None:
+                continue
+            stale = stale_of(record)
+            if stale.topic_id is None:
+                self.begin(topics)
                 return
-            if kind in _ABOUT_A_TOPIC:
-                touched[record.topic_id] = None
-            if kind == "TopicRecord":
-                self.names.remove(record.name)
+            touched[stale.topic_id] = None
+            if stale.name is not None:
+                self.names.remove(stale.name)
         for topic_id in touched:
             topic = topics.by_id(topic_id)
             if topic is not None:

@@ -9,12 +9,15 @@ here scans what a change does not concern.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kraft_node.base.ids import Uuid
 from kraft_node.controller.blocks import BLOCK_PARTITIONS, BrokerBlocks
 from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, Topic
 from kraft_node.metadata.topics import TopicsView
+
+if TYPE_CHECKING:
+    from kraft_node.wire.stored import PartitionChangeRecord, PartitionRecord
 
 PartitionSet: TypeAlias = dict[Uuid, int]
 """Topic id -> bit n set for partition n; a topic without partitions in the set is absent."""
@@ -83,7 +86,7 @@ class _ByBroker:
 
 
 class PartitionIndex:
-    """Blocks and sets; `follow` is told of each record before it is replayed."""
+    """Blocks and sets. The kinds of records tell it of each record before the record is replayed."""
 
     __slots__ = ("_elr", "_in_sync", "_leaderless", "imbalanced", "reassigning")
 
@@ -134,8 +137,14 @@ class PartitionIndex:
         for number, state in topic.unusual():
             self._note(topic.id, 1 << number, state, state.adding or state.removing, state.elr)
 
-    def _note(self, topic_id: Uuid, bit: int, now: Any, moving: Sequence[int], elr: Sequence[int] | None) -> None:
-        """`now`: a PartitionState or a PartitionRecord, whose lists have the same names."""
+    def _note(
+        self,
+        topic_id: Uuid,
+        bit: int,
+        now: PartitionState | PartitionRecord,
+        moving: Sequence[int],
+        elr: Sequence[int] | None,
+    ) -> None:
         if elr:
             self._elr.change((), elr, topic_id, bit)
         if not now.replicas or now.leader != now.replicas[0]:
@@ -145,7 +154,7 @@ class PartitionIndex:
         if moving:
             _add(self.reassigning, topic_id, bit)
 
-    def _changed(self, old: PartitionState, record: Any, topics: TopicsView) -> None:
+    def _changed(self, old: PartitionState, record: PartitionChangeRecord, topics: TopicsView) -> None:
         topic_id = record.topic_id
         bit = 1 << record.partition_id
         leader = old.leader if record.leader == NO_LEADER_CHANGE else record.leader
@@ -182,7 +191,7 @@ class PartitionIndex:
         if topic is not None:
             self.take_in(topic)
 
-    def _removed(self, topic_id: Uuid, topics: TopicsView) -> None:
+    def topic_removed(self, topic_id: Uuid, topics: TopicsView) -> None:
         topic = topics.by_id(topic_id)
         if isinstance(topic, Topic):
             for first in range(0, len(topic), BLOCK_PARTITIONS):
@@ -190,27 +199,20 @@ class PartitionIndex:
                     self._in_sync.discard(topic_id, first, broker_id)
         self.renew(topic_id, None)
 
-    def follow(self, record: Any, topics: TopicsView) -> None:
-        """Note what `record` changes; `topics` must not have replayed it yet."""
-        kind = type(record).__name__
-        if kind == "PartitionRecord":
-            moving = record.adding_replicas or record.removing_replicas
-            bit = 1 << record.partition_id
-            self._in_sync.add(record.topic_id, record.partition_id, record.isr)
-            self._note(record.topic_id, bit, record, moving, record.eligible_leader_replicas)
-        elif kind == "PartitionChangeRecord":
-            old = topics.partition(record.topic_id, record.partition_id)
-            if old is not None:
-                self._changed(old, record, topics)
-        elif kind == "RemoveTopicRecord":
-            self._removed(record.topic_id, topics)
-        elif kind == "ClearElrRecord":
-            self._clear_elr(record.topic_name, topics)
+    def partition_created(self, record: PartitionRecord) -> None:
+        moving = record.adding_replicas or record.removing_replicas
+        self._in_sync.add(record.topic_id, record.partition_id, record.isr)
+        self._note(record.topic_id, 1 << record.partition_id, record, moving, record.eligible_leader_replicas)
 
-    def _clear_elr(self, name: str, topics: TopicsView) -> None:
-        if not name:
+    def partition_changed(self, record: PartitionChangeRecord, topics: TopicsView) -> None:
+        old = topics.partition(record.topic_id, record.partition_id)
+        if old is not None:
+            self._changed(old, record, topics)
+
+    def elr_cleared(self, topic_name: str, topics: TopicsView) -> None:
+        if not topic_name:
             self._elr.sets.clear()
             return
-        topic = topics.by_name(name)
+        topic = topics.by_name(topic_name)
         if topic is not None:
             self._elr.forget_topic(topic.id)

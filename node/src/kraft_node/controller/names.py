@@ -6,10 +6,9 @@ Metric names turn `.` into `_`, so `a.b` and `a_b` would collide; Kafka refuses 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.metadata.topics import TopicsView
 
 NAME_LENGTH_MAX: Final = 249
 """A log directory is named `topic-partition`, and file systems stop at 255 bytes."""
@@ -42,7 +41,7 @@ def unified(name: str) -> str:
 
 
 class TopicNames:
-    """The existing names that could collide, by how metrics spell them. Follows the records like the index does."""
+    """The existing names that could collide, by how metrics spell them. The kinds of records add and remove them."""
 
     __slots__ = ("_by_unified",)
 
@@ -55,16 +54,6 @@ class TopicNames:
             return None
         others = [other for other in self._by_unified.get(unified(name), ()) if other != name]
         return min(others, default=None)
-
-    def follow(self, record: Any, topics: TopicsView) -> None:
-        """Note what `record` changes; `topics` must not have replayed it yet."""
-        kind = type(record).__name__
-        if kind == "TopicRecord":
-            self.add(record.name)
-        elif kind == "RemoveTopicRecord":
-            topic = topics.by_id(record.topic_id)
-            if topic is not None:
-                self.remove(topic.name)
 
     def add(self, name: str) -> None:
         """A topic of that name is there."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraft_node.base.ids import Uuid
+
+if TYPE_CHECKING:
+    from kraft_node.wire.stored import RegisterBrokerRecord, RegisterControllerRecord
 
 
 class Endpoint(NamedTuple):
@@ -60,15 +63,20 @@ class ControllerRegistration(NamedTuple):
     features: Mapping[str, tuple[int, int]]
 
 
-def _endpoints(record: Any) -> dict[str, Endpoint]:
+def _endpoints(record: RegisterBrokerRecord | RegisterControllerRecord) -> dict[str, Endpoint]:
     return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points}
 
 
-def _features(record: Any) -> dict[str, tuple[int, int]]:
+def _features(record: RegisterBrokerRecord | RegisterControllerRecord) -> dict[str, tuple[int, int]]:
     return {f.name: (f.min_supported_version, f.max_supported_version) for f in record.features}
 
 
-def broker_of_record(record: Any) -> BrokerRegistration:
+def flat_features(features: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Inverse of what a registration's features are read into: (name, lowest, highest level)."""
+    return ((name, low, high) for name, (low, high) in features.items())
+
+
+def broker_of_record(record: RegisterBrokerRecord) -> BrokerRegistration:
     """What a RegisterBrokerRecord says."""
     cordoned = record.cordoned_log_dirs
     return BrokerRegistration(
@@ -86,7 +94,7 @@ def broker_of_record(record: Any) -> BrokerRegistration:
     )
 
 
-def controller_of_record(record: Any) -> ControllerRegistration:
+def controller_of_record(record: RegisterControllerRecord) -> ControllerRegistration:
     """What a RegisterControllerRecord says."""
     return ControllerRegistration(
         record.controller_id,

@@ -14,7 +14,6 @@ from struct import Struct, pack, unpack
 from typing import Final, TypeVar
 
 from kraft_node.base.ids import Uuid
-from kraft_node.metadata.features import record_version
 from kraft_node.metadata.partitions import WIDTH, Interner, Topic
 from kraft_node.metadata.records import FRAME_VERSION, RECORD_TYPES
 from kraft_node.metadata.topics import Topics
@@ -166,13 +165,11 @@ def _directory_ids(encoded: bytes) -> tuple[Uuid, ...]:
 
 
 class RowWriter:
-    """Encodes the partitions of topics at one metadata.version. The lists must be pinned as long as it is used."""
+    """Encodes the partitions of topics in one record version. The lists must be pinned as long as it is used."""
 
-    __slots__ = ("_brokers", "_directories", "_head", "_level")
+    __slots__ = ("_brokers", "_directories", "_head")
 
-    def __init__(self, level: int) -> None:
-        self._level = level
-        version = record_version("PartitionRecord", level)
+    def __init__(self, version: int) -> None:
         self._head = bytes((FRAME_VERSION, PARTITION_TYPE, version)) if version >= DIRECTORIES_SINCE else b""
         self._brokers: dict[int, bytes] = {}
         self._directories: dict[int, bytes] = {}

@@ -1,4 +1,4 @@
-"""Feature levels of Apache Kafka 4.3.1: metadata.version and its record versions, and the other finalized features.
+"""Feature levels of Apache Kafka 4.3.1: metadata.version, and the other finalized features.
 
 The controller, the storage tool and the broker's ApiVersions read this. Pure tables and look-ups; what is finalized in
 a cluster is in the image (`image.features`), what a node supports is `SUPPORTED_RANGES`.
@@ -92,22 +92,6 @@ CONTROLLER_REGISTRATION_SUPPORTED: Final = 15
 DIRECTORY_ASSIGNMENT_SUPPORTED: Final = 17
 ELR_SUPPORTED: Final = 23
 CORDONED_LOG_DIRS_SUPPORTED: Final = 30
-
-_RECORD_VERSIONS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
-    "RegisterBrokerRecord": ((7, 1), (8, 2), (17, 3), (30, 4)),
-    "BrokerRegistrationChangeRecord": ((7, 1), (17, 2), (30, 3)),
-    "PartitionRecord": ((7, 0), (17, 1), (23, 2)),
-    "PartitionChangeRecord": ((7, 0), (17, 1), (23, 2)),
-}
-
-
-def record_version(record_name: str, metadata_level: int) -> int:
-    """The version in which records of that type (its class name) are written at a metadata.version level."""
-    version = 0
-    for first_level, record in _RECORD_VERSIONS.get(record_name, ()):
-        if metadata_level >= first_level:
-            version = record
-    return version
 
 
 def fetch_version(metadata_level: int) -> int:

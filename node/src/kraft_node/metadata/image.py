@@ -21,9 +21,9 @@ from typing import Any, Protocol
 from kraft_node.base.ids import Uuid
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.delta import Entity, MetadataDelta
-from kraft_node.metadata.features import METADATA_VERSION, MINIMUM_METADATA_VERSION
-from kraft_node.metadata.replay import PRODUCER_IDS, ZK_MIGRATION, replay
+from kraft_node.metadata.kinds import SECTION_NAMES, replay
 from kraft_node.metadata.sections import Section, SectionView
+from kraft_node.metadata.store import MetadataStore
 from kraft_node.metadata.topics import Topics, TopicsView
 
 
@@ -66,56 +66,12 @@ class MetadataView(Protocol):
     def feature_level(self, name: str) -> int: ...
 
 
-class _Derived:
-    """What image and overlay answer the same way from their sections."""
-
-    __slots__ = ()
-
-    features: Any
-    producer_ids: Any
-    zk_migration: Any
-
-    @property
-    def metadata_level(self) -> int:
-        """The finalized metadata.version; the oldest that 4.3.1 knows before there is any."""
-        level = self.features.get(METADATA_VERSION)
-        return MINIMUM_METADATA_VERSION if level is None else int(level)
-
-    def feature_level(self, name: str) -> int:
-        """The finalized level of a feature, 0 when it has none."""
-        return int(self.features.get(name) or 0)
-
-    @property
-    def next_producer_id(self) -> int:
-        """The first producer id not yet given to any broker."""
-        record = self.producer_ids.get(PRODUCER_IDS)
-        return 0 if record is None else int(record.next_producer_id)
-
-    @property
-    def zk_migration_state(self) -> int:
-        """0 NONE, 1 MIGRATION, 2 PRE_MIGRATION, 3 POST_MIGRATION."""
-        return int(self.zk_migration.get(ZK_MIGRATION) or 0)
-
-
-class MetadataImage(_Derived):
+class MetadataImage(MetadataStore):
     """All committed metadata up to and with the record at `offset`."""
 
-    __slots__ = (
-        "acls",
-        "brokers",
-        "configs",
-        "controllers",
-        "epoch",
-        "features",
-        "offset",
-        "producer_ids",
-        "quotas",
-        "scram",
-        "timestamp_ms",
-        "tokens",
-        "topics",
-        "zk_migration",
-    )
+    __slots__ = ("epoch", "offset", "timestamp_ms", "topics", *SECTION_NAMES)
+
+    topics: Topics
 
     def __init__(self) -> None:
         self.offset = -1
@@ -124,17 +80,14 @@ class MetadataImage(_Derived):
         """Leader epoch of that record."""
         self.timestamp_ms = -1
         """Append time of that record."""
-        self.features: Section[str, int] = Section()
-        self.brokers: Section[int, BrokerRegistration] = Section()
-        self.controllers: Section[int, ControllerRegistration] = Section()
         self.topics = Topics()
-        self.configs: Section[tuple[int, str], Mapping[str, str]] = Section()
-        self.quotas: Section[Entity, Mapping[str, float]] = Section()
-        self.producer_ids: Section[str, Any] = Section()
-        self.acls: Section[Uuid, Any] = Section()
-        self.scram: Section[tuple[int, str], Any] = Section()
-        self.tokens: Section[str, Any] = Section()
-        self.zk_migration: Section[str, Any] = Section()
+        for name in SECTION_NAMES:
+            setattr(self, name, Section())
+
+    def section(self, name: str) -> Section[Any, Any]:
+        """The keyed section of that name, of SECTION_NAMES."""
+        found: Section[Any, Any] = getattr(self, name)
+        return found
 
     def replay(self, record: Any) -> None:
         """Change the image as a committed record says. Raises MetadataError when the record does not fit."""
@@ -151,7 +104,7 @@ class MetadataImage(_Derived):
         """Forget everything: a snapshot from the leader is to be loaded in its place."""
         self.topics.clear()
         for name in SECTION_NAMES:
-            getattr(self, name).clear()
+            self.section(name).clear()
 
     def take_delta(self) -> MetadataDelta:
         """What changed since the last call."""
@@ -160,20 +113,5 @@ class MetadataImage(_Derived):
         delta.epoch = self.epoch
         delta.topics = self.topics.take_changes()
         for name in SECTION_NAMES:
-            setattr(delta, name, getattr(self, name).take_changes())
+            setattr(delta, name, self.section(name).take_changes())
         return delta
-
-
-SECTION_NAMES = (
-    "features",
-    "brokers",
-    "controllers",
-    "configs",
-    "quotas",
-    "producer_ids",
-    "acls",
-    "scram",
-    "tokens",
-    "zk_migration",
-)
-"""The keyed parts of an image; the topics are the rest."""

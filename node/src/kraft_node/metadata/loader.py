@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 from kraft_node.metadata.bulk import RowReader
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.kinds import kind_of
+from kraft_node.metadata.kinds.kind import TransactionMark
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record
 from kraft_node.wire.errors import DecodeError
@@ -108,19 +110,9 @@ class MetadataLoader:
         return delta
 
     def _apply_one(self, record: Any) -> None:
-        kind = type(record).__name__
-        if kind == "BeginTransactionRecord":
-            if self._in_transaction:
-                raise MetadataError("a metadata transaction begins inside another")
-            self._in_transaction = True
-        elif kind == "EndTransactionRecord":
-            self._leave("ends")
-            for held in self._held:
-                self._replay(held)
-            self._held = []
-        elif kind == "AbortTransactionRecord":
-            self._leave("is aborted")
-            self._held = []
+        mark = kind_of(record).mark
+        if mark is not None:
+            self._mark(mark)
         elif self._in_transaction:
             if len(self._held) >= TRANSACTION_RECORDS_MAX:
                 raise MetadataError(f"a metadata transaction has more than {TRANSACTION_RECORDS_MAX} records")
@@ -128,15 +120,23 @@ class MetadataLoader:
         else:
             self._replay(record)
 
+    def _mark(self, mark: TransactionMark) -> None:
+        if mark is TransactionMark.BEGIN:
+            if self._in_transaction:
+                raise MetadataError("a metadata transaction begins inside another")
+            self._in_transaction = True
+            return
+        if not self._in_transaction:
+            raise MetadataError(f"a metadata transaction {mark.value} that never began")
+        self._in_transaction = False
+        for held in self._held if mark is TransactionMark.END else ():
+            self._replay(held)
+        self._held = []
+
     def _replay(self, record: Any) -> None:
         for follower in self.followers:
             follower(record)
         self.image.replay(record)
-
-    def _leave(self, how: str) -> None:
-        if not self._in_transaction:
-            raise MetadataError(f"a metadata transaction {how} that never began")
-        self._in_transaction = False
 
 
 def _decoded(value: bytes) -> Any:

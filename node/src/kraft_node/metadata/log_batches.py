@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kraft_node.base.env import Buffer
-from kraft_node.metadata.features import record_version
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import decode_record, encode_record
 from kraft_node.raft.quorum import ReplicaKey
@@ -37,7 +37,7 @@ VARINTS_KEPT: Final = 4_000
 
 def encode_values(records: Iterable[Any], metadata_level: int) -> list[bytes]:
     """Record values as that metadata.version level writes them."""
-    return [encode_record(record, record_version(type(record).__name__, metadata_level)) for record in records]
+    return [encode_record(record, kind_of(record).version(metadata_level)) for record in records]
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:

@@ -8,55 +8,32 @@ Losing leadership: `clear`. All of it costs what was appended, not what exists.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kraft_node.base.ids import Uuid
-from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
-from kraft_node.metadata.delta import Entity
-from kraft_node.metadata.image import SECTION_NAMES, MetadataImage, _Derived
-from kraft_node.metadata.replay import replay
+from kraft_node.metadata.image import MetadataImage
+from kraft_node.metadata.kinds import SECTION_NAMES, kind_of
+from kraft_node.metadata.kinds.kind import TransactionMark
 from kraft_node.metadata.sections import OverlaySection, Touched
+from kraft_node.metadata.store import MetadataStore
 from kraft_node.metadata.topics import OverlayTopics
 
 
-class Overlay(_Derived):
+class Overlay(MetadataStore):
     """The reading interface of `MetadataImage` over an image plus uncommitted records."""
 
-    __slots__ = (
-        "_begun_at",
-        "_records",
-        "_touched",
-        "acls",
-        "base",
-        "brokers",
-        "configs",
-        "controllers",
-        "features",
-        "producer_ids",
-        "quotas",
-        "scram",
-        "tokens",
-        "topics",
-        "zk_migration",
-    )
+    __slots__ = ("_begun_at", "_records", "_touched", "base", "topics", *SECTION_NAMES)
+
+    topics: OverlayTopics
 
     def __init__(self, base: MetadataImage) -> None:
         self.base = base
         touched = self._touched = Touched()
         self._records: deque[tuple[int, Any]] = deque()
         self._begun_at: int | None = None
-        self.features: OverlaySection[str, int] = OverlaySection(base.features, touched)
-        self.brokers: OverlaySection[int, BrokerRegistration] = OverlaySection(base.brokers, touched)
-        self.controllers: OverlaySection[int, ControllerRegistration] = OverlaySection(base.controllers, touched)
         self.topics = OverlayTopics(base.topics, touched)
-        self.configs: OverlaySection[tuple[int, str], Mapping[str, str]] = OverlaySection(base.configs, touched)
-        self.quotas: OverlaySection[Entity, Mapping[str, float]] = OverlaySection(base.quotas, touched)
-        self.producer_ids: OverlaySection[str, Any] = OverlaySection(base.producer_ids, touched)
-        self.acls: OverlaySection[Uuid, Any] = OverlaySection(base.acls, touched)
-        self.scram: OverlaySection[tuple[int, str], Any] = OverlaySection(base.scram, touched)
-        self.tokens: OverlaySection[str, Any] = OverlaySection(base.tokens, touched)
-        self.zk_migration: OverlaySection[str, Any] = OverlaySection(base.zk_migration, touched)
+        for name in SECTION_NAMES:
+            setattr(self, name, OverlaySection(base.section(name), touched))
 
     @property
     def in_transaction(self) -> bool:
@@ -71,16 +48,16 @@ class Overlay(_Derived):
         """Add records appended at `first_offset` and the offsets after it."""
         for offset, record in enumerate(records, start=first_offset):
             self._records.append((offset, record))
-            kind = type(record).__name__
-            if kind == "BeginTransactionRecord":
-                self._begun_at = offset
-            elif kind == "EndTransactionRecord":
-                self._begun_at = None
-            elif kind == "AbortTransactionRecord":
-                self._abort()
-            else:
+            kind = kind_of(record)
+            if kind.mark is None:
                 self._touched.offset = offset
-                replay(self, record)
+                kind.replay(self, record)
+            elif kind.mark is TransactionMark.BEGIN:
+                self._begun_at = offset
+            elif kind.mark is TransactionMark.END:
+                self._begun_at = None
+            else:
+                self._abort()
 
     def _abort(self) -> None:
         """Undo what the open transaction said, by saying all but that again."""
@@ -111,6 +88,3 @@ class Overlay(_Derived):
         self._touched.clear()
         self._records.clear()
         self._begun_at = None
-
-
-assert all(name in Overlay.__slots__ for name in SECTION_NAMES)

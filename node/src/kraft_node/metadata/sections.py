@@ -30,6 +30,15 @@ class SectionView(Protocol[K, V_co]):
     def values(self) -> Iterator[V_co]: ...
 
 
+class Cells(SectionView[K, V], Protocol[K, V]):
+    """What records may change, committed or overlaid."""
+
+    def put(self, key: K, value: V) -> None: ...
+
+    def remove(self, key: K) -> None:
+        """Empty the cell; fine when it is empty."""
+
+
 class Section(Generic[K, V]):
     """The committed cells of one kind."""
 

@@ -76,6 +76,17 @@ class TopicsView(Protocol):
     def partition(self, topic_id: Uuid, number: int) -> PartitionState | None: ...
 
 
+class TopicStore(TopicsView, Protocol):
+    """What records may change, committed or overlaid. All raise MetadataError if the topic is not as expected."""
+
+    def create(self, topic_id: Uuid, name: str) -> None: ...
+
+    def put_partition(self, topic_id: Uuid, number: int, state: PartitionState) -> None: ...
+
+    def remove(self, topic_id: Uuid) -> str:
+        """Delete a topic; its name."""
+
+
 class Topics:
     """The committed topics."""
 

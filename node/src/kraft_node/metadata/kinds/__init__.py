@@ -1,0 +1,106 @@
+"""The registry of metadata records: what each kind does to image, index, names, delta, snapshot and transactions.
+
+An entry (`kind.RecordKind`) answers every question about one kind of record; no answer has a default. Families of kinds
+that share a part of the image share a file. Nothing else in the node decides by the kind of a record. `image` and
+`overlay` replay through the registry. `loader` and `overlay` ask it for the marks of transactions, `snapshot` for the
+records of a section, `log_batches` for versions. The controller asks it for what it derives.
+
+A process does not start with an incomplete registry: each record in the schemas of this release has exactly one entry.
+To add a kind, add its entry to the family's `KINDS`. To add a family, add its file and a place in FAMILIES.
+
+The partitions of large snapshots go around single records, in bulk: see `topics.py` here, and `metadata.bulk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kraft_node.metadata.kinds import (
+    access,
+    brokers,
+    configs,
+    controllers,
+    delegation,
+    feature_levels,
+    markers,
+    producer_ids,
+    quotas,
+    scram,
+    topics,
+    zk_migration,
+)
+from kraft_node.metadata.kinds.kind import TOPICS, AnyKind
+from kraft_node.metadata.partitions import MetadataError
+from kraft_node.metadata.records import RECORD_TYPES
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.store import MetadataStore
+    from kraft_node.wire.classes import Message
+
+FAMILIES: Final = (
+    feature_levels.KINDS,
+    brokers.KINDS,
+    controllers.KINDS,
+    topics.KINDS,
+    configs.KINDS,
+    quotas.KINDS,
+    producer_ids.KINDS,
+    access.KINDS,
+    scram.KINDS,
+    delegation.KINDS,
+    zk_migration.KINDS,
+    markers.KINDS,
+)
+"""In the order of Apache Kafka's snapshots."""
+
+
+def registry(kinds: Iterable[AnyKind], record_types: Mapping[int, str]) -> dict[int, AnyKind]:
+    """The kinds by record type. Raises ValueError unless each record type has exactly one, with every answer."""
+    kinds = list(kinds)
+    numbers = {name: number for number, name in record_types.items()}
+    names = sorted(kind.name for kind in kinds)
+    if names != sorted(numbers):
+        raise ValueError(f"the kinds of metadata records are {names}, the schemas have {sorted(numbers)}")
+    parts = sorted(kind.changes[0] for kind in kinds if kind.snapshot is not None)
+    if parts != sorted({part for kind in kinds for part in kind.changes}):
+        raise ValueError(f"each part of the store needs one kind that writes its snapshot; these have one: {parts}")
+    for kind in kinds:
+        if (kind.stale is None) != (kind.index is None and kind.names is None):
+            raise ValueError(f"{kind.name} must say what is stale exactly if the controller derives something from it")
+    return {numbers[kind.name]: kind for kind in kinds}
+
+
+KINDS: Final = registry((kind for family in FAMILIES for kind in family), RECORD_TYPES)
+"""Record type (the schema's `api_key`) -> kind."""
+
+SNAPSHOT_KINDS: Final = tuple(kind for kind in KINDS.values() if kind.snapshot is not None)
+"""The kinds that write a section's snapshot, in the order of the snapshot."""
+
+SECTION_NAMES: Final = tuple(kind.changes[0] for kind in SNAPSHOT_KINDS if kind.changes[0] != TOPICS)
+"""The keyed sections of image, overlay and delta."""
+
+
+class _ByClass(dict[type, AnyKind]):
+    """Kinds by the classes of their records, which are made on first use; objects as decoded are of a subclass."""
+
+    def __missing__(self, cls: type[Message]) -> AnyKind:
+        schema = getattr(cls, "SCHEMA", None)
+        kind = None if schema is None else KINDS.get(schema.api_key)
+        if schema is None or kind is None or (schema.kind, schema.name) != ("metadata", kind.name):
+            raise MetadataError(f"{cls.__name__} is not a record of the metadata log")
+        self[cls] = kind
+        return kind
+
+
+_BY_CLASS: Final = _ByClass()
+
+
+def kind_of(record: Message) -> AnyKind:
+    """The kind of a metadata record. Raises MetadataError for any other message."""
+    return _BY_CLASS[type(record)]
+
+
+def replay(store: MetadataStore, record: Any) -> None:
+    """Change `store` as `record` says. Raises MetadataError if it does not fit what came before, naming both."""
+    _BY_CLASS[type(record)].replay(store, record)

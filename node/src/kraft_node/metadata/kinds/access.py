@@ -1,0 +1,58 @@
+"""Access control entries (KIP-801)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.base.ids import uuid_text
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.partitions import MetadataError
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.snapshot import SnapshotCursor
+    from kraft_node.metadata.store import MetadataStore
+    from kraft_node.wire import stored
+    from kraft_node.wire.classes import Message
+
+
+def _put(store: MetadataStore, record: stored.AccessControlEntryRecord) -> None:
+    store.acls.put(record.id, record)
+
+
+def _remove(store: MetadataStore, record: stored.RemoveAccessControlEntryRecord) -> None:
+    if record.id not in store.acls:
+        raise MetadataError(f"removing an access control entry that does not exist: {uuid_text(record.id)}")
+    store.acls.remove(record.id)
+
+
+def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
+    return (record for _, record in cursor.cells("acls"))
+
+
+KINDS: Final[tuple[AnyKind, ...]] = (
+    RecordKind(
+        name="AccessControlEntryRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("acls",),
+        replay=_put,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=_snapshot,
+    ),
+    RecordKind(
+        name="RemoveAccessControlEntryRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("acls",),
+        replay=_remove,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=None,
+    ),
+)

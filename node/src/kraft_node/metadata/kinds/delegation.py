@@ -1,0 +1,54 @@
+"""Delegation tokens (KIP-900). The node keeps and copies them; it does not issue any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.snapshot import SnapshotCursor
+    from kraft_node.metadata.store import MetadataStore
+    from kraft_node.wire import stored
+    from kraft_node.wire.classes import Message
+
+
+def _put(store: MetadataStore, record: stored.DelegationTokenRecord) -> None:
+    store.tokens.put(record.token_id, record)
+
+
+def _remove(store: MetadataStore, record: stored.RemoveDelegationTokenRecord) -> None:
+    store.tokens.remove(record.token_id)
+
+
+def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
+    return (record for _, record in cursor.cells("tokens"))
+
+
+KINDS: Final[tuple[AnyKind, ...]] = (
+    RecordKind(
+        name="DelegationTokenRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("tokens",),
+        replay=_put,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=_snapshot,
+    ),
+    RecordKind(
+        name="RemoveDelegationTokenRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("tokens",),
+        replay=_remove,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=None,
+    ),
+)

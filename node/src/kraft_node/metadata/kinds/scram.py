@@ -1,0 +1,54 @@
+"""SCRAM credentials of users (KIP-900)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+
+if TYPE_CHECKING:
+    from kraft_node.metadata.snapshot import SnapshotCursor
+    from kraft_node.metadata.store import MetadataStore
+    from kraft_node.wire import stored
+    from kraft_node.wire.classes import Message
+
+
+def _put(store: MetadataStore, record: stored.UserScramCredentialRecord) -> None:
+    store.scram.put((record.mechanism, record.name), record)
+
+
+def _remove(store: MetadataStore, record: stored.RemoveUserScramCredentialRecord) -> None:
+    store.scram.remove((record.mechanism, record.name))
+
+
+def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
+    return (record for _, record in cursor.cells("scram"))
+
+
+KINDS: Final[tuple[AnyKind, ...]] = (
+    RecordKind(
+        name="UserScramCredentialRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("scram",),
+        replay=_put,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=_snapshot,
+    ),
+    RecordKind(
+        name="RemoveUserScramCredentialRecord",
+        versions=VERSION_0,
+        mark=None,
+        changes=("scram",),
+        replay=_remove,
+        index=None,
+        names=None,
+        stale=None,
+        appended=None,
+        snapshot=None,
+    ),
+)
