@@ -37,9 +37,9 @@ STOP_MAX_MS: Final = 330_000.0
 """A clean stop takes less: the broker waits for the controllers' leave for 300 s, then goes without."""
 HOUR_MS: Final = 3_600_000
 DRIFT: Final = 0.2
-SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE = 0.2, 0.1, 0.2
+SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE, ROTTEN_SHARE = 0.2, 0.1, 0.2, 0.1
 """Seeds in which one fault comes again and again: the active controller is cut off from the other voters, but from
-nobody else; the fsyncs of logs fail; a controller of voters in the log moves."""
+nobody else; the fsyncs of logs fail; a controller of voters in the log moves; a batch rots that is read next."""
 OFTEN: Final = 8
 
 
@@ -59,6 +59,8 @@ class ClusterFaults(DiskFaults):
             self._often = [self._fail_log_fsync] * OFTEN
         elif share < SUNDERED_SHARE + FSYNC_SHARE + MOVED_SHARE and cluster.dynamic:
             self._often = [self._move_controller] * OFTEN
+        elif 0 <= share - (SUNDERED_SHARE + FSYNC_SHARE + MOVED_SHARE) < ROTTEN_SHARE:
+            self._often = [self._rot_under_reader] * OFTEN
 
     def play(self) -> None:
         """One fault after the other."""

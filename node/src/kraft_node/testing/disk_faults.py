@@ -7,7 +7,7 @@ gone.
 
 Permitted to one broker at a time, as `cluster_faults` says of a loss of power, and to a minority of the voters while
 all others are caught up: an *empty* disk under the same node id; bits that *rot* in what was synced (of records and
-snapshots, where a checksum covers them); and for brokers a failing fsync, and a log *directory* that dies beside others
+snapshots, where a checksum covers them; in a share of the seeds of a batch that is read next); and for brokers a failing fsync, and a log *directory* that dies beside others
 that live. The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be
 given them: the law `rot`. It may do so for the metadata alone: a damaged partition ends neither the process nor its
 directory, the law `grain`. Such a disk is replaced by an empty one once everything that was on it is on others.
@@ -27,6 +27,8 @@ from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.records.batch import iter_headers
 from kraft_node.testing.machine import SimCluster, SimMachine
 from kraft_node.testing.misfortune import Misfortune
+from kraft_node.testing.script import Script
+from kraft_node.testing.workloads.rereader import Rereader
 from kraft_node.testing.workloads.voters import CHANGES_MAX_MS
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ MENDS_MAX_MS: Final = 60_000.0
 """When all else is well, what was on a disk is on others in that time."""
 GIVES_UP_MS: Final = 3_000.0
 STOPS_MS: Final = 8_000.0
+READS_MS: Final = 6_000.0
 SYNCS: Final = ("fsync", "fsync_dir", "syncfs")
 BEHIND_MAX: Final = 20
 """Records of metadata that a voter may lack and count as caught up."""
@@ -219,6 +222,32 @@ class DiskFaults(Misfortune):
             super().heal()
             self._replace_rotten()
 
+    def _rot_under_reader(self, machine: SimMachine) -> None:
+        """A bit of an old batch rots on a leader that runs, and somebody reads that batch from it.
+
+        The bit is of the batch's magic, so every walk over the batch notices it, not only a client.
+        """
+        if machine not in self.cluster.brokers or not self._may_lose_disk(machine):
+            return
+        rng = self.world.rng
+        node, disk = machine.node, machine.disk
+        if node is None or node.broker is None or disk.dead is not None:
+            return
+        led = [p for p in node.broker.replicas.opened() if p.is_leader and p.log.high_watermark > 1]
+        if not led:
+            return
+        partition = rng.choice(led)
+        places = list(_in_folder(disk, partition.log.path))
+        path, start, _ = rng.choice(places[: max(1, len(places) // 2)])
+        disk.flip(path, start, rng.randrange(8))
+        self.world.note("faults", f"the magic of a batch of {machine.name} has rotted in {path} at {start}")
+        machine.rotten, self.rotten = True, machine
+        reader = Rereader(self.cluster, self.checker, f"reader{len(self.done)}", (partition.topic, partition.index))
+        end = partition.log.high_watermark
+        script = Script(self.world, reader.session.name, reader.run(end), reader.session.host)
+        self.world.run(lambda: script.done or self._broken(), READS_MS)
+        script.stop()
+
     def _replace_rotten(self) -> None:
         """Its disk goes; what was on it is on others."""
         machine = self.rotten
@@ -303,13 +332,20 @@ def _covered(disk: SimDisk, directories: list[str]) -> Iterator[tuple[str, int, 
     for top in directories:
         for name in disk.listdir(top):
             folder = f"{top}/{name}"
-            for file in disk.listdir(folder) if disk.is_dir(folder) else ():
-                if not file.endswith((".log", ".checkpoint")) or not file[:1].isdigit():
-                    continue
-                path = f"{folder}/{file}"
-                raw = memoryview(disk.open(path, read_only=True).pread(0, disk.size(path)))
-                for header in iter_headers(raw):
-                    yield path, header.position + COVERED_FROM, header.position + header.length
+            if disk.is_dir(folder):
+                yield from _in_folder(disk, folder)
+
+
+def _in_folder(disk: SimDisk, folder: str) -> Iterator[tuple[str, int, int]]:
+    for name in disk.listdir(folder):
+        if not name.endswith((".log", ".checkpoint")) or not name[:1].isdigit():
+            continue
+        path = f"{folder}/{name}"
+        file = disk.open(path, read_only=True)
+        raw = memoryview(file.pread(0, disk.size(path)))
+        file.close()
+        for header in iter_headers(raw):
+            yield path, header.position + COVERED_FROM, header.position + header.length
 
 
 __all__ = ["DiskFaults"]

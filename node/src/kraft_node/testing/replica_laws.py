@@ -15,6 +15,7 @@
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
 - `rot`          what fails its checksum is on no disk but one on which bits have rotted
 - `epoch cache`  a log's leader epochs are those that its batches carry
+- `answered`     a controller answers a write when its image holds the records (`controller_laws`)
 - `orphan`       in the end no broker keeps a replica that the metadata does not give it
 
 What belongs to a process is forgotten with the process. Nothing here changes a node: bytes are read below caches.
@@ -30,6 +31,7 @@ from kraft_node.base.ids import ZERO_UUID
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.records.batch import check_batch, iter_headers
 from kraft_node.records.errors import BatchError
+from kraft_node.testing.controller_laws import ControllerLaws
 from kraft_node.testing.machine import CONTROLLER
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class ReplicaLaws:
         """`compacted`: topics whose bytes may differ."""
         self.cluster = cluster
         self.checker = checker
+        self.controllers = ControllerLaws(checker)
         self._compacted = compacted
         self._looks = 0
         self._images: dict[str, tuple[int, int]] = {}
@@ -97,6 +100,7 @@ class ReplicaLaws:
                 continue
             self._look_at_image(machine, node.raft.image)
             self._look_at_quorum(machine, node.raft)
+            self.controllers.watch(machine)
         self._look_at_leases()
         for machine in self.cluster.brokers:
             node = machine.node
