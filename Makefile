@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,14 @@ test: $(VENV)/.dev ## the everyday tests: all but those of the pipeline on Spark
 
 test-bare: $(VENV)/.dev ## the everyday tests as on a machine with Python and make, without Java, Maven, kcat and Apache Kafka
 	$(BIN)/python -m tools.bare $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
+
+ORDER ?= 1
+test-random: $(VENV)/.dev ## the everyday tests in the random order ORDER=n, or PICK of them: no test may need another one
+	$(BIN)/python -m pytest -p randomly --randomly-seed=$(ORDER) --randomly-dont-reset-seed -n $(JOBS) --dist loadgroup -m 'not slow' \
+		$(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
+
+test-alone: $(VENV)/.dev ## each of the everyday tests alone, in a process of its own, or PICK of them
+	$(BIN)/python -m pytest -p tests.alone -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
 test-pipeline: $(VENV)/.dev ## the everyday tests of the pipeline: Spark, tables, archive and scrub beside both servers
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow' -rs --durations=15 $(ON_SPARK)

@@ -7,10 +7,11 @@ gone.
 
 Permitted to one broker at a time, as `cluster_faults` says of a loss of power, and to a minority of the voters while
 all others are caught up: an *empty* disk under the same node id; bits that *rot* in what was synced (of records and
-snapshots, where a checksum covers them; in a share of the seeds of a batch that is read next); and for brokers a failing fsync, and a log *directory* that dies beside others
-that live. The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be
-given them: the law `rot`. It may do so for the metadata alone: a damaged partition ends neither the process nor its
-directory, the law `grain`. Such a disk is replaced by an empty one once everything that was on it is on others.
+snapshots, where a checksum covers them); and for brokers a failing fsync, and a log *directory* that dies beside others
+that live. In a share of the seeds the bits that rot are of a batch that is read next, from the broker that has them.
+The node may refuse to start on rotten bits, or notice them much later, or never; nobody else may ever be given them:
+the law `rot`. It may do so for the metadata alone: a damaged partition ends neither the process nor its directory,
+the law `grain`. Such a disk is replaced by an empty one once everything that was on it is on others.
 
 A process goes on for no more than `GIVES_UP_MS` after an fsync has failed: the law `fsync`.
 """

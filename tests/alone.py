@@ -1,0 +1,64 @@
+"""Runs each test alone: in a process of its own, forked after the collection and before any test has run.
+
+`python -m pytest -p tests.alone …`, or `make test-alone`. A test sees nothing that another test has left in memory,
+and every fixture is made for it alone, also those of modules and of the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool:
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in _reports(item):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _reports(item: pytest.Item) -> list[pytest.TestReport]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run(item, writing)
+    os.close(writing)
+    status = None
+    try:
+        with open(reading, "rb") as pipe:
+            told = pipe.read()
+        status = os.waitpid(child, 0)[1]
+    except BaseException as e:  # pytest-timeout raises here
+        return [_failed(item, f"{type(e).__name__}: {e}")]
+    finally:
+        if status is None:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    if not told:
+        return [_failed(item, f"the process of the test ended with status {status}")]
+    hook = item.config.hook
+    return [hook.pytest_report_from_serializable(config=item.config, data=data) for data in json.loads(told)]
+
+
+def _run(item: pytest.Item, writing: int) -> NoReturn:
+    told: list[Any] = []
+    with suppress(BaseException):
+        hook = item.config.hook
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        told = [hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
+    with suppress(BaseException), open(writing, "w") as pipe:
+        json.dump(told, pipe, default=str)
+    os._exit(0)
+
+
+def _failed(item: pytest.Item, text: str) -> pytest.TestReport:
+    return pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
