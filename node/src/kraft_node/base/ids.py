@@ -1,7 +1,10 @@
-"""Distinct types for the numbers and names that Kafka's protocol is made of, and the text form of UUIDs.
+"""UUIDs of topics, directories, incarnations and clusters: their type, their text form, and the reserved ones.
 
 A UUID is its 16 big-endian bytes. Its text form is URL-safe base64 without padding, 22 characters
 (org.apache.kafka.common.Uuid), never that with dashes.
+
+Offsets, epochs and node ids are plain ints. A type of their own would end at each addition, and every sum on a hot path
+would have to call it again.
 """
 
 from __future__ import annotations
@@ -13,15 +16,7 @@ from typing import TYPE_CHECKING, Final, NewType
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
 
-NodeId = NewType("NodeId", int)
-Offset = NewType("Offset", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
-BrokerEpoch = NewType("BrokerEpoch", int)
-ProducerId = NewType("ProducerId", int)
-TimestampMs = NewType("TimestampMs", int)
 Uuid = NewType("Uuid", bytes)
-TopicId = Uuid
-DirectoryId = Uuid
 
 UUID_SIZE: Final = 16
 ZERO_UUID: Final = Uuid(bytes(16))

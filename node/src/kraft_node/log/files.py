@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Buffer, Disk, Env, File
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class LogDir:
 
     __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes")
 
-    def __init__(self, env: Env, path: str, files: FileCache, directory_id: bytes = bytes(16)) -> None:
+    def __init__(self, env: Env, path: str, files: FileCache, directory_id: Uuid = ZERO_UUID) -> None:
         self.env = env
         self.path = path
         self.files = files

@@ -124,7 +124,7 @@ class Futures:
             return NEVER_COMPACTED
         return source.cleaner_offsets.get(topic, {}).get(partition, NEVER_COMPACTED)
 
-    def create(self, topic: str, partition: int, topic_id: bytes, directory: Directory) -> Log:
+    def create(self, topic: str, partition: int, topic_id: Uuid, directory: Directory) -> Log:
         """An empty copy in `directory`.
 
         Raises KafkaError KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the checkpoints there may still speak of an

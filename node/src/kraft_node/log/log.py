@@ -17,6 +17,7 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
 from kraft_node.log import appending, flushing, lookup, names, trimming
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
@@ -95,7 +96,7 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.name = f"{topic}-{partition}"
-        self.topic_id: bytes | None = None
+        self.topic_id: Uuid | None = None
         self.segments = SegmentList(self)
         self.start_offset = 0
         self.end_offset = 0

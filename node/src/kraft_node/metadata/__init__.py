@@ -2,7 +2,7 @@
 
 A **record** (KIP-631) is one fact in the log: a topic was created, a partition got another leader, a broker was fenced.
 An **image** is what all committed records up to some offset amount to. There is one `MetadataImage` a process, changed
-in place by `kinds.replay`; a combined controller and broker share it. What one run of records changed is a
+in place by `kinds`; a combined controller and broker share it. What one run of records changed is a
 `MetadataDelta`, handed to brokers so that their work is in proportion to the change. The active controller plans
 against an `Overlay`: the same reading interface over the committed image plus the records it has appended and not yet
 seen committed; losing leadership throws the overlay away, and the image below was never wrong.

@@ -25,8 +25,6 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 class MetadataDelta:
     """Each mapping: what was created, changed or removed, to what was there before (None: nothing)."""
 
-    __slots__ = ("epoch", "is_snapshot", "last_offset", "topics", *SECTION_NAMES)
-
     features: Mapping[str, int | None]
     brokers: Mapping[int, BrokerRegistration | None]
     controllers: Mapping[int, ControllerRegistration | None]
@@ -46,10 +44,13 @@ class MetadataDelta:
         """True when the image was loaded anew: everything may have changed, and what is not in it is gone."""
         self.topics: Mapping[Uuid, TopicChange] = {}
         """By topic id; a name deleted and created again is two entries."""
-        for name in SECTION_NAMES:
-            setattr(self, name, _NOTHING)
 
     @property
     def is_empty(self) -> bool:
         """Nothing to do but to note the offset."""
         return not (self.is_snapshot or self.topics or any(getattr(self, name) for name in SECTION_NAMES))
+
+
+for _name in SECTION_NAMES:
+    # An instance has only what changed; most commits change one section or none.
+    setattr(MetadataDelta, _name, _NOTHING)

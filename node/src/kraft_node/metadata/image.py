@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from kraft_node.base.ids import Uuid
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
 from kraft_node.metadata.delta import Entity, MetadataDelta
-from kraft_node.metadata.kinds import SECTION_NAMES, replay
+from kraft_node.metadata.kinds import SECTION_NAMES, kind_of
 from kraft_node.metadata.sections import Section, SectionView
 from kraft_node.metadata.store import MetadataStore
 from kraft_node.metadata.topics import Topics, TopicsView
@@ -69,7 +69,7 @@ class MetadataView(Protocol):
 class MetadataImage(MetadataStore):
     """All committed metadata up to and with the record at `offset`."""
 
-    __slots__ = ("epoch", "offset", "timestamp_ms", "topics", *SECTION_NAMES)
+    __slots__ = ("_sections", "epoch", "offset", "timestamp_ms", "topics", *SECTION_NAMES)
 
     topics: Topics
 
@@ -81,8 +81,9 @@ class MetadataImage(MetadataStore):
         self.timestamp_ms = -1
         """Append time of that record."""
         self.topics = Topics()
-        for name in SECTION_NAMES:
-            setattr(self, name, Section())
+        self._sections: tuple[tuple[str, Section[Any, Any]], ...] = tuple((name, Section()) for name in SECTION_NAMES)
+        for name, section in self._sections:
+            setattr(self, name, section)
 
     def section(self, name: str) -> Section[Any, Any]:
         """The keyed section of that name, of SECTION_NAMES."""
@@ -91,7 +92,7 @@ class MetadataImage(MetadataStore):
 
     def replay(self, record: Any) -> None:
         """Change the image as a committed record says. Raises MetadataError when the record does not fit."""
-        replay(self, record)
+        kind_of(record).replay(self, record)
 
     def moved_to(self, offset: int, epoch: int, timestamp_ms: int) -> None:
         """Note that everything up to and with `offset` has been replayed."""
@@ -103,8 +104,8 @@ class MetadataImage(MetadataStore):
     def clear(self) -> None:
         """Forget everything: a snapshot from the leader is to be loaded in its place."""
         self.topics.clear()
-        for name in SECTION_NAMES:
-            self.section(name).clear()
+        for _, section in self._sections:
+            section.clear()
 
     def take_delta(self) -> MetadataDelta:
         """What changed since the last call."""
@@ -112,6 +113,7 @@ class MetadataImage(MetadataStore):
         delta.last_offset = self.offset
         delta.epoch = self.epoch
         delta.topics = self.topics.take_changes()
-        for name in SECTION_NAMES:
-            setattr(delta, name, self.section(name).take_changes())
+        for name, section in self._sections:
+            if section.changes:
+                setattr(delta, name, section.take_changes())
         return delta

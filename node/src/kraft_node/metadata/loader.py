@@ -110,15 +110,17 @@ class MetadataLoader:
         return delta
 
     def _apply_one(self, record: Any) -> None:
-        mark = kind_of(record).mark
-        if mark is not None:
-            self._mark(mark)
+        kind = kind_of(record)
+        if kind.mark is not None:
+            self._mark(kind.mark)
         elif self._in_transaction:
             if len(self._held) >= TRANSACTION_RECORDS_MAX:
                 raise MetadataError(f"a metadata transaction has more than {TRANSACTION_RECORDS_MAX} records")
             self._held.append(record)
         else:
-            self._replay(record)
+            for follower in self.followers:
+                follower(record)
+            kind.replay(self.image, record)
 
     def _mark(self, mark: TransactionMark) -> None:
         if mark is TransactionMark.BEGIN:
@@ -129,14 +131,9 @@ class MetadataLoader:
         if not self._in_transaction:
             raise MetadataError(f"a metadata transaction {mark.value} that never began")
         self._in_transaction = False
-        for held in self._held if mark is TransactionMark.END else ():
-            self._replay(held)
-        self._held = []
-
-    def _replay(self, record: Any) -> None:
-        for follower in self.followers:
-            follower(record)
-        self.image.replay(record)
+        held, self._held = self._held, []
+        for record in held if mark is TransactionMark.END else ():
+            self._apply_one(record)
 
 
 def _decoded(value: bytes) -> Any:

@@ -81,26 +81,22 @@ SECTION_NAMES: Final = tuple(kind.changes[0] for kind in SNAPSHOT_KINDS if kind.
 """The keyed sections of image, overlay and delta."""
 
 
-class _ByClass(dict[type, AnyKind]):
-    """Kinds by the classes of their records, which are made on first use; objects as decoded are of a subclass."""
-
-    def __missing__(self, cls: type[Message]) -> AnyKind:
-        schema = getattr(cls, "SCHEMA", None)
-        kind = None if schema is None else KINDS.get(schema.api_key)
-        if schema is None or kind is None or (schema.kind, schema.name) != ("metadata", kind.name):
-            raise MetadataError(f"{cls.__name__} is not a record of the metadata log")
-        self[cls] = kind
-        return kind
-
-
-_BY_CLASS: Final = _ByClass()
+_BY_CLASS: Final[dict[type, AnyKind]] = {}
+"""Filled on first use, as the classes are. Objects as decoded are of a subclass, which has an item of its own."""
 
 
 def kind_of(record: Message) -> AnyKind:
     """The kind of a metadata record. Raises MetadataError for any other message."""
-    return _BY_CLASS[type(record)]
+    try:
+        return _BY_CLASS[type(record)]
+    except KeyError:
+        return _kind_of_class(type(record))
 
 
-def replay(store: MetadataStore, record: Any) -> None:
-    """Change `store` as `record` says. Raises MetadataError if it does not fit what came before, naming both."""
-    _BY_CLASS[type(record)].replay(store, record)
+def _kind_of_class(cls: type[Message]) -> AnyKind:
+    schema = getattr(cls, "SCHEMA", None)
+    kind = None if schema is None else KINDS.get(schema.api_key)
+    if schema is None or kind is None or (schema.kind, schema.name) != ("metadata", kind.name):
+        raise MetadataError(f"{cls.__name__} is not a record of the metadata log")
+    _BY_CLASS[cls] = kind
+    return kind
