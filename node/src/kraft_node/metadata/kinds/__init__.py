@@ -14,7 +14,7 @@ The partitions of large snapshots go around single records, in bulk: see `topics
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.kinds import (
     access,
@@ -35,7 +35,6 @@ from kraft_node.metadata.partitions import MetadataError
 from kraft_node.metadata.records import RECORD_TYPES
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.store import MetadataStore
     from kraft_node.wire.classes import Message
 
 FAMILIES: Final = (
