@@ -32,13 +32,15 @@ def _topics(servers: tuple[Side, Side]) -> None:
     made = Pair(*servers)
     made.create("f", 3)
     made.create("f.trimmed")
+    made.create("f.emptied")
     made.create("f.times")
     made.create("f.producers")
     for side in made.sides:
         for n in range(6):
             many = [record(b"v%d" % n * 20, at=WHEN + n * 10), record(b"w", at=WHEN + n * 10 - 3)]
             side.ask(produce("f", (0, batch(*many, compression=list(Compression)[n % 5])))(side), 9)
-            side.ask(produce("f.trimmed", (0, batch(*many)))(side), 9)
+            for topic in ("f.trimmed", "f.emptied"):
+                side.ask(produce(topic, (0, batch(*many)))(side), 9)
         side.ask(produce("f", (1, batch(record(b"x" * 5000))))(side), 9)
         for at in (5, 9, 7, 9, 3, 12, 12, 1):
             side.ask(produce("f.times", (0, batch(record(at=WHEN + at))))(side), 9)
@@ -222,6 +224,12 @@ def list_offsets(*timestamps: int, topic: str = "f", index: int = 0, **fields: A
     return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(topic, rows)], **values)
 
 
+def largest(answer: Any) -> tuple[int, int]:
+    """Offset and timestamp of the only partition in an answer."""
+    found = answer.topics[0].partitions[0]
+    return found.offset, found.timestamp
+
+
 def test_list_offsets(pair: Pair) -> None:
     for timestamp in (-1, -2, -3, -4, -5, -6, -7, -100, 0, WHEN, WHEN + 25, WHEN + 47, WHEN + 50, WHEN + 51, 2**62):
         for topic in ("f", "f.trimmed", "f.times"):
@@ -284,11 +292,18 @@ def delete_records(topic: str, *rows: tuple[int, int]) -> DeleteRecordsRequest:
 
 def test_delete_records(pair: Pair) -> None:
     for offset in (0, 4, 2, 5, 13, -2, -5, 2**62, 6, -1, -1):
-        pair.same(delete_records("f.trimmed", (0, offset)), label=f"up to {offset}")
-        pair.same(list_offsets(-2, topic="f.trimmed"), 7)
-    pair.same(delete_records("f.trimmed", (7, 0)))
+        pair.same(delete_records("f.emptied", (0, offset)), label=f"up to {offset}")
+        pair.same(list_offsets(-2, topic="f.emptied"), 7)
+    pair.same(delete_records("f.emptied", (7, 0)))
     pair.same(delete_records("nope", (0, 0)))
-    pair.same(delete_records("f.trimmed", (-1, 0)))
+    pair.same(delete_records("f.emptied", (-1, 0)))
+    pair.differs(
+        "largest-timestamp-of-deleted-records",
+        list_offsets(-3, topic="f.emptied"),
+        (7, 11),
+        kafka=lambda a: largest(a) == (10, WHEN + 50),
+        ours=lambda a: largest(a) == (-1, -1),
+    )
     pair.same(DeleteRecordsRequest())
     pair.same(delete_records("__consumer_offsets", (0, 0)))
 
