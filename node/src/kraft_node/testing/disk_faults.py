@@ -234,7 +234,9 @@ class DiskFaults(Misfortune):
         node, disk = machine.node, machine.disk
         if node is None or node.broker is None or disk.dead is not None:
             return
-        led = [p for p in node.broker.replicas.opened() if p.is_leader and p.log.high_watermark > 1]
+        # Of topics that are never deleted, with records of clients.
+        known = (p for p in node.broker.replicas.opened() if p.topic in self.checker.policies)
+        led = [p for p in known if p.is_leader and p.log.high_watermark > 1]
         if not led:
             return
         partition = rng.choice(led)
