@@ -219,7 +219,8 @@ class DrivenReplica(Replica):
         spec, version, data = tool_request(self, token.request) if is_tool else token.asker.wires[token.number]
         ctx: Any = Context(self, token, spec, version)
         if is_versions(spec):
-            ctx.respond(supported_versions())
+            # The listener answers, whatever the core is waiting for: it says nothing of votes and epochs.
+            self.sim.network.answer(self, token, supported_versions())
             return
         response = self.driver.handlers()[spec.key](ctx, codec.decode(spec.request, data, version))
         if response is not None:
@@ -243,10 +244,11 @@ class DrivenReplica(Replica):
         if not node.is_leader:
             return False
         controls = list(iter_control_records(data, header)) if header.is_control else []
+        if controls:
+            self.leading_since_ms = self.local_us() // 1000  # other voters have the whole time to be heard of
         if controls and controls[0].type is ControlType.LEADER_CHANGE:
             said = codec.decode(stored.LeaderChangeMessage, bytes(controls[0].value), 0)
             granting = tuple(ReplicaKey(voter.voter_id) for voter in said.granting_voters)
-            self.leading_since_ms = self.local_us() // 1000
             if any(key.id == self.id for key in granting):
                 laws.voted(self, epoch, self.id)
             laws.elected(self, epoch, granting, node.voters)

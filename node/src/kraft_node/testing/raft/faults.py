@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.raft import events
-from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
+from kraft_node.raft.epochs import EPOCH_MAX, FREE_MAX, LEAP_MAX
+from kraft_node.raft.messages import (
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    RemoveVoterRequest,
+    VoteRequest,
+)
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
 from kraft_node.testing.raft.replica import Token
@@ -57,6 +64,7 @@ class Faults:
             (Faults.change_voters, 6.0 if sim.is_dynamic else 2.0 if sim.is_upgradable else 0.0),
             (Faults.vote_twice, 4.0 if len(sim.voters) >= 5 and not sim.is_dynamic else 0.0),
             (Faults.upgrade, 8.0 if sim.is_upgradable else 0.0),
+            (Faults.name_last_epoch, 1.0),
         ]
         # Every seed likes some faults more than others.
         self._kinds = [kind for kind, _ in kinds]
@@ -231,6 +239,7 @@ class Faults:
         rng, network = self._sim.rng, self._sim.network
         network.loss = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
         network.doubling = rng.choice((0.0, 0.05, 0.2))
+        network.garbling = rng.choice((0.0, 0.0, 0.01))
         network.delay_us = rng.choice((1_000, 5_000, 50_000))
         network.tail_us = rng.choice((0, 100_000, 3_000_000))
         self._sim.tell(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
@@ -328,6 +337,23 @@ class Faults:
 
     def upgrade(self) -> None:
         self.scenes.upgrade()
+
+    def name_last_epoch(self) -> None:
+        """A damaged or hostile message names an epoch that would leave no numbers for elections."""
+        sim = self._sim
+        replica, other = self._up(), self._anyone()
+        if replica is None or replica.is_paused:
+            return
+        epoch = sim.rng.choice((2**31 - 1, EPOCH_MAX, EPOCH_MAX - 1, FREE_MAX + 2 * LEAP_MAX))
+        requests = (
+            VoteRequest(epoch, other.key, 0, 0, pre_vote=sim.rng.random() < 0.5),
+            BeginQuorumEpochRequest(epoch, other.id),
+            EndQuorumEpochRequest(epoch, other.id, (replica.key,)),
+        )
+        request = sim.rng.choice(requests)
+        sim.tell(f"{replica.id} is sent {request}")
+        sim.tool_requests += 1
+        replica.step(events.Asked(Token(replica, -sim.tool_requests, request), request))
 
     def shut_down(self) -> None:
         replica = self._up()

@@ -21,6 +21,8 @@ class Network:
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
         self.doubling = 0.0
+        self.garbling = 0.0
+        """The share of answers that name the last epoch of the protocol."""
         self.delay_us = 2_000
         self.tail_us = 0
 
@@ -31,7 +33,7 @@ class Network:
 
     def heal(self) -> None:
         self.cut.clear()
-        self.loss = self.doubling = 0.0
+        self.loss = self.doubling = self.garbling = 0.0
         self.delay_us = 2_000
         self.tail_us = 0
 
@@ -74,6 +76,8 @@ class Network:
         asker = token.asker
         if token.number < 0:
             return
+        if self.garbling and "epoch" in getattr(reply, "_fields", ()) and self._sim.rng.random() < self.garbling:
+            reply = reply._replace(epoch=2**31 - 1)
         if token.life == asker.life and self._passes(sender, asker):
             self._sim.at(self._delay_us(), asker, self._arrive_answer, asker, token.number, reply)
 

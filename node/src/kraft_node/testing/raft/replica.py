@@ -13,12 +13,10 @@ from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.accumulator import BatchTooLarge
+from kraft_node.raft.epochs import FREE_MAX
 from kraft_node.raft.leader import Leader
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.messages import (
-    Batch,
-    FetchReply,
-)
+from kraft_node.raft.messages import Batch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.voter_changes import FACTS
@@ -269,8 +267,9 @@ class Replica:
         """Judge what a step has left; `kind` and `count` tell one trace from another."""
         sim = self.sim
         epoch = node.epoch
-        if epoch < self.epoch:
-            require(False, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
+        if not self.epoch <= epoch < FREE_MAX:
+            require(epoch >= self.epoch, "epochs are monotonic", f"{self.epoch} to {epoch} at {self.id}")
+            require(False, "a replica takes no epoch that leaves none for elections", f"{epoch} at {self.id}")
         self.epoch = epoch
         if kind == TICK and isinstance(node.role, Leader):
             judge.majority(self, node.role)
