@@ -21,6 +21,7 @@ from tests.compat.targets import Target
 
 pytestmark = pytest.mark.xdist_group("quorum")
 
+CLIENT = "A voter that names the last epoch"
 LAST = 2**31 - 1
 HOSTILE = 3
 INVALID_REQUEST = 42

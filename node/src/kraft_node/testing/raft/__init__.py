@@ -8,7 +8,7 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 |-|-|
 | `simulation` | the queue of events, what the seed decides, chaos and then calm |
 | `replica` `replica_snapshots` | one process: the host of a core, as the driver's contract says |
-| `driven` `driven_storage` | one process that is the real driver, on the same model of a disk |
+| `driven` `driven_storage` `driven_voters` | one process that is the real driver, on the same model of a disk |
 | `judge` | what each process is judged by, after each step and at each message |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |
 | `network` | messages lost, late, doubled, cut off; connections that close |
@@ -19,14 +19,16 @@ the clocks and the faults; the same seed gives the same hash of the trace.
 | `exhaustive` `small_world` | every order of events of a small quorum, up to bounds |
 
 Most seeds run a lean harness around `RaftNode`: it keeps the ten points of `raft/__init__.py` and asserts them. About
-one seed in eleven runs `server.raft_driver` instead, with the protocol's bytes, metadata records and the image, under
-the same faults and laws. The files of the driver run in `kraft_node.testing.sim`.
+one seed in seven runs `server.raft_driver` instead, with the protocol's bytes, metadata records and the image, under
+the same faults and laws, with static voters or with voters in the log. The files of the driver run in
+`kraft_node.testing.sim`.
 
-What a client of the driver is promised is checked: the offsets of each `prepare` hold the proposer's records once the
-high watermark has passed them and leadership was not lost.
+What a client is promised is checked, of the bare core (`Proposed`) and of the driver (`prepare`): those offsets hold
+the proposer's records once the high watermark has passed them and leadership was not lost.
 
 Fault model. *Network*: each message may be lost, doubled, late or out of order; links are cut in one or both
-directions; a process that dies closes its connections, or falls silent. *Disk*: without power, of the writes since
+directions; a process that dies closes its connections, or falls silent. Some requests and answers name the last epochs
+that the protocol knows. *Disk*: without power, of the writes since
 the last fsync any number from the front survives, the next one may be torn (then it is cut off when the log is
 opened); a quorum-state or a snapshot not yet reported as written is there or not. Fsyncs take long, or fail, and so
 do writes on a full disk: then the process ends. Rot below what was fsynced is found when the log is opened: the

@@ -28,6 +28,8 @@ from kraft_node.testing.raft.story import Story, show
 CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
 """Kafka promises nothing; this is what we hold ourselves to after everything has healed."""
+JOIN_US: Final = 6_000_000
+"""For one replica to join: three fetch time-outs, as one whose disk was replaced asks twice."""
 CALM_PROPOSE_US: Final = 150_000
 """Between two proposals while nothing goes wrong: the events are to be spent on chaos."""
 VOTERS: Final = (3, 3, 3, 5, 5, 4, 2, 1, 6, 7)
@@ -89,6 +91,8 @@ class Simulation:
         self._target = self._target_epoch = -1
         """In calm: what everybody is to have, and the epoch of the leader that it is counted from."""
         self._deadline_us = 0
+        self._is_joining = False
+        """In calm: all follow, and not all have joined the voters yet."""
         self.heals = self.mixed_heals = 0
         """How often everything healed, and how often while replicas differed in their voters."""
 
@@ -253,6 +257,7 @@ class Simulation:
         self.faults.heal()
         timeout_us = self.config.election_timeout_ms * LIVENESS_ELECTION_TIMEOUTS * 1000
         self._target = self._target_epoch = -1
+        self._is_joining = False
         busy_us = max(replica.busy_until_us for replica in self.replicas.values())
         self._deadline_us = max(self.now_us, busy_us) + timeout_us
         self._run_until(self._is_live)
@@ -266,10 +271,20 @@ class Simulation:
                 self._target = replica.node.next_offset + 1
         wanted = self._target
         if wanted >= 0 and self.laws.end >= wanted and all(map(self._has_followed, self.replicas.values())):
-            return True
+            if not self.config.auto_join or self._have_all_joined():
+                return True
+            if not self._is_joining:
+                self._is_joining = True
+                self._deadline_us += len(self.replicas) * JOIN_US
         if self.now_us >= self._deadline_us:
-            require(False, "liveness: ten election time-outs after healing everybody follows a leader", self._stand())
+            what = "everybody follows a leader" if not self._is_joining else "and some seconds everybody has joined"
+            require(False, f"liveness: ten election time-outs after healing {what}", self._stand())
         return False
+
+    def _have_all_joined(self) -> bool:
+        """Whether all are voters, who join by themselves one after the other, with the disks that they have now."""
+        wanted = {replica.key for replica in self.replicas.values()}
+        return wanted == {voter.key for leader in self.leaders if leader.node for voter in leader.node.voters}
 
     def _has_followed(self, replica: Replica) -> bool:
         node = replica.node
