@@ -1,9 +1,17 @@
-"""Events on the resource: what `kubectl describe` shows. A step that could not be told is done nevertheless."""
+"""Events on the resource: what `kubectl describe` shows. A step that could not be told is done nevertheless.
+
+Events aggregate as those of Kubernetes' own controllers do. The same event again counts up the first one. More than
+ten that differ in their message only, within ten minutes, are combined into one, which shows the latest message.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,14 +28,43 @@ MESSAGE_CHARS_MAX: Final = 1000
 REASON_CHARS_MAX: Final = 128
 NAME_CHARS_MAX: Final = 230
 """Of the resource in the event's name, which has 253 characters at most."""
+SIMILAR_MAX: Final = 10
+SIMILAR_S: Final = 600.0
+SAME_S: Final = 3000.0
+"""The API server forgets an event after an hour: one that is older is told anew."""
+KNOWN_MAX: Final = 4096
+COMBINED: Final = "(combined from similar events): "
+NOT_FOUND: Final = 404
+
+Kind = tuple[str, str, str]
+"""Uid of the object, type and reason."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """An event that was posted."""
+
+    name: str
+    at: float
+    count: int = 1
+
+
+@dataclass(slots=True)
+class _Similar:
+    """When events of one kind were told, and how each message is known."""
+
+    times: deque[float] = field(default_factory=deque)
+    by_message: OrderedDict[str, _Told] = field(default_factory=OrderedDict)
 
 
 class Events:
     """Posts them."""
 
-    def __init__(self, api: Api, reporter: str) -> None:
+    def __init__(self, api: Api, reporter: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._reporter = reporter
+        self._clock = clock
+        self._known: OrderedDict[Kind, _Similar] = OrderedDict()
 
     async def step(self, resource: dict[str, Any], step: do.Step) -> None:
         """A step that was taken."""
@@ -36,12 +73,47 @@ class Events:
     async def tell(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> None:
         """`kind` is Normal or Warning."""
         metadata = resource["metadata"]
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = metadata["name"][:NAME_CHARS_MAX].rstrip("-.")
+        key, now = (metadata.get("uid", metadata["name"]), kind, reason), self._clock()
+        similar = self._known.setdefault(key, _Similar())
+        self._known.move_to_end(key)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        while similar.times and now - similar.times[0] > SIMILAR_S:
+            similar.times.popleft()
+        text, known = message[:MESSAGE_CHARS_MAX], similar.by_message.get(message)
+        if known is None:
+            similar.times.append(now)
+            if len(similar.times) > SIMILAR_MAX:
+                message, text = COMBINED, f"{COMBINED}{message}"[:MESSAGE_CHARS_MAX]
+                known = similar.by_message.get(message)
+        try:
+            if known is None or now - known.at > SAME_S or not await self._again(metadata, known, text):
+                similar.by_message[message] = await self._new(resource, kind, reason, text)
+        except ApiError as error:
+            log.info("an event could not be told: %s", error)
+        while len(similar.by_message) > SIMILAR_MAX + 1:
+            similar.by_message.popitem(last=False)
+
+    async def _again(self, metadata: dict[str, Any], known: _Told, message: str) -> bool:
+        """Count up an event; False if it does not exist any more."""
+        patch = {"count": known.count + 1, "lastTimestamp": _now(), "message": message}
+        try:
+            await self._api.patch("Event", metadata["namespace"], known.name, patch)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        known.count += 1
+        known.at = self._clock()
+        return True
+
+    async def _new(self, resource: dict[str, Any], kind: str, reason: str, message: str) -> _Told:
+        metadata, now = resource["metadata"], _now()
+        name = f"{metadata['name'][:NAME_CHARS_MAX].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+            "metadata": {"name": name, "namespace": metadata["namespace"]},
             "involvedObject": {
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": resource.get("kind", "KRaftCluster"),
@@ -52,7 +124,7 @@ class Events:
             },
             "type": kind,
             "reason": reason[:REASON_CHARS_MAX],
-            "message": message[:MESSAGE_CHARS_MAX],
+            "message": message,
             "source": {"component": MANAGER},
             "reportingComponent": MANAGER,
             "reportingInstance": self._reporter,
@@ -60,7 +132,9 @@ class Events:
             "lastTimestamp": now,
             "count": 1,
         }
-        try:
-            await self._api.create(event)
-        except ApiError as error:
-            log.info("an event could not be told: %s", error)
+        await self._api.create(event)
+        return _Told(name, self._clock())
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

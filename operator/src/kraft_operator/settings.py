@@ -37,8 +37,6 @@ class Settings:
     pipeline_image: str = ""
     metrics_port: int = 8080
     health_port: int = 8081
-    webhook_port: int = 0
-    webhook_certs: str = "/etc/kraft-webhook"
     level: str = "INFO"
     as_json: bool = False
     me: str = "operator"
@@ -59,8 +57,6 @@ class Settings:
             pipeline_image=env.get("KRAFT_PIPELINE_IMAGE", ""),
             metrics_port=int(_number(env, "KRAFT_METRICS_PORT", 8080)),
             health_port=int(_number(env, "KRAFT_HEALTH_PORT", 8081)),
-            webhook_port=int(_number(env, "KRAFT_WEBHOOK_PORT", 0)),
-            webhook_certs=env.get("KRAFT_WEBHOOK_CERTS") or "/etc/kraft-webhook",
             level=_level(env.get("KRAFT_LOG_LEVEL") or "INFO"),
             as_json=env.get("KRAFT_LOG_JSON", "false").lower() == "true",
             me=f"{env.get('POD_NAME') or socket.gethostname()}-{os.getpid()}",

@@ -87,9 +87,12 @@ class ApiServer:
         await self._runner.cleanup()
 
     def forget(self) -> None:
-        """Watches that begin at a version of before are told 410."""
+        """Watches end, and those that go on at a version of before are told 410."""
+        self._version += 1
         self._oldest = self._version
         self._events.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # What tests and the benchmark do to objects
 
@@ -200,7 +203,8 @@ class ApiServer:
         async def say(type_: str, one: Object) -> None:
             await answer.write(json.dumps({"type": type_, "object": one}).encode() + b"\n")
 
-        while (left_s := end - asyncio.get_running_loop().time()) > 0:
+        began_at = self._oldest
+        while (left_s := end - asyncio.get_running_loop().time()) > 0 and began_at == self._oldest:
             if since < self._oldest - 1:
                 await say("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
                 return answer

@@ -33,6 +33,8 @@ class Lease:
         self._clock = clock
         self._seen: tuple[str, float] = ("", clock())
         self._renewed_at = float("-inf")
+        self._mine: Object | None = None
+        """As we wrote it last: a renewal is one request, which fails if somebody else has written since."""
 
     @property
     def period_s(self) -> float:
@@ -82,6 +84,7 @@ class Lease:
             async with asyncio.timeout(min(self.period_s, within_s)):
                 done = await self._write()
         except (ApiError, TimeoutError) as error:
+            self._mine = None
             log.info("the lease was not taken: %s", str(error) or "no answer in time")
             return False
         if done:
@@ -89,7 +92,7 @@ class Lease:
         return done
 
     async def _write(self) -> bool:
-        lease = await self._api.get("Lease", self._namespace, self._name)
+        lease = self._mine or await self._api.get("Lease", self._namespace, self._name)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {
             "holderIdentity": self._holder,
@@ -107,7 +110,7 @@ class Lease:
             return False
         if not ours:
             spec |= {"acquireTime": now, "leaseTransitions": there.get("leaseTransitions", 0) + 1}
-        await self._api.replace({**lease, "spec": {**there, **spec}})
+        self._mine = await self._api.replace({**lease, "spec": {**there, **spec}})
         return True
 
     def _expired(self, lease: Object) -> bool:
