@@ -7,14 +7,12 @@ import errno
 import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.base.ids import Uuid
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, batch, values
 
-OTHER_ID = Uuid(b"another topic id")
 SMALL = make_config({"internal.segment.bytes": "300", "index.interval.bytes": "1"})
 
 
@@ -147,22 +145,6 @@ def test_a_flush_without_a_descriptor_is_done_later() -> None:
     rig.node.rest(1000)
     assert done == [1]
     assert log.recovery_point == 13
-    assert rig.is_alive()
-
-
-def test_a_log_that_could_not_be_made_without_a_descriptor_can_be_made_later() -> None:
-    """Seed 238 of a node: the name of the log stayed behind, so the next topic of that name ended the directory."""
-    rig = Rig()
-    rig.node.manager.files.shed()
-    rig.node.disk.short = True
-    with pytest.raises(KafkaError) as caught:
-        rig.node.manager.create("u", 0, OTHER_ID)
-    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    rig.node.disk.short = False
-    rig.node.rest()
-    made = rig.node.manager.create("u", 0, OTHER_ID)
-    made.append_as_leader(batch(b"x"), 0, NOW)
-    assert values(made) == [b"x"]
     assert rig.is_alive()
 
 

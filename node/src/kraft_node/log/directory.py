@@ -57,7 +57,6 @@ class Directory(LogDir):
         "cordoned",
         "count",
         "futures",
-        "half_made",
         "high_watermarks",
         "offsets_dirty",
         "on_withdrawn",
@@ -106,8 +105,6 @@ class Directory(LogDir):
         """Told of an open log that must not be used any more: it is damaged, or (None) has to be opened anew."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and have not been looked at since; in the order of their names."""
-        self.half_made: set[str] = set()
-        """Paths of logs that a lack of descriptors kept from being made: no log is there."""
         self.offsets_dirty = False
         self.writes = 0
         """How often `write_offsets` was called."""

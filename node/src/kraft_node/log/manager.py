@@ -295,16 +295,11 @@ class LogManager:
         self.check_not_retired(directory, topic, partition)
         path = self.path(directory, topic, partition)
         try:
-            if path in directory.half_made:
-                self.env.disk.rmtree(path)
-                directory.half_made.discard(path)
             self.env.disk.mkdir(path, new=True)
-            directory.half_made.add(path)
             log = new_log(directory, path, topic, partition, config or self.topic_config(topic))
             if topic_id is not None:
                 log.topic_id = topic_id
                 partition_metadata.make(directory.originals, path, topic_id)
-            directory.half_made.discard(path)
         except (OSError, LogDirDamaged) as e:
             if is_shortage(e) and self.env.disk.exists(path):  # else the next try finds half a log in its place
                 directory.remove_later(directory.rename_partition(topic, partition, names.DELETE_DIR), 0)

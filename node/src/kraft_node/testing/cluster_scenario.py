@@ -102,6 +102,7 @@ class ClusterScenario(Scenario):
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
+        self.keyed = []
         self.operators: list[Operator | VotersOperator | FeaturesOperator] = []
         if release is not None:
             self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
