@@ -60,11 +60,16 @@ class RaftNode(RaftReplica):
             self.ready.leader_changed = LeaderChanged(leader, self.epoch)
 
     def _set_timer(self) -> None:
-        times = [waiting.deadline_ms for waiting in self.waiting.values()]
-        times += self.role.deadlines_ms(self)
-        times += self.requests.deadlines_ms()
+        now_ms = self.now_ms
+        times = self.role.deadlines_ms(self)
+        times += self.requests.deadlines_ms(now_ms)
+        if self.waiting:
+            times += [waiting.deadline_ms for waiting in self.waiting.values()]
         # What is due and still not done waits for something else: an answer, a flush, a line that is busy.
-        at_ms = min((time for time in times if time > self.now_ms), default=None)
+        at_ms: int | None = None
+        for time_ms in times:
+            if time_ms > now_ms and (at_ms is None or time_ms < at_ms):
+                at_ms = time_ms
         if at_ms != self.timer_ms:
             self.timer_ms = self.ready.timer_ms = at_ms
 

@@ -129,6 +129,8 @@ def _note_progress(node: RaftReplica, leader: Leader, request: FetchRequest) -> 
 
 def release_waiting(node: RaftReplica) -> None:
     """Answer the long polls whose time, or news, has come; all of them when this node does not lead any more."""
+    if not node.waiting:
+        return
     for waiting in list(node.waiting.values()):
         request = waiting.request
         if node.role.role is not Role.LEADER or request.epoch != node.epoch:

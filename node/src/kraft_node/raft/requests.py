@@ -79,8 +79,16 @@ class Requests:
                 line.request = None
                 line.blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
-    def deadlines_ms(self) -> list[int]:
+    def deadlines_ms(self, now_ms: int) -> list[int]:
         """When lines become free again by themselves, or nodes that were asked begin to look silent."""
         timeout = self._config.request_timeout_ms
-        times = [line.sent_ms + timeout if line.number else line.blocked_until_ms for line in self._lines.values()]
-        return times + [line.sent_ms + SILENT_MS for line in self._lines.values() if line.number]
+        times = []
+        for line in self._lines.values():
+            if not line.number:
+                if line.blocked_until_ms > now_ms:
+                    times.append(line.blocked_until_ms)
+                continue
+            times.append(line.sent_ms + timeout)
+            if line.sent_ms + SILENT_MS > now_ms:
+                times.append(line.sent_ms + SILENT_MS)
+        return times
