@@ -40,8 +40,8 @@ PIPELINE_OBJECTS: Final = (
     ("apps", "v1", "deployments"),
     ("networking.k8s.io", "v1", "networkpolicies"),
 )
-SERVER_S: Final = 270.0
-"""A watch ends after this and begins anew where it was."""
+SERVER_S: Final = 270
+"""A watch ends after this and begins anew where it was. The API server takes whole seconds only."""
 SILENCE_S: Final = 75.0
 """The API server sends a bookmark a minute: a watch that says nothing for longer is dead."""
 

@@ -194,6 +194,8 @@ class ApiServer:
         return {"items": found, "metadata": {"resourceVersion": str(self._version)}}
 
     async def _watch(self, request: web.Request, where: Where) -> web.StreamResponse:
+        if not request.query.get("timeoutSeconds", "1").isdecimal():
+            raise _RefusedError(400, "BadRequest", "timeoutSeconds: a whole number is wanted")
         self.watches.append({"kind": where.kind, **request.query})
         answer = web.StreamResponse()
         await answer.prepare(request)
