@@ -84,7 +84,14 @@ def test_a_damaged_batch_found_by_recovery_quarantines_its_replica_alone() -> No
     assert [what[:2] for what in rig.withdrawn] == [("t", 0)]
     assert len(values(rig.log(1))) == 12
     rig.node.stop()
-    assert not rig.node.disk.exists("/d1/.kafka_cleanshutdown"), "the next start looks at it again"
+    assert rig.node.disk.exists("/d1/.kafka_cleanshutdown"), "the other logs are not recovered at the next start"
+    rig.withdrawn.clear()
+    rig.start()
+    assert list(rig.node.manager.directories[0].unrecovered) == [("t", 0)], "this one is looked at again"
+    rig.node.rest(5000)
+    assert [what[:2] for what in rig.withdrawn] == [("t", 0)]
+    rig.node.kill()
+    assert not rig.node.disk.exists("/d1/.kraft_quarantined")
 
 
 def test_a_quarantined_log_that_is_set_aside_makes_room_for_a_new_one() -> None:

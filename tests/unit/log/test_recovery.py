@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
@@ -406,3 +407,20 @@ def test_deleted_records_cost_no_producer_its_sequence(start: int, snapshot: boo
     assert [producer.last_sequence for producer in again.producers.active()] == [8]
     again.append_as_leader(batch(b"d", producer_id=7, producer_epoch=0, base_sequence=9), 0, NOW)
     assert again.end_offset == 10
+
+
+def test_a_time_index_that_power_has_cut_is_made_anew() -> None:
+    """Its file became durable later than the offset index: records whose neighbours are older were not found."""
+    world = LogWorld()
+    log = world.open({"index.interval.bytes": "100"})
+    for number in range(30):
+        when = NOW + 9000 if number == 10 else NOW + number
+        log.append_as_leader(batch(b"v" * 90, timestamp=when), 0, NOW)
+    log.active.write_indexes()
+    log.flush()
+    world.rest()
+    with contextlib.closing(world.disk.open(f"{DIR}/t-0/{0:020d}.timeindex")) as file:
+        file.truncate(5 * 12)
+    again = world.open({"index.interval.bytes": "100"}, clean=False, recovery_point=log.end_offset)
+    assert again.offset_for_timestamp(NOW + 500) == (NOW + 9000, 10)
+    assert again.offset_for_timestamp(-3) == (NOW + 9000, 10)

@@ -49,7 +49,7 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
         return
     manager.note_all()
     write_offsets = directory.write_offsets()
-    is_clean = not directory.unrecovered and not directory.quarantined
+    is_clean = not directory.unrecovered
 
     def close() -> None:  # writing the mark fsyncs the directory
         for writes, _ in work:

@@ -194,6 +194,8 @@ class Directory(LogDir):
             if not self.clean:
                 self.unrecovered[found] = None
             yield found
+        for gone in self.unrecovered.keys() - here:
+            del self.unrecovered[gone]
         self._forget_all_but(here)
         self.same_boot = self._boot_mark.is_current()
         if not self.same_boot:
@@ -222,8 +224,19 @@ class Directory(LogDir):
         self.clean = True
         with contextlib.suppress(ValueError, AttributeError, TypeError):
             self.broker_epoch = int(json.loads(data).get("brokerEpoch", NO_BROKER_EPOCH)) if data else NO_BROKER_EPOCH
+        self._read_quarantined()
         disk.remove(path)
         disk.fsync_dir(self.path)
+
+    def _read_quarantined(self) -> None:
+        """Have the logs recovered that were quarantined at the clean stop."""
+        path = f"{self.path}/{names.QUARANTINED}"
+        with contextlib.suppress(FileNotFoundError):
+            for line in read_file(self.env.disk, path).decode(errors="replace").splitlines():
+                found = names.parse_partition_dir(line)
+                if found is not None:
+                    self.unrecovered[found] = None
+            self.env.disk.remove(path)
 
     def _read_offsets(self, name: str) -> OffsetMap:
         try:
@@ -338,7 +351,10 @@ class Directory(LogDir):
         return work
 
     def write_mark(self, broker_epoch: int) -> None:
-        """State that every log here was closed and is durable. Raises OSError."""
+        """State that every log here was closed and is durable, but for the quarantined ones. Raises OSError."""
+        if self.quarantined:
+            lines = "".join(f"{names.partition_dir(*log)}\n" for log in self.quarantined)
+            write_atomic(self.env.disk, f"{self.path}/{names.QUARANTINED}", lines.encode())
         mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())
 

@@ -75,7 +75,7 @@ def _largest(log: Log) -> tuple[int, int] | None:
     largest = -1
     for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
         segment = log.segment(number)
-        segment.load_index()
+        segment.load_times()
         found = segment.max_timestamp
         if found > largest and segment.base < log.start_offset:
             found = _largest_from(segment, log.start_offset)

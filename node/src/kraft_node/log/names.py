@@ -23,6 +23,8 @@ CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 BOOT: Final = ".kraft_boot"
 """Ours, not Kafka's: on which boot of the machine all logs were known to be sound."""
+QUARANTINED: Final = ".kraft_quarantined"
+"""Ours: which logs were quarantined at a clean stop, so not closed; a line each."""
 LOCK: Final = ".lock"
 META_PROPERTIES: Final = "meta.properties"
 

@@ -63,6 +63,7 @@ class Segment:
         "size",
         "time_count",
         "time_last",
+        "times_unproven",
     )
 
     def __init__(self, owner: Owner, base: int, size: int = 0) -> None:
@@ -85,6 +86,8 @@ class Segment:
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 when unknown."""
         self.ends: dict[int, int] = {}
+        self.times_unproven = False
+        """Whether a loss of power may have left the time index shorter than the offset index."""
         self._since_index = 0
         self._written_to = 0
         """Where the log ended when index entries were last written for their distance."""
@@ -292,6 +295,30 @@ class Segment:
         except BadBatch as e:
             self.rebuild_index(str(e))
 
+    def load_times(self) -> None:
+        """As `load_index`; and prove the time index if a loss of power may have shortened it.
+
+        Both index files are written together, and become durable each by itself. Only if the time index ends earlier,
+        the batches between its last entry and the last offset entry are read. Raises OSError, LogDirDamaged.
+        """
+        self.load_index()
+        if not self.times_unproven:
+            return
+        self.times_unproven = False
+        last = self._last_entry(names.INDEX, self.index_count, ENTRY_SIZE)
+        last_time = self._last_entry(names.TIME_INDEX, self.time_count, TIME_ENTRY_SIZE)
+        relative, position = ENTRY.unpack(last) if last else (-1, 0)
+        known, offset = TIME_ENTRY.unpack(last_time) if last_time else (-1, -1)
+        if offset >= relative:
+            return
+        try:
+            for header in batches(self.file(), self.lookup(self.base + max(offset, 0)), position):
+                if header.max_timestamp > known:
+                    self.rebuild_index("the time index is shorter than the offset index")
+                    return
+        except BadBatch as e:
+            raise self.damaged(e, self.size) from None
+
     def load_first_timestamp(self) -> None:
         """From the first batch, once."""
         if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
@@ -411,13 +438,13 @@ class Segment:
 
     def time_entries(self) -> bytes:
         """All time index entries, packed."""
-        self.load_index()
+        self.load_times()
         return self._read(names.TIME_INDEX)[: self.time_count * TIME_ENTRY_SIZE] + bytes(self.pending_time)
 
     def largest_timestamp(self) -> int:
         """The largest timestamp in the segment; of a segment without any, when its file was last written."""
-        if self.max_timestamp < 0 and self.index_count < 0:
-            self.load_index()
+        if self.times_unproven or (self.max_timestamp < 0 and self.index_count < 0):
+            self.load_times()
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self.owner.dir.env.disk.mtime_ms(self.path(names.LOG)) if self.size else -1

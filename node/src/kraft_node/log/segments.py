@@ -80,7 +80,7 @@ class SegmentList:
         known = self._times[number] if number < len(self._times) else UNKNOWN
         if known == UNKNOWN:
             segment = self.at(number)
-            segment.load_index()
+            segment.load_times()
             known = segment.max_timestamp
             if number < len(self._times):
                 self._times[number] = known

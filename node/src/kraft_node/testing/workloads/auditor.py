@@ -65,7 +65,8 @@ class Auditor:
                     return int(found.offset)
                 self.session.expect(
                     found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    ErrorCode.OFFSET_NOT_AVAILABLE, what=f"list offsets of {partition}",
+                    ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,  # no descriptor is left for a moment
+                    what=f"list offsets of {partition}",
                 )  # fmt: skip
             self.session.forget_leader(topic, index)
             await self.session.sleep(PAUSE_MS)
