@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from kraft_node.log.compaction import cleaning
+from kraft_node.log.compaction.batch_filter import BatchFilter
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
+from kraft_node.log.compaction.transactions import Transactions
 from kraft_node.log.log import Log
-from kraft_node.records.batch import NewRecord, Record, build_batch, iter_records
+from kraft_node.records.batch import BatchHeader, NewRecord, Record, build_batch, iter_records
 from kraft_node.records.control import build_marker
 from tests.unit.log.world import NOW, LogWorld, read_bytes, whole_headers
 
@@ -34,6 +36,13 @@ def all_data(log: Log) -> list[Record]:
     return found
 
 
+def headers(log: Log) -> list[BatchHeader]:
+    found: list[BatchHeader] = []
+    for number in range(len(log.segment_bases)):
+        found += whole_headers(log.segment(number).file().pread(0, log.segment(number).size))
+    return found
+
+
 class Model:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -45,6 +54,12 @@ class Model:
         self.cleaning: Cleaning | None = None
         self.steps: Any = None
         self.open_txn = False
+        self.decided: bool | None = None
+        """How the open transaction has ended before its marker was cut off: compaction may have gone by it."""
+        self.in_txn: list[int] = []
+        """Offsets of the open transaction."""
+        self.ended: list[tuple[list[int], int, bool]] = []
+        """Offsets of ended transactions, the offset of the marker, whether it says that the transaction was aborted."""
 
     def put(self) -> None:
         rng, log = self.rng, self.log
@@ -58,6 +73,8 @@ class Model:
             self.sequence += len(pairs)
         for i, pair in enumerate(pairs):
             self.written[log.end_offset + i] = pair
+            if how:
+                self.in_txn.append(log.end_offset + i)
         records = [NewRecord(key, value, NOW + self.now) for key, value in pairs]
         log.append_as_leader(build_batch(records, **how), 0, NOW + self.now)
         if rng.random() < 0.8:
@@ -65,8 +82,12 @@ class Model:
 
     def end_txn(self) -> None:
         if self.open_txn:
+            commit = self.rng.random() < 0.5 if self.decided is None else self.decided
+            self.decided = None
+            self.ended.append((self.in_txn, self.log.end_offset, not commit))
+            self.in_txn = []
             marker = build_marker(
-                commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW + self.now
+                commit=commit, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW + self.now
             )
             self.log.append_as_leader(marker, 0, NOW, internal=True)
             self.open_txn = False
@@ -94,6 +115,10 @@ class Model:
         log = self.log
         end = log.end_offset
         self.first_dirty = min(self.first_dirty, end)
+        while self.ended and self.ended[-1][1] >= end:
+            self.in_txn, _, was_aborted = self.ended.pop()
+            self.decided = not was_aborted
+        self.in_txn = [offset for offset in self.in_txn if offset < end]
         found = {record.offset: (record.key, record.value) for record in all_data(log)}
         for offset in [at for at in self.written if at not in found]:
             del self.written[offset]
@@ -101,6 +126,8 @@ class Model:
         producer = log.producers.get(9)
         self.sequence = 0 if producer is None else producer.last_sequence + 1
         self.open_txn = producer is not None and producer.current_txn_first_offset >= 0
+        if not self.open_txn:
+            self.in_txn, self.decided = [], None
 
     def stop(self, how: str) -> None:
         log = self.log
@@ -129,14 +156,57 @@ class Model:
         found = all_data(self.log)
         for record in found:
             assert self.written[record.offset] == (record.key, record.value)
-        latest = {key: (at, value) for at, (key, value) in sorted(self.written.items())}
-        got = {record.key: (record.offset, record.value) for record in found}
+        offsets = {record.offset for record in found}
+        gone = self.check_transactions(offsets)
+        latest = {key: (at, value) for at, (key, value) in sorted(self.written.items()) if at not in gone}
+        got = {record.key: (record.offset, record.value) for record in found if record.offset not in gone}
         for key, (at, value) in latest.items():
             if value is not None or key in got:
-                assert got[key] == (at, value), f"{key!r}"
+                assert got.get(key) == (at, value), f"{key!r}"
         for offset in self.rng.sample(sorted(got.values()), min(3, len(got))):
             first = whole_headers(read_bytes(self.log.read(offset[0], 1)))[0]
             assert first.base_offset <= offset[0] <= first.last_offset
+
+    def check_transactions(self, offsets: set[int]) -> set[int]:
+        """A transaction with records has its marker, an aborted one its entry; offsets of all aborted records."""
+        log = self.log
+        markers = {header.base_offset for header in headers(log) if header.is_control and header.count}
+        firsts = [first for _, first in log.aborted_transactions(0, log.end_offset)]
+        gone: set[int] = set()
+        for of_txn, marker, is_aborted in self.ended:
+            left = offsets & set(of_txn)
+            assert not left or marker in markers, f"the marker at {marker} is gone, records at {left} are there"
+            if is_aborted:
+                gone |= set(of_txn)
+                assert not left or any(first <= min(left) for first in firsts), f"no entry for {left}"
+        return gone
+
+
+def plant_early_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = Transactions.met_marker
+
+    def needless(self: Transactions, header: BatchHeader, batch: Any) -> bool:
+        met(self, header, batch)
+        return True
+
+    monkeypatch.setattr(Transactions, "met_marker", needless)
+
+
+def plant_early_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchFilter, "_keep_dirty", BatchFilter._keep_clean)
+
+
+def plant_visible_aborts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "met_batch", lambda _self, _header: False)
+
+
+@pytest.mark.parametrize("plant", [plant_early_markers, plant_early_tombstones, plant_visible_aborts])
+def test_the_model_finds_planted_bugs(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(24):
+            with monkeypatch.context() as of_seed:
+                test_the_latest_of_each_key_is_known(seed, of_seed)
 
 
 @pytest.mark.parametrize("seed", range(24))

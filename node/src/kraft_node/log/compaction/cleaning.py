@@ -99,7 +99,7 @@ class Cleaning:
         if self._end <= self._first_dirty:
             return self._end
         bases = [base for base in log.segment_bases[:-1] if base < self._end]
-        if not (yield from self._read_aborted([base for base in log.txn_bases if base < self._end])):
+        if not (yield from self._read_aborted(list(log.txn_bases))):
             return STOPPED
         if not (yield from self._read_keys([base for base in bases if self._segment_end(base) > self._first_dirty])):
             return STOPPED
@@ -151,12 +151,13 @@ class Cleaning:
     # --- aborted transactions ---
 
     def _read_aborted(self, bases: list[int]) -> Slices:
-        """Read the indexes of aborted transactions."""
+        """Read the indexes of aborted transactions, of segments behind the end, too: markers may lie there."""
         disk, path = self._log.dir.env.disk, self._log.path
 
         def walk() -> Walk:
             for base in bases:
-                self._aborted += txn_index.read(disk, f"{path}/{base:020d}{names.TXN_INDEX}")
+                found = txn_index.read(disk, f"{path}/{base:020d}{names.TXN_INDEX}")
+                self._aborted += [txn for txn in found if txn.first_offset < self._end]
                 yield
 
         return (yield from self._in_slices(walk(), []))
