@@ -29,9 +29,10 @@ LEGEND = """\
 - 🟢 better and 🔴 worse: the whole interval lies on that side of 1. ⚪ within noise: it does not.
 - *Aim* is apart from that: a bound for the ratio or, with a unit, for our own figure. *Unsure* means that the interval
   holds values on both sides of the aim.
-- *Differs* names what the two servers do differently in a row. A row or a line without that difference is beside it.
+- *Differs* is the number of what the two servers do differently in a row, below the table. A row or a line without that
+  difference is near it.
 """
-HEAD = ("row", "first", "second", "ratio (interval)", "verdict", "aim", "reached")
+HEAD = ("row", "first", "second", "ratio (interval)", "verdict", "aim", "reached", "differs")
 
 
 def write(folder: Path, *, only_check: bool = False) -> list[str]:
@@ -152,21 +153,13 @@ def _section(run: Run, section: str) -> tuple[str, str]:
     mains = [line for line in lines if line.is_main]
     heads = {tuple(line.labels) for line in mains if line.pair[1]} or {tuple(line.labels) for line in mains}
     first, second = next(iter(heads)) if len(heads) == 1 else ("first", "second")
-    body = grid([*HEAD[:1], first, second, *HEAD[3:]], [line.cells() for line in lines])
-    body += _differences([line.row for line in mains])
+    notes = list(dict.fromkeys(line.row.differs for line in mains if line.row.differs))
+    marks = {what: f"({number})" for number, what in enumerate(notes, 1)}
+    cells = [[*line.cells(), marks.get(line.row.differs, "") if line.is_main else ""] for line in lines]
+    body = grid([*HEAD[:1], first, second, *HEAD[3:]], cells)
+    body += "".join(f"\n({number}) {what}.\n" for number, what in enumerate(notes, 1))
     bars = [(line.row.name, line.ratio, line.row.more_is_better, line.verdict) for line in mains if line.ratio]
     return body, picture.drawn(bars, first, second) if bars else ""
-
-
-def _differences(rows: list[Row]) -> str:
-    """Each difference between the servers once, with the rows that it concerns."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row.differs:
-            found.setdefault(row.differs, []).append(row.name)
-    if not found:
-        return ""
-    return "\nDiffers:\n\n" + "".join(f"- {what}. Rows: {'; '.join(names)}.\n" for what, names in found.items())
 
 
 def _summary(run: Run) -> str:
@@ -176,21 +169,20 @@ def _summary(run: Run) -> str:
     aims = [line.reached() for line in mains if line.reached()]
     short = [line.row.name for line in mains if line.reached().startswith("no")]
     worse = [line.row.name for line in mains if line.verdict == WORSE]
-    text = (
-        f"Run `{run.name}`, begun {run.header['begun_at']}: {run.header['rounds']} rounds, order shuffled by seed "
-        f"{run.header['seed']}. Of {len(mains)} rows, {verdicts.count(BETTER)} are better, {verdicts.count(NOISE)} "
-        f"within noise, {verdicts.count(WORSE)} worse. {sum(a.startswith('yes') for a in aims)} of {len(aims)} aims "
-        f"are reached.\n"
-    )
-    coverages = sorted({line.ratio.coverage for line in mains if line.ratio})
-    if coverages:
-        text += f"The intervals cover the median with {coverages[0]:.1%} or more.\n"
-    text += f"Worse: {'; '.join(worse)}.\n" if worse else ""
-    text += f"Short of the aim: {'; '.join(short)}.\n" if short else ""
-    return text + _mishaps(run)
+    parts = [
+        f"{run.header['rounds']} rounds, order shuffled by seed {run.header['seed']}.",
+        f"Of {len(mains)} rows, {verdicts.count(BETTER)} are better, {verdicts.count(NOISE)} within noise, "
+        f"{verdicts.count(WORSE)} worse. {sum(a.startswith('yes') for a in aims)} of {len(aims)} aims are reached.",
+    ]
+    coverages = [line.ratio.coverage for line in mains if line.ratio]
+    parts += [f"The intervals cover the median with {min(coverages):.1%} or more."] if coverages else []
+    parts += [f"Worse: {'; '.join(worse)}."] if worse else []
+    parts += [f"Short of the aim: {'; '.join(short)}."] if short else []
+    whole = "".join(f"- {part}\n" for part in [*parts, *_mishaps(run)])
+    return f"Run `{run.name}`, begun {run.header['begun_at']}:\n\n{whole}"
 
 
-def _mishaps(run: Run) -> str:
+def _mishaps(run: Run) -> list[str]:
     """Whatever a sceptic would ask for: steps that failed, were skipped, interrupted, disturbed or never steady."""
     ends = run.ends
     named = {
@@ -210,7 +202,7 @@ def _mishaps(run: Run) -> str:
             f"Other processes and the kernel used {statistics.median(others):.0%} of one core in the median step, "
             f"{max(others):.0%} at most."
         )
-    return "".join(f"{part}\n" for part in parts)
+    return parts
 
 
 def _place(key: Key) -> str:
