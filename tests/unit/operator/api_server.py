@@ -190,7 +190,8 @@ class ApiServer:
             and _selected(one, request.query.get("labelSelector", ""))
         ]
         if "PartialObjectMetadata" in request.headers.get("Accept", ""):
-            found = [{"metadata": one["metadata"]} for one in found]
+            # As the real one: null for none.
+            found = [{"metadata": one["metadata"]} for one in found] or None  # type: ignore[assignment]
         return {"items": found, "metadata": {"resourceVersion": str(self._version)}}
 
     async def _watch(self, request: web.Request, where: Where) -> web.StreamResponse:

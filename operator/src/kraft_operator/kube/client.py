@@ -185,7 +185,7 @@ class Api:
         accept = METADATA if only_metadata else JSON
         while True:
             page = await self._request("GET", kind, path(kind, namespace), params=params, accept=accept)
-            found += page["items"]
+            found += page["items"] or ()  # null for no metadata at all
             token = page["metadata"].get("continue")
             if not token:
                 return found
