@@ -37,8 +37,9 @@ class Json(Lines):
 
 
 def configure(level: str, *, as_json: bool) -> None:
-    """To standard output. kopf's own lines only from WARNING on."""
+    """To standard output. Lines of kopf and of its probes only from WARNING on."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(Json() if as_json else Lines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for name in ("kopf", "aiohttp.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
