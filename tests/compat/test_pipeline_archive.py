@@ -22,6 +22,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kraft_node.metadata.log_batches import data_batch
+from kraft_node.metadata.records import encode_record
+from kraft_node.wire import stored
 from kraft_pipeline.archive import changes, files, plan
 from kraft_pipeline.archive.run import Source, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
@@ -132,6 +135,35 @@ def test_the_archive_follows_the_controllers_and_remembers(
         future.result(60)
     archive(controllers)
     assert first not in state_at(archived(spec)).small.topics.values()
+
+
+@pytest.mark.parametrize("server", ["kraftcluster", "apache"])
+def test_the_controllers_tell_where_an_end_was_cut_off(
+    make_target: Callable[..., Target], name: str, server: str, tmp_path: Path
+) -> None:
+    """A directory's end was archived, another epoch wrote other records there, and the log is asked for then."""
+    cluster = make_target(server).start()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    create(admin, name, 3)
+    wait_for("the topic", lambda: name in admin.list_topics(timeout=60).topics)
+    cluster.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(cluster.data / files.FOLDER, copy / files.FOLDER)
+    shutil.copy(cluster.data / "meta.properties", copy)
+    path = str(tmp_path / "archive")
+    (log,) = (copy / files.FOLDER).glob("*.log")
+    found = files.spans([copy])[-1]
+    records = [encode_record(stored.NoOpRecord(), 0)] * 5
+    log.write_bytes(log.read_bytes() + data_batch(records, found.last + 1, found.epoch, 0))
+    assert archive(ArchiveSpec(paths=(str(copy),), path=path)).offset == found.last + 5
+    cluster.start()
+    create(admin, f"{name[:60]}-after", 2)
+    done = archive(ArchiveSpec(controllers=f"127.0.0.1:{cluster.controller_port}", path=path))
+    assert done.cut == found.last + 1
+    rows = pa.Table.from_batches(list(archived(ArchiveSpec(path=path))))
+    assert rows.column("offset").to_pylist() == list(range(done.offset + 1))
+    assert rows.column("epoch")[found.last + 1].as_py() > found.epoch
+    assert f"{name[:60]}-after" in state_at(archived(ArchiveSpec(path=path))).small.topics.values()
 
 
 def test_kafka_carries_out_a_plan_that_moves_less_than_its_own(tmp_path: Path) -> None:

@@ -198,8 +198,11 @@ def test_too_many_findings_are_counted() -> None:
     assert (len(scanner.damages), scanner.damages_total) == (kinds.PER_SEGMENT_MAX, kinds.PER_SEGMENT_MAX + 5)
 
 
-def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the segment was read twice into memory for each damage."""
+@pytest.mark.parametrize("length", [0x7FFFFFFF, 5000])
+def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """The rest of the segment was read twice into memory for each damage; so was what a wrong length spans."""
     monkeypatch.setattr("kraft_pipeline.scrub.scanner.SEARCH_BYTES", 64)
 
     class Counted(BufferSource):
@@ -215,9 +218,9 @@ def test_a_damage_costs_what_lies_before_the_next_batch_and_not_the_rest(monkeyp
     data = bytearray(b"".join(made))
     places = [sum(map(len, made[:number])) for number in (10, 100, 390)]
     for place in places:
-        data[place + 8 : place + 12] = b"\x7f\xff\xff\xff"  # the length leads nowhere
+        data[place + 8 : place + 12] = length.to_bytes(4, "big")  # it leads nowhere
     source, found = Counted(bytes(data)), Scanner(expected=0, high_watermark=FOR_EVER)
     found.scan(source)
     assert [(one.kind, one.position) for one in found.damages] == [(kinds.LENGTH, place) for place in places]
     assert source.most <= 1000
-    assert source.total < 2 * len(data)
+    assert source.total < 2 * len(data) + (3 * length if length < len(data) else 0)

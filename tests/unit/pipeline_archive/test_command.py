@@ -21,9 +21,7 @@ from kraft_pipeline.archive import run as run_module
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.run import Done, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec, parse
-from kraft_pipeline.archive.tables import Changes
 from kraft_pipeline.cli.main import main
-from kraft_pipeline.tables.committer import FencedError
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.spec import API_VERSION, SpecError
 
@@ -146,41 +144,6 @@ def test_history_that_was_trimmed_is_told_and_not_guessed(tmp_path: Path, capsys
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 7999)]) == 0
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 15_000)]) == 2
     assert main(["meta", "as-of", str(table), "--time", str(NOW + 21_000)]) == 0
-
-
-def test_an_end_that_was_never_committed_is_no_part_of_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The archive went on behind records that another leader had cut off."""
-    folder, arguments = log_folder(tmp_path / "data"), ["archive", str(tmp_path / "data")]
-    log, table = folder / f"{0:020}.log", ["--table", str(tmp_path / "table")]
-    log.write_bytes(log.read_bytes() + batch(8, *SECOND))
-    run(capsys, *arguments, *table)
-    values = [encode_record(r, kind_of(r).version(30)) for r in SECOND]
-    log.write_bytes(batch(0, *FIRST) + data_batch(values, 8, 4, NOW))
-    assert main(["meta", *arguments, *table]) == 2
-    assert "record 9 of epoch 3, the log has record 9 of epoch 4 there" in capsys.readouterr().err
-    log.write_bytes(batch(0, *FIRST))
-    assert main(["meta", *arguments, *table]) == 2
-    assert "record 9 of epoch 3, the log has no such record" in capsys.readouterr().err
-
-
-def test_a_run_that_was_replaced_writes_no_state(tmp_path: Path) -> None:
-    log_folder(tmp_path / "data")
-    spec = ArchiveSpec(paths=(str(tmp_path / "data"),), path=str(tmp_path / "table"))
-    archive(spec)
-    told = json.loads((tmp_path / "table" / "state.json").read_text())
-    assert told["offset"] == 7
-    old, state = Changes(spec), state_at(archived(spec))
-    old.take_over()
-    new = Changes(spec)
-    new.take_over()
-    with pytest.raises(FencedError):
-        old.write_state(spec, state, 7)
-    new.write_state(spec, state, 7)
-    assert json.loads((tmp_path / "table" / "state.json").read_text())["epoch"] > told["epoch"]
-    for one in (old, new):
-        one.close()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])

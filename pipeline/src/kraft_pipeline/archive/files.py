@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from kraft_pipeline.archive.changes import Decoder
 from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.reconcile import Span
+from kraft_pipeline.codec.batches import HEADER_SIZE, scan
 from kraft_pipeline.codec.errors import CodecError
 
 FOLDER: Final = "__cluster_metadata-0"
@@ -58,14 +60,41 @@ def pieces(paths: Sequence[str | Path], start: int = 0) -> list[Piece]:
     return sorted(found, key=lambda piece: (piece.snapshot_offset < 0, Path(piece.path).name))
 
 
-def holding(paths: Sequence[str | Path], offset: int) -> Piece | None:
-    """A directory's log from a record on; None if the log begins later, or is given as files."""
+def spans(paths: Sequence[str | Path], start: int = 0) -> list[Span]:
+    """The epochs of the records of a directory's log, of the segment that holds `start` and of later ones.
+
+    A snapshot's name tells that of the last record below it. Nothing of a log that is given as files. Raises OSError.
+    """
     folder = Path(paths[0]) if len(paths) == 1 else Path()
     folder = folder / FOLDER if (folder / FOLDER).is_dir() else folder
-    if offset < 0 or len(paths) != 1 or not folder.is_dir():
-        return None
-    found = [p for p in folder.iterdir() if _SEGMENT.fullmatch(p.name) and int(p.name[:20]) <= offset]
-    return Piece(str(max(found)), offset, END) if found else None
+    if len(paths) != 1 or not folder.is_dir():
+        return []
+    segments = sorted(p for p in folder.iterdir() if _SEGMENT.fullmatch(p.name))
+    older = [p for p in segments if int(p.name[:20]) <= start]
+    found = [span for path in [*older[-1:], *segments[len(older) :]] for span in _spans(path)]
+    begin = found[0].first if found else END
+    named = [match for p in folder.iterdir() if (match := _SNAPSHOT.fullmatch(p.name))]
+    before = {int(match[1]) - 1: int(match[2]) for match in named if 0 < int(match[1]) <= begin}
+    return [*(Span(last, last, epoch) for last, epoch in before.items()), *found]
+
+
+def _spans(path: Path) -> list[Span]:
+    """Of one segment; neighbours of one epoch are one span."""
+    found: list[Span] = []
+    with open(path, "rb") as file:
+        if not file.seek(0, 2):
+            return found
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    try:
+        for batch in scan(data, check_crc=False):
+            epoch = int.from_bytes(data[batch.start - HEADER_SIZE + 12 : batch.start - HEADER_SIZE + 16], "big")
+            if found and found[-1].epoch == epoch and found[-1].last + 1 == batch.base_offset:
+                found[-1] = found[-1]._replace(last=batch.last_offset)
+            else:
+                found.append(Span(batch.base_offset, batch.last_offset, epoch))
+    except CodecError as e:
+        raise ArchiveError(f"{path}: {e}") from e
+    return found
 
 
 def _of_log(folder: Path, files: list[Path], start: int) -> list[Piece]:

@@ -48,7 +48,8 @@ class Fetched(NamedTuple):
     """Id and epoch, -1 where they are not known."""
     snapshot: tuple[int, int] | None
     """End offset and epoch of the one to read first."""
-    diverging: bool
+    diverging: tuple[int, int] | None
+    """The epoch that the log has in the place of the one that was named, and where it ends; None if it has that one."""
     addresses: dict[int, tuple[str, int]]
     records: memoryview
 
@@ -84,23 +85,8 @@ class Controllers:
         Where the log no longer reaches back as far, the snapshot comes first that it begins with. Raises ClientError
         when no leader answers for `Settings.retry_s`, ArchiveError for a log that is another one.
         """
-        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader's epoch before that of the last record
-        patience = self._patience()
         while True:
-            try:
-                found = self._fetch(start, epoch)
-                if found.error:
-                    self._follow(found)
-                    raise BrokerError(found.error, TOPIC)
-                snapshot = None if found.snapshot is None else self._snapshot(*found.snapshot)
-            except (OSError, BrokerError) as e:
-                if isinstance(e, BrokerError) and e.code not in _PASSING | {_SNAPSHOT_NOT_FOUND}:
-                    raise
-                if isinstance(e, OSError):
-                    self._next_server()
-                patience.failed(e)
-                continue
-            patience = self._patience()
+            found, snapshot = self._answer(start, epoch)
             if found.diverging:
                 raise ArchiveError(
                     f"{TOPIC} of the controllers has no record {start - 1} of epoch {epoch}: another log"
@@ -116,6 +102,32 @@ class Controllers:
                 yield batch
             if start in (before, found.high_watermark):
                 return
+
+    def parted(self, start: int, epoch: int) -> tuple[int, int] | None:
+        """None if the log has record `start` - 1 of `epoch`, or begins later; else an epoch that it has, and its end.
+
+        Raises ClientError as `read` does.
+        """
+        return self._answer(start, epoch, with_snapshot=False)[0].diverging
+
+    def _answer(self, start: int, epoch: int, *, with_snapshot: bool = True) -> tuple[Fetched, bytes | None]:
+        """The leader's answer to a fetch, and the snapshot that it names."""
+        self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader's epoch before that of the last record
+        patience = self._patience()
+        while True:
+            try:
+                found = self._fetch(start, epoch)
+                if found.error:
+                    self._follow(found)
+                    raise BrokerError(found.error, TOPIC)
+                wanted = found.snapshot if with_snapshot else None
+                return found, None if wanted is None else self._snapshot(*wanted)
+            except (OSError, BrokerError) as e:
+                if isinstance(e, BrokerError) and e.code not in _PASSING | {_SNAPSHOT_NOT_FOUND}:
+                    raise
+                if isinstance(e, OSError):
+                    self._next_server()
+                patience.failed(e)
 
     def _rows(self, data: memoryview | bytes, start: int, end: int, snapshot: int) -> Iterator[pa.RecordBatch]:
         try:
@@ -209,7 +221,7 @@ def _read_fetch(reader: Reader) -> Fetched:
     error = reader.i16()
     reader.i32()
     if error or not reader.length():
-        return Fetched(error or -1, -1, (-1, -1), None, False, {}, memoryview(b""))
+        return Fetched(error or -1, -1, (-1, -1), None, None, {}, memoryview(b""))
     reader.uuid()
     reader.length()
     reader.i32()
@@ -225,6 +237,7 @@ def _read_fetch(reader: Reader) -> Fetched:
     tags = _tagged(reader)
     leader = (tags[_LEADER].i32(), tags[_LEADER].i32()) if _LEADER in tags else (-1, -1)
     snapshot = (tags[_SNAPSHOT].i64(), tags[_SNAPSHOT].i32()) if _SNAPSHOT in tags else None
+    diverging = (tags[_DIVERGING].i32(), tags[_DIVERGING].i64()) if _DIVERGING in tags else None
     reader.tags()
     addresses = {}
     nodes = _tagged(reader).get(0)
@@ -234,7 +247,7 @@ def _read_fetch(reader: Reader) -> Fetched:
         nodes.string()
         nodes.tags()
         addresses[node] = (host, port)
-    return Fetched(error, high, leader, snapshot, _DIVERGING in tags, addresses, records)
+    return Fetched(error, high, leader, snapshot, diverging, addresses, records)
 
 
 def _read_snapshot(reader: Reader) -> tuple[int, int, memoryview]:

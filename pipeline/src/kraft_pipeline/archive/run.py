@@ -6,21 +6,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.archive import files
 from kraft_pipeline.archive.errors import ArchiveError
+from kraft_pipeline.archive.published import SETS, Published
+from kraft_pipeline.archive.reconcile import Epochs, parted
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import Replay, State
-from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes
+from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes, state_tables
 from kraft_pipeline.client import Settings
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.storage import open_storage
+
+if TYPE_CHECKING:
+    from kraft_pipeline.archive.live import Controllers
 
 Gaps: TypeAlias = Sequence[tuple[int, int]]
 SPREAD_BYTES: Final = 256 * 1024 * 1024
@@ -42,6 +48,8 @@ class Done:
     seconds: float
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets, first and last, of changes that were trimmed before they were archived."""
+    cut: int | None = None
+    """The offset from which on the archive's end was not committed, and has been replaced by what the log has."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,23 +65,24 @@ def archive(
     """
     began = time.monotonic()
     changes, replay, opened = Changes(spec), Replay(), None
-    rows, offset, last = 0, -1, -1
+    published = Published(spec, changes.check)
+    rows, offset, last = 0, -1, Last(-1, 0)
     try:
         start = 0 if changes.position is None else changes.position.offsets[KEY]
-        before, pieces = changes.live(), files.pieces(spec.paths, start) if spec.paths else []
-        gap = max((piece.snapshot_offset + 1 for piece in pieces), default=0)
         log = Source(spec, start)
         log.check(changes.position)
+        cut = log.parted(changes)
         changes.take_over()
+        before, start = changes.live() if cut is None else changes.cut(cut), start if cut is None else cut
+        pieces = files.pieces(spec.paths, start) if spec.paths else []
+        gap = max((piece.snapshot_offset + 1 for piece in pieces), default=0)
         if engine is not None and _is_large(before, pieces):
             opened = engine()
         spread = Spread(changes.storage, changes.begin)
         for batch in spread.archived(before, opened) if opened else changes.read(before):
             replay.add(batch)
-            end = batch.slice(batch.num_rows - 1)
-            log.epoch, last = (end.column(name)[0].as_py() for name in ("epoch", "offset"))
-            last = -1 if end.column("snapshot")[0].as_py() else last
-        log.check_end(last)
+            last = Last.of(batch)
+        log.go_on(start, last.epoch)
         if opened and pieces:
             found = spread.decoded(pieces, opened, changes.take)
         else:
@@ -86,16 +95,33 @@ def archive(
             rows = changes.rows
         state = replay.state()
         end = max(offset + 1, start)
-        gaps = {**changes.gaps, **({(TOPIC, start): gap} if gap > start > 0 else {})}
-        count = changes.commit(Position({KEY: end}, log.cluster_id, begun=gaps)) if rows else 0
-        changes.write_state(spec, state, end - 1)
+        gaps = {key: known for key, known in changes.gaps.items() if key[1] < start}
+        gaps |= {(TOPIC, start): gap} if gap > start > 0 else {}
+        notes = {} if changes.position is None else changes.position.notes
+        count = 0
+        if rows or cut is not None or not published.has(notes.get(SETS, "")):
+            notes = {SETS: published.write(state_tables(state), changes.batch)}
+            count = changes.commit(Position({KEY: end}, log.cluster_id, begun=gaps, notes=notes))
+        published.publish(notes[SETS], end - 1, changes.epoch)
     finally:
         changes.close()
         if opened is not None:
             opened.close()
     sizes = (state.partitions.num_rows, len(state.small.topics), len(state.small.brokers))
     gaps_told = [(first, known - 1) for (_, first), known in sorted(gaps.items())]
-    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), gaps_told)
+    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), gaps_told, cut)
+
+
+class Last(NamedTuple):
+    """The last row of an archive."""
+
+    offset: int
+    epoch: int
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Last:
+        end = batch.slice(batch.num_rows - 1)
+        return cls(end.column("offset")[0].as_py(), end.column("epoch")[0].as_py())
 
 
 def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
@@ -118,37 +144,77 @@ class Source:
             for piece in files.pieces(self._spec.paths, self._start):
                 yield from files.read(piece)
             return
-        from kraft_pipeline.archive.live import Controllers  # noqa: PLC0415 - files need no client
-
-        settings = Settings(self._spec.controllers or self._spec.brokers, client_id=self._spec.app_id)
-        with Controllers(settings, of_brokers=not self._spec.controllers) as controllers:
+        with self._controllers() as controllers:
             for batch in controllers.read(self._start, self.epoch):
                 if not self.cluster_id:
                     self.cluster_id = controllers.cluster_id
                     self.check(since)
                 yield batch
 
-    def check_end(self, last: int) -> None:
-        """Raises ArchiveError if a directory does not have record `last` of `epoch`, with which the archive ends.
+    def _controllers(self) -> Controllers:
+        from kraft_pipeline.archive.live import Controllers  # noqa: PLC0415 - files need no client
 
-        The end of a directory may be uncommitted: another leader has cut it off since, and written other records.
+        settings = Settings(self._spec.controllers or self._spec.brokers, client_id=self._spec.app_id)
+        return Controllers(settings, of_brokers=not self._spec.controllers)
+
+    def go_on(self, start: int, epoch: int) -> None:
+        """Read from `start` on, after a record of `epoch`."""
+        self._start, self.epoch = start, epoch
+
+    def parted(self, changes: Changes) -> int | None:
+        """The first offset from which on the archive has records that were never committed, and the log others.
+
+        Raises ArchiveError for a log that is behind, or another one, and what readers raise.
         """
-        piece = files.holding(self._spec.paths, last)
-        if piece is None:
-            return
-        found = next(files.read(piece), None)
-        there = None if found is None else (found.column("offset")[0].as_py(), found.column("epoch")[0].as_py())
-        if there != (last, self.epoch):
-            text = "no such record" if there is None else f"record {there[0]} of epoch {there[1]} there"
+        since = changes.position
+        if since is None:
+            return None
+        newest = next((rows for rows in changes.ends() if len(rows.offsets)), None)
+        if newest is None or newest.settled[-1]:
+            return None
+        last, epoch = int(newest.offsets[-1]), int(newest.epochs[-1])
+        if not self._spec.paths:
+            cut = self._parted_live(changes, last, epoch)
+        elif int(Epochs(files.spans(self._spec.paths, last)).of(newest.offsets[-1:])[0]) == epoch:
+            return None
+        else:
+            known = files.spans(self._spec.paths)
+            cut = parted(Epochs(known), changes.ends()) if known else None
+        if cut is not None and not (since.cluster and self.cluster_id):
             raise ArchiveError(
-                f"the archive ends with record {last} of epoch {self.epoch}, the log has {text}: the archive's end was "
-                "not committed and has been cut off since; archive the log to another path"
+                f"the archive has other records than the log from offset {cut} on, and nothing tells that both are of "
+                "one cluster (no meta.properties beside the log); archive the log to another path"
             )
+        return cut
+
+    def _parted_live(self, changes: Changes, last: int, epoch: int) -> int | None:
+        """By the controllers, which name an epoch of theirs and its end for one that they do not have."""
+        at = Last(last, epoch)
+        with self._controllers() as controllers:
+            while (found := controllers.parted(at.offset + 1, at.epoch)) is not None:
+                self.cluster_id = controllers.cluster_id
+                self.check(changes.position)
+                before = _before(changes, *found)
+                if before is None or before.offset >= at.offset:
+                    raise ArchiveError("the controllers have none of the archive's records: it is of another log")
+                at = before
+        return None if at.offset == last else at.offset + 1
 
     def check(self, since: Position | None) -> None:
         """Raises ArchiveError for another cluster than that of `since`."""
         if since is not None and since.cluster and self.cluster_id and since.cluster != self.cluster_id:
             raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
+
+
+def _before(changes: Changes, epoch: int, end: int) -> Last | None:
+    """The last record of the archive below `end`, and of no later epoch than that."""
+    for rows in changes.ends():
+        good = np.flatnonzero((rows.offsets < end) & (rows.epochs <= epoch))
+        if rows.settled[good[-1] + 1 if len(good) else 0 :].any():
+            return None  # what a snapshot has is committed, and the log must have it
+        if len(good):
+            return Last(int(rows.offsets[good[-1]]), int(rows.epochs[good[-1]]))
+    return None
 
 
 def archived(spec: ArchiveSpec) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 `changes` is a table of KafkaTable's committers: files and how far they reach are one transaction, so that a run that
 dies is as if it had not been, and the next one goes on where the last one ended. The others are small beside it, and
-whole:
+whole; `published` says how they are put:
 
 - `partitions` (state.PARTITIONS), `topics` (topic, topic_id, partitions, replicas),
 - `brokers` (broker, rack, fenced, in_controlled_shutdown, epoch, incarnation, listeners, log_dirs),
@@ -14,7 +14,6 @@ Secrets are not archived: see `redacted`.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 import uuid
@@ -28,18 +27,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.archive.changes import SCHEMA
+from kraft_pipeline.archive.reconcile import Rows
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.state import RESOURCES, State
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.committer import Added, Committer, stem
 from kraft_pipeline.tables.parquet import ParquetTable
-from kraft_pipeline.tables.storage import Folder, Storage, open_storage, s3_options
+from kraft_pipeline.tables.storage import Storage, open_storage
 
 CHANGES: Final = "changes"
 TOPIC: Final = "__cluster_metadata"
 KEY: Final = (TOPIC, 0)
-STATE: Final = "state.json"
-"""Which offset all tables of the state are of; missing while a run writes them."""
 FILE_ROWS: Final = 1_000_000
 """Of a file of changes: some 30 MB. Its rows are in memory until it is written."""
 READ_ROWS: Final = 1 << 17
@@ -92,6 +90,7 @@ class Changes:
         self._app = spec.app_id
         self._begun = self._committer.state()
         self._added: list[Added] = []
+        self._removed: list[str] = []
         self.rows = 0
         """That are new."""
         self._waiting: list[pa.RecordBatch] = []
@@ -103,6 +102,16 @@ class Changes:
     def position(self) -> Position | None:
         """Where the archive ends, None for a new one."""
         return self._begun.position
+
+    @property
+    def epoch(self) -> int:
+        """Of this run, once it has taken over."""
+        return self._epoch
+
+    @property
+    def batch(self) -> int:
+        """The number of the next transaction."""
+        return self._begun.batch + 1
 
     @property
     def gaps(self) -> dict[tuple[str, int], int]:
@@ -134,6 +143,30 @@ class Changes:
                     count += 1
         return count
 
+    def ends(self) -> Iterator[Rows]:
+        """Offsets and epochs of its files, the newest first. Raises OSError."""
+        for file in reversed(self.live()):
+            with self.storage.open(file.path) as source:
+                rows = pq.read_table(source, columns=["offset", "epoch", "snapshot"])
+            yield Rows(*(rows.column(name).to_numpy() for name in rows.column_names))
+
+    def cut(self, offset: int) -> list[Added]:
+        """Take the rows from an offset on away, with the next commit; the files that there are then."""
+        kept = []
+        for file in self.live():
+            batches = list(read_changes(self.storage, file.path))
+            good = [batch.filter(pc.less(batch.column("offset"), offset)) for batch in batches]
+            rows, left = (sum(batch.num_rows for batch in some) for some in (batches, good))
+            if left == rows:
+                kept.append(file)
+                continue
+            self._removed.append(file.path)
+            if left:  # its name comes before those of the files that this run adds
+                name = f"{self.begin}-0-{uuid.uuid4().hex[:8]}.parquet"
+                kept.append(write_changes(self.storage, name, [batch for batch in good if batch.num_rows]))
+                self._added.append(kept[-1])
+        return kept
+
     def read(self, files: Sequence[Added]) -> Iterator[pa.RecordBatch]:
         """The rows of some of its files."""
         for file in files:
@@ -160,31 +193,20 @@ class Changes:
         files = [*self._added, *(future.result() for future in self._files)]
         self._added.clear()
         self._files.clear()
-        if files:
-            self._committer.commit(self._begun.batch + 1, position, files, after=self._begun.batch)
-            self._begun = self._committer.state()
+        self._committer.commit(self.batch, position, files, after=self._begun.batch, removed=self._removed)
+        if self._removed and isinstance(self._committer, ParquetTable):
+            self._committer.vacuum(0.0)  # who reads the folder would see both
+        self._removed = []
+        self._begun = self._committer.state()
         return len(files)
 
     def close(self) -> None:
         """Let go of the thread that writes."""
         self._writer.shutdown(wait=True, cancel_futures=True)
 
-    def write_state(self, spec: ArchiveSpec, state: State, offset: int) -> None:
-        """Put all tables of the state in the place of the former ones. Raises FencedError for a run that is replaced.
-
-        `state.json` says that they belong together, and of which offset they are.
-        """
-        root = open_storage(spec.path, spec.storage)
-        self._check(spec)
-        root.delete(STATE)
-        for name, rows in state_tables(state).items():
-            self._check(spec)
-            _write_state(spec, name, rows)
-        self._check(spec)
-        _replace(root, STATE, pa.py_buffer(json.dumps({"offset": offset, "epoch": self._epoch}).encode()))
-
-    def _check(self, spec: ArchiveSpec) -> None:
-        self._committer.state().check(spec.path, self._epoch)
+    def check(self) -> None:
+        """Raises FencedError if another run has taken over."""
+        self._committer.state().check(self.storage.uri, self._epoch)
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -241,27 +263,6 @@ def redacted(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not changed:
         return batch
     return batch.set_column(batch.schema.get_field_index("fields"), "fields", pa.array(texts, pa.string()))
-
-
-def _write_state(spec: ArchiveSpec, name: str, rows: pa.Table) -> None:
-    where = f"{spec.path.rstrip('/')}/{name}"
-    if spec.format == "parquet":
-        _replace(open_storage(where, spec.storage), f"{name}.parquet", encode(rows))
-        return
-    from deltalake import write_deltalake  # noqa: PLC0415 - an extra
-
-    whole, options = rows.cast(plain(rows.schema)), s3_options(spec.storage)
-    write_deltalake(where, whole, mode="overwrite", schema_mode="overwrite", storage_options=options)
-
-
-def _replace(storage: Storage, name: str, data: pa.Buffer) -> None:
-    """One file, whole or not at all."""
-    if not isinstance(storage, Folder):
-        storage.write(name, data)
-        return
-    draft = f".{name}.{uuid.uuid4().hex}"
-    storage.write(draft, data)
-    os.replace(storage.root / draft, storage.root / name)
 
 
 def state_tables(state: State) -> dict[str, pa.Table]:

@@ -160,6 +160,12 @@ def _archive(options: argparse.Namespace) -> int:
             f"{done.rows:,} changes in {done.seconds:.2f} s, up to offset {done.offset}: {done.topics:,} topics, "
             f"{done.partitions:,} partitions, {done.brokers} brokers"
         )
+    if done.cut is not None:
+        print(
+            f"kraft-pipeline: the archive's records from offset {done.cut} on were never committed and have been cut "
+            "off the log since: they have been replaced",
+            file=sys.stderr,
+        )
     for first, last in done.gaps:
         text = f"the changes from offset {first} to {last} were trimmed before they were archived"
         print(f"kraft-pipeline meta: {text}", file=sys.stderr)

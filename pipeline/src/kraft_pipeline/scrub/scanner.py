@@ -146,7 +146,12 @@ class Scanner:
             used, wanted = self._scan_window(window, at, source)
             if used:
                 at, window_bytes = at + used, WINDOW_BYTES
-            elif wanted > len(window) and at + wanted <= source.size and len(window) == window_bytes:
+            elif (
+                wanted > len(window)
+                and at + wanted <= source.size
+                and len(window) == window_bytes
+                and self._may_end(source, at, at + wanted)
+            ):
                 window_bytes = wanted
             elif next_base < 0 and self._is_open_end(source, at, may_end_early):
                 break
@@ -155,6 +160,13 @@ class Scanner:
         if next_base >= 0 and self.expected >= 0:
             self._meets(next_base)
         return at
+
+    def _may_end(self, source: Source, at: int, end: int) -> bool:
+        """Whether a batch that is larger than a window ends where its header says: a wrong length is not believed."""
+        if end == source.size or self._header_at(source, end) is not None:
+            return True
+        stored = _HEAD.unpack_from(source.read(at, HEADER_SIZE))[4]
+        return _crc(source, at + CHECKED_FROM, end) == stored
 
     def _scan_window(self, view: memoryview, at: int, source: Source) -> tuple[int, int]:
         """Whole good-looking batches at the window's begin: how many bytes, and what the next one takes."""
@@ -296,9 +308,9 @@ class Scanner:
             for here in sorted(found for pattern in patterns for found in _places(data, pattern)):
                 header = self._header_at(source, begin + here)
                 if header is not None and known <= header.base <= known + _GAP_MAX:
-                    body = memoryview(source.read(begin + here + CHECKED_FROM, header.length - CHECKED_FROM))
-                    if crc32c(body) == header.crc:
-                        return header, begin + here
+                    start = begin + here
+                    if _crc(source, start + CHECKED_FROM, start + header.length) == header.crc:
+                        return header, start
             begin += SEARCH_BYTES
         return None
 
@@ -336,6 +348,14 @@ class Scanner:
                 self._rows.append((offset, offset, position, length, crc, 0, 0))
         except CodecError as e:
             self._note(Damage(kinds.CRC, position, e.offset, e.offset, f"whole, but not to be decoded: {e.reason}"))
+
+
+def _crc(source: Source, start: int, end: int) -> int:
+    """Of the bytes in [start, end), which are not in memory all at once."""
+    found = 0
+    for at in range(start, end, WINDOW_BYTES):
+        found = crc32c(memoryview(source.read(at, min(WINDOW_BYTES, end - at))), found)
+    return found
 
 
 def _places(data: bytes, pattern: bytes) -> Iterator[int]:

@@ -25,6 +25,7 @@ BEGUN: Final = "@begun"
 UNTIL: Final = "@until"
 EPOCHS: Final = "@epochs"
 ROWS: Final = "@rows"
+NOTES: Final = "@notes"
 """No names of topics."""
 _NEWEST: Final = (1 << 31) - 1
 _STALE: Final = 6
@@ -48,6 +49,8 @@ class Position:
     """Of the leaders whose logs had everything below the offsets; missing where they are unknown."""
     rows: Offsets = field(default_factory=dict)
     """Of dead letters: how many rows their batch made of each partition's records."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What a writer keeps in the same transaction, such as the name of a folder."""
 
     @property
     def is_beginning(self) -> bool:
@@ -65,6 +68,8 @@ class Position:
             found[EPOCHS] = _by_topic(self.epochs)
         if self.rows:
             found[ROWS] = _by_topic(self.rows)
+        if self.notes:
+            found[NOTES] = dict(self.notes)
         if self.cluster:
             found[IDS] = {"cluster": self.cluster, "topics": dict(sorted(self.topics.items()))}
         return found
@@ -77,7 +82,8 @@ class Position:
             ids = parsed.pop(IDS, {"cluster": "", "topics": {}})
             begun, until = _by_key(parsed.pop(BEGUN, {})), _by_key(parsed.pop(UNTIL, {}))
             epochs, rows = _by_key(parsed.pop(EPOCHS, {})), _by_key(parsed.pop(ROWS, {}))
-            return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until, epochs, rows)
+            notes = dict(parsed.pop(NOTES, {}))
+            return cls(_by_key(parsed), ids["cluster"], dict(ids["topics"]), begun, until, epochs, rows, notes)
         except (ValueError, TypeError, AttributeError, KeyError) as e:
             raise ValueError(f"{found!r} are no offsets: {e}") from None
 

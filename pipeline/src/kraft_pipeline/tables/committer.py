@@ -109,8 +109,13 @@ class Committer(Protocol):
     def create(self, schema: pa.Schema, levels: Sequence[By]) -> None:
         """Make the table, its rows filed by `levels`, or give one that exists the columns that it lacks."""
 
-    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
-        """Add the files as batch number `batch`. Raises ConflictError unless `after` is the last one, FencedError."""
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
+        """Add the files as batch number `batch`, and take `removed` ones away with their rows.
+
+        Raises ConflictError unless `after` is the last batch and the removed files are the table's, FencedError.
+        """
 
     def files(self) -> set[str]:
         """The paths of all files that any version that can still be read refers to."""

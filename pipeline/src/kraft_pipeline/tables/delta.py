@@ -40,6 +40,8 @@ BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
 POSITIONS: Final = "_kraft_positions"
 """Folder of positions whose commits may have been cut off Delta's log."""
+LEFT_S: Final = 3600.0
+"""Age from which a draft of such a file is of a writer that was killed: it takes milliseconds."""
 APP: Final = "kraft.app"
 RECENT: Final = 20
 """Commits that are looked at before all are, each of which is a file: the last of ours is nearly always there."""
@@ -105,12 +107,22 @@ class DeltaTableOf:
                 self._table.alter.add_columns(new)
             self._load()
 
-    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
         self._follows(batch, after)
         state = State(batch, position)
+        gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
         properties = self._properties(state, Transaction(self._app, batch))
         with self._kept(state):
-            self._write([_add(file, new=True) for file in files], properties)
+            self._write([*gone, *(_add(file, new=True) for file in files)], properties)
+
+    def _held(self, paths: Sequence[str]) -> list[Added]:
+        there = {file.path: file for file in self._live()}
+        gone = [path for path in paths if path not in there]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+        return [there[path] for path in paths]
 
     def upsert(self, batch: int, position: Position, changes: Changes, *, after: int, each: Each) -> list[str]:
         self._follows(batch, after)
@@ -148,8 +160,12 @@ class DeltaTableOf:
         storage.create(name, json.dumps(state.position.to_json()).encode())
         yield
         self._state = state
+        limit = time.time() - LEFT_S
         for file in list(storage.list(folder)):
-            if file.path != name:
+            number = file.path.rpartition("/")[2].partition("-")[0]
+            # Not of a later batch, which another writer may have committed by now; drafts have a dot in front.
+            done = int(number) <= state.batch if number.isdigit() else file.modified < limit
+            if done and file.path != name:
                 storage.delete(file.path)
 
     def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
@@ -203,14 +219,12 @@ class DeltaTableOf:
         return added
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        there, state = {file.path: file for file in self.live()}, self._stands()
+        state = self.state()
         state.check(self._uri, self._epoch)
-        gone = [path for path in old if path not in there]
-        if gone:
-            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+        there = self._held(old)
         if not self._whole():
             raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
-        removed = [_remove(there[path], data_change=False) for path in old]
+        removed = [_remove(file, data_change=False) for file in there]
         self._write([*removed, *(_add(file, new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:

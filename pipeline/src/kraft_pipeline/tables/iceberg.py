@@ -177,10 +177,13 @@ class IcebergTable:
         if any(field.name not in known.names or known.field(field.name).type != field.type for field in schema):
             self._transact(lambda tx: _evolve(tx, schema))
 
-    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
         def fill(tx: Transaction) -> None:
             self._follows(batch, after)
-            self._snapshot(tx, State(batch, position), {}, files)
+            gone = self._held(removed) if removed else {}
+            self._snapshot(tx, State(batch, position), gone, files)
 
         self._transact(fill, self._work(f"b{batch:08d}"))
 
@@ -220,15 +223,18 @@ class IcebergTable:
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         def fill(tx: Transaction) -> None:
             self._state().check(self._uri, self._epoch)
-            there, clean = self._present()
-            gone = [path for path in old if path not in there]
-            if gone:
-                raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
-            if not all(self._added(there[path], clean=clean).whole for path in old):
-                raise ConflictError(f"table {self._uri}: another writer has {FOREIGN}; they are its to merge")
-            self._snapshot(tx, self._state(), {path: there[path] for path in old}, new, same_rows=True)
+            self._snapshot(tx, self._state(), self._held(old), new, same_rows=True)
 
         self._transact(fill, self._work(f"{COMPACT}{uuid.uuid4().hex}"))
+
+    def _held(self, paths: Sequence[str]) -> dict[str, DataFile]:
+        there, clean = self._present()
+        gone = [path for path in paths if path not in there]
+        if gone:
+            raise ConflictError(f"{gone[0]} is no file of {self._uri} any longer")
+        if not all(self._added(there[path], clean=clean).whole for path in paths):
+            raise ConflictError(f"table {self._uri}: another writer has {FOREIGN}; they are its to merge")
+        return {path: there[path] for path in paths}
 
     def vacuum(self, older_s: float) -> int:
         """Snapshots older than that are expired, all but the present one, and with them what only they refer to."""

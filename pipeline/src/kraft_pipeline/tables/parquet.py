@@ -89,13 +89,17 @@ class ParquetTable:
             self._storage.write(SCHEMA, out.getvalue())
             self._shown = wider
 
-    def commit(self, batch: int, position: Position, files: Sequence[Added], *, after: int) -> None:
+    def commit(
+        self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
+    ) -> None:
         state = self.state()
         state.check(self._storage.uri, self._epoch)
         if state.batch != after:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {state.batch}")
+        self._hold(removed)
+        gone = {"removed": list(removed)} if removed else {}
         self._append(
-            {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files]},
+            {"batch": batch, "position": position.to_json(), "added": [asdict(file) for file in files], **gone},
         )
 
     def files(self) -> set[str]:
@@ -108,10 +112,13 @@ class ParquetTable:
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         self.state().check(self._storage.uri, self._epoch)
-        gone = [path for path in old if path not in self._files]
+        self._hold(old)
+        self._append({"removed": list(old), "added": [asdict(file) for file in new]})
+
+    def _hold(self, paths: Sequence[str]) -> None:
+        gone = [path for path in paths if path not in self._files]
         if gone:
             raise ConflictError(f"{gone[0]} is no file of the table any longer")
-        self._append({"removed": list(old), "added": [asdict(file) for file in new]})
 
     def vacuum(self, older_s: float) -> int:
         """Replaced files that nobody refers to; their age is that of the transaction that replaced them."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +37,13 @@ class Storage(Protocol):
 
     def create(self, path: str, data: bytes) -> bool:
         """Put a whole file unless there is one; whether it was put. Of two that do so at once one is told no."""
+
+    def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
+        """Put a whole file in the place of another, unless `check` raises, which says who may.
+
+        Of two writers that do so at once the one whose check is refused from some moment on puts nothing after it that
+        another has put since. Raises OSError.
+        """
 
     def read(self, path: str) -> bytes:
         """A whole file. Raises FileNotFoundError."""
@@ -88,12 +96,21 @@ class Folder:
             return False
         finally:
             draft.unlink()
-        folder = os.open(where.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _make_durable(where.parent)
         return True
+
+    def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
+        where = self.root / path
+        draft = where.with_name(f".{where.name}.{uuid.uuid4().hex}")
+        self.write(str(draft.relative_to(self.root)), data)
+        try:
+            with where.with_name(f".{where.name}.lock").open("wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # let go of when the file is closed, by a kill as well
+                check()
+                os.replace(draft, where)
+        finally:
+            draft.unlink(missing_ok=True)
+        _make_durable(where.parent)
 
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
@@ -116,6 +133,15 @@ class Folder:
 
     def delete(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
+
+
+def _make_durable(folder: Path) -> None:
+    """The names in it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def s3_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -154,6 +180,31 @@ class ObjectStore:
             # An answer that was lost, and the put done again: then what is there is what was to be put.
             return self.read(path) == data
         return True
+
+    def replace(self, path: str, data: pa.Buffer | bytes, check: Callable[[], None]) -> None:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError  # noqa: PLC0415
+
+        while True:
+            tag = self._tag(path)  # before the check: who is put between the two is another writer, and newer
+            check()
+            mode: Any = "create" if tag is None else {"e_tag": tag}
+            try:
+                with _as_os_errors(path):
+                    self._store.put(path, memoryview(data).cast("B"), mode=mode)
+            except (AlreadyExistsError, PreconditionError):
+                continue
+            return
+
+    def _tag(self, path: str) -> str | None:
+        """Of the present version of a file, None without one. Raises OSError for a store that tells none."""
+        try:
+            with _as_os_errors(path):
+                tag = self._store.head(path)["e_tag"]
+        except FileNotFoundError:
+            return None
+        if tag is None:
+            raise OSError(f"{path}: the store tells no ETag, so two writers could not be told apart")
+        return tag
 
     def read(self, path: str) -> bytes:
         with _as_os_errors(path):
@@ -217,11 +268,11 @@ class _Ranges(io.RawIOBase):
 
 @contextmanager
 def _as_os_errors(path: str) -> Iterator[None]:
-    from obstore.exceptions import AlreadyExistsError, BaseError  # noqa: PLC0415
+    from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError  # noqa: PLC0415
 
     try:
         yield
-    except AlreadyExistsError:
+    except (AlreadyExistsError, PreconditionError):
         raise
     except BaseError as e:
         raise OSError(f"{path}: {str(e).partition('Debug source')[0].strip()}") from e

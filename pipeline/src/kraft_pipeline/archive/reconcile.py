@@ -1,0 +1,112 @@
+"""Where an archive and the log part: the end of a log directory may be archived before it is committed.
+
+A record is known by its offset and its epoch. Two logs that have the same record have all records before it in common,
+and a committed record is in the log of every later leader (Raft). So where the log has another record than the archive,
+and of a greater epoch, the archive's was never committed: it goes, and all that follow it. If the epoch of the log's
+record is the lesser one, the log is that of a node that is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kraft_pipeline.archive.errors import ArchiveError
+
+
+class Rows(NamedTuple):
+    """Of one file of the archive, in the order of the log."""
+
+    offsets: NDArray[np.int64]
+    epochs: NDArray[np.int32]
+    settled: NDArray[np.bool_]
+    """Whether a row is of a snapshot, and so committed."""
+
+
+class Span(NamedTuple):
+    """Records of the log that have one epoch."""
+
+    first: int
+    last: int
+    epoch: int
+
+
+class Epochs:
+    """The epochs of a log's records, as far as it has them."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        """`spans` overlap nowhere."""
+        ordered = sorted(spans)
+        self._firsts = np.array([span.first for span in ordered], np.int64)
+        self._lasts = np.array([span.last for span in ordered], np.int64)
+        self._epochs = np.array([span.epoch for span in ordered], np.int32)
+
+    @property
+    def first(self) -> int:
+        """The first offset, 0 without any."""
+        return int(self._firsts[0]) if len(self._firsts) else 0
+
+    @property
+    def last(self) -> int:
+        """The last offset, -1 without any."""
+        return int(self._lasts[-1]) if len(self._lasts) else -1
+
+    def of(self, offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+        """By offset; -1 for those that the log does not have."""
+        if not len(self._firsts):
+            return np.full(len(offsets), -1, np.int32)
+        at = np.searchsorted(self._firsts, offsets, "right") - 1
+        there = (at >= 0) & (offsets <= self._lasts[at])
+        return np.where(there, self._epochs[at], np.int32(-1))
+
+
+def parted(log: Epochs, archive: Iterable[Rows]) -> int | None:
+    """The first offset of the archive that the log has another record of; None if it has none, or begins later.
+
+    `archive`: its files, the newest first. Raises ArchiveError for a log that is behind, or another one.
+    """
+    after: tuple[int, int] | None = None
+    last, compared = -1, False
+    for rows in archive:
+        if not len(rows.offsets):
+            continue
+        last = max(last, int(rows.offsets[-1]))
+        there = log.of(rows.offsets)
+        common = np.flatnonzero((there == rows.epochs) | rows.settled)
+        if len(common):
+            at = int(common[-1]) + 1
+            if at < len(rows.offsets):
+                after = int(rows.offsets[at]), int(rows.epochs[at])
+            return None if after is None or (last < log.first) else _judged(log, *after, last)
+        compared = compared or bool((there >= 0).any())
+        if not compared and last < log.first:
+            return None
+        after = int(rows.offsets[0]), int(rows.epochs[0])
+    if compared:
+        raise ArchiveError(f"the log has none of the archive's records up to offset {last}: it is another log")
+    if after is not None:
+        raise ArchiveError(_behind(log, last))
+    return None
+
+
+def _judged(log: Epochs, offset: int, epoch: int, last: int) -> int:
+    """Of the first record after the common ones: whether it is the archive's or the log's that was cut off."""
+    there = int(log.of(np.array([offset]))[0])
+    if there < 0:
+        raise ArchiveError(_behind(log, last))
+    if there < epoch:
+        raise ArchiveError(
+            f"the archive has record {offset} of epoch {epoch}, the log has record {offset} of epoch {there}, which is "
+            "older: the log is that of a node that is behind; archive that of another node, or run again later"
+        )
+    return offset
+
+
+def _behind(log: Epochs, last: int) -> str:
+    return (
+        f"the archive ends with record {last}, the log with record {log.last}: the log is that of a node that is "
+        "behind; archive that of another node, or run again later"
+    )
