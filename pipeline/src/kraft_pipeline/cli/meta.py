@@ -162,7 +162,7 @@ def _archive(options: argparse.Namespace) -> int:
         )
     if done.cut is not None:
         print(
-            f"kraft-pipeline: the archive's records from offset {done.cut} on were never committed and have been cut "
+            f"kraft-pipeline meta: the archive's records from offset {done.cut} on were never committed and have been cut "
             "off the log since: they have been replaced",
             file=sys.stderr,
         )
