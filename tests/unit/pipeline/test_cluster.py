@@ -14,7 +14,7 @@ from kraft_pipeline.client.messages import LATEST, OffsetAnswer, PartitionInfo, 
 from kraft_pipeline.sources import offsets
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import maintenance, spec
+from kraft_pipeline.tables import maintenance, served, spec
 from kraft_pipeline.tables.engine import InlineEngine
 from kraft_pipeline.tables.runner import Runner
 
@@ -82,6 +82,67 @@ def test_nobody_answers() -> None:
         told.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
+class Listed(Cluster):
+    """Two brokers, each with metadata of its own; listings come from the first, and change with each one."""
+
+    def __init__(self, *listings: dict[str, bytes], other: dict[str, bytes]) -> None:
+        super().__init__(Settings("a:1", retry_s=5))
+        self.cluster_id, self._listings, self._other = "c", list(listings), other
+
+    def topics(self, names: Any = None, *, create: bool = False) -> dict[str, TopicInfo]:
+        self._now = self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
+        self._topics = {name: _topic(name, found) for name, found in self._now.items()}
+        return self._topics
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return [("a", 1), ("b", 2)]
+
+    def _connect(self, host: str, port: int) -> Any:
+        return self._now if host == "a" else self._other
+
+    @contextmanager
+    def dropping(self, connection: Any) -> Iterator[Any]:
+        yield _Connection(connection)
+
+    def listed(self, wanted: Any, **_: Any) -> dict[Any, OffsetAnswer]:
+        return {key: OffsetAnswer(0, 50, 7) for key in wanted}
+
+
+def _topic(name: str, found: bytes) -> TopicInfo:
+    return TopicInfo(0, name, found, False, {0: PartitionInfo(0, 1, 7)})
+
+
+OLD, NEW = bytes([1]) * 16, bytes([2]) * 16
+
+
+@pytest.mark.parametrize(
+    ("listings", "other", "expected"),
+    [
+        ([{"s": OLD}, {"s": OLD}, {"s": OLD, "t": OLD}], {"s": OLD, "t": OLD}, {("s", 0): 50, ("t", 0): 50}),
+        ([{"s": OLD, "t": NEW}, {"s": OLD, "t": OLD}], {"s": OLD, "t": OLD}, {("s", 0): 50, ("t", 0): 50}),
+        ([{"s": OLD}], {"s": OLD}, {("s", 0): 50}),
+    ],
+    ids=["missing in one listing", "another incarnation in one listing", "deleted"],
+)
+def test_a_topic_is_gone_only_when_no_broker_has_it(
+    monkeypatch: pytest.MonkeyPatch, listings: Any, other: Any, expected: Any
+) -> None:
+    """A broker whose metadata was behind made a topic of a pattern a lost one, or a new one that was read again."""
+
+    def read(found: dict[str, bytes]) -> Any:
+        topics = [_topic(name, found[name]) for name in found]
+        missing = [TopicInfo(3, name, bytes(16), False, {}) for name in {"s", "t"} - set(found)]
+        return cluster.m.MetadataAnswer([], "c", [*topics, *missing])
+
+    monkeypatch.setattr(cluster.m, "read_metadata", read)
+    options = parse({"kafka.bootstrap.servers": "a:1", "subscribePattern": "."}, streaming=True)
+    then = Position({("s", 0): 10, ("t", 0): 10}, "c", {"s": OLD.hex(), "t": OLD.hex()})
+    for grace_s in (0.1, None):
+        found = offsets.latest(Listed(*listings, other=other), options, then, grace_s=grace_s)
+        assert found.offsets == expected
+        assert all(found.topics[name] == OLD.hex() for name, _ in expected)
+
+
 def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document = {
         "apiVersion": spec.API_VERSION,
@@ -99,5 +160,13 @@ def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(maintenance, "care", fails)
     waited: list[str] = []
-    Runner(spec.parse(document), InlineEngine(), wait=waited.append)._care()
+    parsed = spec.parse(document)
+    runner, told = Runner(parsed, InlineEngine(), wait=waited.append), served.Told(parsed)
+    told.watch(runner)
+    runner._care()
     assert waited == ["maintenance failed, batches go on: a file that is no Parquet"]
+    assert told.status()["maintenanceError"] == "a file that is no Parquet"
+    assert 'kraft_table_maintenance_failures_total{table="t"} 1' in told.metrics()
+    monkeypatch.setattr(maintenance, "care", lambda *_: "")
+    runner._care()
+    assert (told.status()["maintenanceFailures"], "maintenanceError" in told.status()) == (1, False)

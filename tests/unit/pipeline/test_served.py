@@ -36,11 +36,16 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
     dead = open_table(given, dead_letters=True)
     dead.create(DEAD_SCHEMA, [])
     dead.commit(0, Position({}, "c", {}), [Added("old.parquet", 1, 4)], after=-1)
-    told, runner = Told(given), SimpleNamespace(behind=None)
+    told, runner = Told(given), SimpleNamespace(care_failures=0, care_error=None, behind=None)
     with serve(told, 0) as port:
         told.watch(cast(Runner, runner))
         assert _get(port, "/readyz")[0] == 503
-        assert json.loads(_get(port, "/status")[1]) == {"name": "orders", "rows": 0, "deadLetters": 4}
+        assert json.loads(_get(port, "/status")[1]) == {
+            "name": "orders",
+            "rows": 0,
+            "deadLetters": 4,
+            "maintenanceFailures": 0,
+        }
         runner.behind = 7
         assert _get(port, "/readyz")[0] == 200
         told.tell(Progress(batch=3, rows=10, dead=2, files=1, seconds=0.5, lag=7))
@@ -50,6 +55,7 @@ def test_lag_batches_and_dead_letters_are_told(tmp_path: Path) -> None:
             "name": "orders",
             "rows": 10,
             "deadLetters": 6,
+            "maintenanceFailures": 0,
             "lag": 7,
             "batch": 3,
             "lastBatchRows": 10,

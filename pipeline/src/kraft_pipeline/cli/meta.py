@@ -162,8 +162,8 @@ def _archive(options: argparse.Namespace) -> int:
         )
     if done.cut is not None:
         print(
-            f"kraft-pipeline meta: the archive's records from offset {done.cut} on were never committed and have been cut "
-            "off the log since: they have been replaced",
+            f"kraft-pipeline meta: the archive's records from offset {done.cut} on were never committed and have been "
+            "cut off the log since: they have been replaced",
             file=sys.stderr,
         )
     for first, last in done.gaps:

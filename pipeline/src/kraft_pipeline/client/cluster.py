@@ -20,6 +20,7 @@ from kraft_pipeline.client.errors import RETRIABLE, BrokerError, ClientError
 T = TypeVar("T")
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
+UNKNOWN_TOPIC: Final = 3
 MADE_S: Final = 60.0
 """For a topic that is to be made: as long as Kafka's producers wait (max.block.ms)."""
 
@@ -105,6 +106,26 @@ class Cluster:
         for missing in set(self._topics if names is None else names) - set(found):
             self._topics.pop(missing, None)
         return found
+
+    def known(self, names: Collection[str]) -> dict[str, set[bytes]]:
+        """The ids that topics have in the metadata of any broker; empty for those that every broker says are missing.
+
+        The metadata of one broker may be behind. Raises ClientError if a broker of the cluster does not answer.
+        """
+
+        def ask() -> dict[str, set[bytes]]:
+            found: dict[str, set[bytes]] = {name: set() for name in names}
+            for host, port in self.addresses():
+                with self.dropping(self._connect(host, port)) as connection:
+                    answer = m.read_metadata(connection.ask(m.METADATA, m.metadata(sorted(names), create=False)))
+                for topic in answer.topics:
+                    if topic.name in found and (topic.error == 0 or topic.partitions):
+                        found[topic.name].add(topic.id)
+                    elif topic.error not in {0, UNKNOWN_TOPIC}:
+                        raise BrokerError(topic.error, f"topic {topic.name}")
+            return found
+
+        return self.retried("metadata", ask, lambda: self.topics(names))
 
     def topic(self, name: str) -> m.TopicInfo:
         """A topic as it was told last. Raises BrokerError (3) when there is none of that name."""

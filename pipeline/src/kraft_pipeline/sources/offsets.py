@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.errors import BrokerError, ClientError
 from kraft_pipeline.client.messages import EARLIEST, LATEST
 from kraft_pipeline.sources.options import Bound, Options
-from kraft_pipeline.sources.positions import Offsets, Position, position
+from kraft_pipeline.sources.positions import Key, Offsets, Position, position
 
 
 def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:
@@ -55,16 +56,38 @@ def ending(cluster: Cluster, options: Options) -> Offsets:
     return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
 
 
+LEADER_NOT_AVAILABLE: Final = 5
 AWAY_S: Final = 5.0
 """For a partition without a leader: the others are read without it then."""
 
 
-def latest(cluster: Cluster, options: Options, then: Position | None = None, *, grace_s: float = AWAY_S) -> Position:
+def latest(
+    cluster: Cluster,
+    options: Options,
+    then: Position | None = None,
+    *,
+    grace_s: float | None = AWAY_S,
+) -> Position:
     """Where each partition ends for a stream of this isolation level; where data may be lost, topics may be missing.
 
-    A partition that no leader answers for ends where it was `then`, if that is given: the others need not wait for it.
+    `then`: where the reader stands. A topic that it has and that is missing now, or has another id, is asked of all
+    brokers: as long as one of them has it, the metadata of another is behind, and is waited for. A partition that no
+    leader answers for within `grace_s` ends where it was `then`: the others need not wait for it. None waits for all.
     """
-    keys = partitions(cluster, options, may_miss=not options.fail_on_data_loss)
+
+    def listed() -> list[Key]:
+        return partitions(cluster, options, may_miss=not options.fail_on_data_loss)
+
+    def agreed() -> list[Key]:
+        found = listed()
+        behind = _behind(cluster, then, found)
+        if behind is not None:
+            raise BrokerError(LEADER_NOT_AVAILABLE, f"topic {behind}: the metadata of a broker is behind")
+        return found
+
+    keys = listed()
+    if _behind(cluster, then, keys) is not None:
+        keys = cluster.retried("topics", agreed)
     wanted = dict.fromkeys(keys, LATEST)
     grace = None if then is None else grace_s
     found = cluster.listed(wanted, committed=options.committed, grace_s=grace) if keys else {}
@@ -75,6 +98,20 @@ def latest(cluster: Cluster, options: Options, then: Position | None = None, *, 
         ends |= {key: then.offsets[key] for key in away}
         epochs |= {key: then.epochs[key] for key in away if key in then.epochs}
     return position(cluster, ends, epochs)
+
+
+def _behind(cluster: Cluster, then: Position | None, keys: Sequence[Key]) -> str | None:
+    """A topic that the reader has and `keys` lack, though some broker has it; None without any."""
+    if then is None or (then.cluster and cluster.cluster_id and then.cluster != cluster.cluster_id):
+        return None
+    ids = {name: cluster.topic(name).id.hex() for name in {topic for topic, _ in keys}}
+    asked = {topic for topic, _ in set(then.offsets) - set(keys)}
+    asked |= {topic for topic, was in then.topics.items() if ids.get(topic, was) != was}
+    for topic, there in sorted(cluster.known(asked).items()) if asked else ():
+        was = then.topics.get(topic)
+        if bool(there) if was is None else bytes.fromhex(was) in there:
+            return topic  # a partition is never taken away from a topic, nor a topic made anew with the same id
+    return None
 
 
 def earliest(cluster: Cluster, keys: list[tuple[str, int]]) -> Offsets:

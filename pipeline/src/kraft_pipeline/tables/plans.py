@@ -102,7 +102,8 @@ class Live:
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
         if dead.batch > state.batch and dead.position is not None:
             return self._again(cluster, state, dead, dead.position)
-        end = self._until or offsets.latest(cluster, self._options, None if self._once else state.position)
+        grace_s = None if self._once else offsets.AWAY_S
+        end = self._until or offsets.latest(cluster, self._options, state.position, grace_s=grace_s)
         self._until = end if self._once else None
         start, new = self._start(cluster, state, end)
         todo = sum(max(0, last - start[key]) for key, last in end.offsets.items())

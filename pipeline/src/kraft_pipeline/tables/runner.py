@@ -61,6 +61,8 @@ class Progress:
     seconds: float
     lag: int
     """Records that were there when the batch was planned and are not in it."""
+    settled: int = 0
+    """Of the dead letters, those that an earlier attempt of the batch had committed."""
 
 
 def may_pass(error: Exception) -> bool:
@@ -93,6 +95,9 @@ class Runner:
         self._stopping = False
         self.behind: int | None = None
         """Records that are not in the table, as of the last look at the topics; None before it."""
+        self.care_failures = 0
+        self.care_error: str | None = None
+        """Why the last maintenance failed; None if it did not."""
         self._first_fields = values.first_fields(spec)
 
     def stop(self) -> None:
@@ -152,12 +157,14 @@ class Runner:
 
     def _care(self) -> None:
         """Between batches, so that neither is in the other's way."""
+        self.care_error = None
         try:
             done = maintenance.care(self.spec, self._engine)
         except ConflictError as e:  # somebody else looks after the table
             done = str(e)
         except Exception as e:  # batches need none of it; the next time of care tries again
             _LOG.warning("maintenance failed: %s", e, exc_info=True)
+            self.care_failures, self.care_error = self.care_failures + 1, f"{e}" or type(e).__name__
             self._wait(f"maintenance failed, batches go on: {e}")
             return
         if done:
@@ -237,9 +244,9 @@ class Runner:
         self._work(self.spec.path, number).settle(lambda: kept)
         self._sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
-        rows, dead = sum(result.rows for result in results), dead + sum(map(len, first.dead.values()))
+        rows, settled = sum(result.rows for result in results), sum(map(len, first.dead.values()))
         self.behind = plan.lag
-        self._tell(Progress(number, rows, dead, len(files), time.monotonic() - begun, plan.lag))
+        self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
         return rows
 
     def _first_attempt(self, number: int, plan: Plan) -> Record:

@@ -22,6 +22,7 @@ METRICS: Final = (
     ("batch", "kraft_table_batch", "gauge", "number of the last batch"),
     ("rows", "kraft_table_rows_total", "counter", "rows written since the start"),
     ("deadLetters", "kraft_table_dead_letters", "gauge", "rows of the table of dead letters"),
+    ("maintenanceFailures", "kraft_table_maintenance_failures_total", "counter", "passes of maintenance that failed"),
     ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
 )
 """Field of the status -> metric, its type and meaning; a field that is not known yet has no line."""
@@ -45,14 +46,21 @@ class Told:
 
     def tell(self, done: Progress) -> None:
         """A batch has been committed."""
-        self._rows, self._dead = self._rows + done.rows, self._dead + done.dead
+        self._rows, self._dead = self._rows + done.rows, self._dead + done.dead - done.settled
         self._last, self._at = done, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def status(self) -> dict[str, Any]:
-        """name, rows, deadLetters; lag once the topics have been looked at; batch, lastBatchTime, … after a batch."""
+        """name, rows, deadLetters, maintenanceFailures, maintenanceError of the last pass if that failed.
+
+        lag once the topics have been looked at; batch, lastBatchTime, … after a batch.
+        """
         found: dict[str, Any] = {"name": self._spec.name, "rows": self._rows, "deadLetters": self._dead}
-        if self._runner is not None and self._runner.behind is not None:
-            found["lag"] = self._runner.behind
+        if self._runner is not None:
+            found["maintenanceFailures"] = self._runner.care_failures
+            if self._runner.care_error is not None:
+                found["maintenanceError"] = self._runner.care_error
+            if self._runner.behind is not None:
+                found["lag"] = self._runner.behind
         if self._last is not None:
             found |= {"batch": self._last.batch, "lastBatchRows": self._last.rows, "lastBatchTime": self._at}
             found["lastBatchSeconds"] = round(self._last.seconds, 3)
