@@ -19,6 +19,7 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import iceberg, intents, partitions, schemas
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.icebergcommit import tag
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Folder
 from kraft_pipeline.tables.tasks import encoded
@@ -181,9 +182,9 @@ def test_files_are_replaced_and_snapshots_expire(tmp_path: Path) -> None:
     assert len(there) == 3  # the list, the manifest with the file, and the one that says which are gone
     # What commits that died have left is told by their names.
     work = one._work("b00000004")
-    tag, foreign = str(iceberg._tag(work)), str(iceberg._tag(opened(tmp_path, "other")._work("b00000004")))
+    named, foreign = str(tag(work)), str(tag(opened(tmp_path, "other")._work("b00000004")))
     draft = tmp_path / "metadata" / ".v9.metadata.json.00"
-    for name in (f"{tag}-m0.avro", f"snap-1-0-{tag}.avro", draft.name, f"{foreign}-m0.avro"):
+    for name in (f"{named}-m0.avro", f"snap-1-0-{named}.avro", draft.name, f"{foreign}-m0.avro"):
         (tmp_path / "metadata" / name).touch()
     os.utime(draft, (0, 0))
     assert one.sweep() == 0

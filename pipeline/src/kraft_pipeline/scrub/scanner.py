@@ -166,7 +166,7 @@ class Scanner:
         if end == source.size or self._header_at(source, end) is not None:
             return True
         stored = _HEAD.unpack_from(source.read(at, HEADER_SIZE))[4]
-        return _crc(source, at + CHECKED_FROM, end) == stored
+        return bool(_crc(source, at + CHECKED_FROM, end) == stored)
 
     def _scan_window(self, view: memoryview, at: int, source: Source) -> tuple[int, int]:
         """Whole good-looking batches at the window's begin: how many bytes, and what the next one takes."""

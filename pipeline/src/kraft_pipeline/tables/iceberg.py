@@ -12,7 +12,6 @@ PyIceberg would try a commit that lost against another again by itself; here it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -31,18 +30,19 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer
-from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.icebergcommit import TAG_CHARACTERS, Overwrite, shared, tag
 from kraft_pipeline.tables.icebergfields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
 from kraft_pipeline.tables.intents import COMMIT, COMPACT, Work
@@ -271,11 +271,14 @@ class IcebergTable:
         """Remove the manifests of a commit that no snapshot refers to."""
         if self._table is None:
             return 0
-        tag, limit, count = str(_tag(work))[:TAG_CHARACTERS], time.time() - LEFT_S, 0
-        known = self._manifests(self._table.metadata.snapshots)
+        begin, limit, count = str(tag(work))[:TAG_CHARACTERS], time.time() - LEFT_S, 0
+        snapshots = self._table.metadata.snapshots
+        # A snapshot that the work committed has all of its manifests; others are read only if there is none.
+        committed = [snapshot for snapshot in snapshots if f"-{begin}" in snapshot.manifest_list]
+        known = self._manifests(committed or snapshots)
         for file in list(self._storage.list(FOLDER)):
             name = file.path.rpartition("/")[2]
-            ours = name.startswith(tag) or (name.startswith("snap-") and f"-{tag}" in name)
+            ours = name.startswith(begin) or (name.startswith("snap-") and f"-{begin}" in name)
             if (ours or (name.startswith(".v") and file.modified < limit)) and file.path not in known:
                 self._storage.delete(file.path)
                 count += 1
@@ -295,7 +298,7 @@ class IcebergTable:
         if self._table.location().rstrip("/") != self._uri:
             raise ValueError(f"{self._name} lies at {self._table.location()} by its catalog, not at {self._uri}")
         once = {**self._table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-        self._table.metadata = self._table.metadata.model_copy(update={"properties": once})
+        self._table.metadata = shared(self._table.metadata).model_copy(update={"properties": once})
 
     def _create(self, fields: Schema, spec: PartitionSpec) -> None:
         try:
@@ -365,11 +368,11 @@ class IcebergTable:
         producer: _SnapshotProducer[Any]
         if old:
             operation = Operation.REPLACE if same_rows else Operation.OVERWRITE
-            producer = _Overwrite(operation, tx, self._table.io, snapshot_properties=info)
+            producer = Overwrite(operation, tx, self._table.io, snapshot_properties=info)
         else:
             producer = tx.update_snapshot(info).merge_append()
         assert self._now is not None, "who commits a snapshot has it on record"
-        producer.commit_uuid = _tag(self._now)
+        producer.commit_uuid = tag(self._now)
         with producer:
             for file in old.values():
                 producer.delete_data_file(file)
@@ -455,42 +458,6 @@ class IcebergTable:
 
     def _path(self, location: str) -> str:
         return location.removeprefix(f"{self._uri}/")
-
-
-class _Overwrite(_OverwriteFiles, _MergeAppendFiles):
-    """PyIceberg's overwrite, its manifests merged as those of appends are.
-
-    By itself it keeps, with each commit, one more that only says which files are gone; and of many partitions it makes
-    a condition to find their manifests by, though all of them have been read.
-    """
-
-    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
-        """PyIceberg counts the files of an overwrite; those of a replacement are counted likewise."""
-        operation, self._operation = self._operation, Operation.OVERWRITE
-        try:
-            found = super()._summary(snapshot_properties)
-        finally:
-            self._operation = operation
-        return found.model_copy(update={"operation": operation})
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        return [m for m in super()._existing_manifests() if m.has_added_files() or m.has_existing_files()]
-
-    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:  # noqa: ARG002
-        return lambda _: True
-
-    def _build_delete_files_partition_predicate(self) -> None:
-        """See above."""
-
-
-TAG_CHARACTERS: Final = 19
-"""Of a tag's text: the first half of its digits with their hyphens."""
-
-
-def _tag(work: Work) -> uuid.UUID:
-    """A new id for names of manifests, whose first half tells which work they are of."""
-    first = hashlib.sha256(work.folder.encode()).digest()
-    return uuid.UUID(bytes=first[:8] + uuid.uuid4().bytes[8:])
 
 
 def _told(snapshot: Snapshot) -> Mapping[str, str]:

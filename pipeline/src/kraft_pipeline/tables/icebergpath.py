@@ -22,6 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier, Properties
 
+from kraft_pipeline.tables.icebergcommit import shared
 from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "metadata"
@@ -43,7 +44,7 @@ class PathCatalog(NoopCatalog):
         if version is None:
             raise NoSuchTableError(f"there is no Iceberg table at {self._location}")
         if self._known is None or self._known[0] != version:
-            self._known = version, TableMetadataUtil.parse_raw(self._storage.read(_name(version)).decode())
+            self._known = version, shared(TableMetadataUtil.parse_raw(self._storage.read(_name(version)).decode()))
         return self._table(*self._known)
 
     def create_table(
@@ -81,7 +82,7 @@ class PathCatalog(NoopCatalog):
         if not self._storage.create(_name(version), metadata.model_dump_json(exclude_none=True).encode()):
             raise CommitFailedException(f"version {version} of {self._location} is another writer's")
         self._storage.write(HINT, str(version).encode())
-        self._known = version, metadata
+        self._known = version, shared(metadata)
 
     def _newest(self) -> int | None:
         version = self._known[0] if self._known else self._hinted() or self._listed()

@@ -197,7 +197,9 @@ class ParquetTable:
         return found
 
     def _refresh(self) -> None:
-        """Read the transactions that came since, from the last checkpoint on."""
+        """Read the transactions that came since, from the last checkpoint on; nothing is listed if none came."""
+        if self._next and self._storage.exists(_name(self._next - 1)) and not self._storage.exists(_name(self._next)):
+            return
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
         if self._next and _name(self._next - 1) not in names and not points:  # those before a checkpoint are trimmed
