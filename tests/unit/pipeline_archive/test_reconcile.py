@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from kraft_node.metadata.features import record_version
+from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, snapshot_footer_batch, snapshot_header_batch
 from kraft_node.metadata.records import encode_record
 from kraft_pipeline.archive import run as run_module
@@ -25,7 +25,7 @@ KINDS = ["parquet", "delta"]
 
 
 def of_epoch(offset: int, epoch: int, *records: Any) -> bytes:
-    values = [encode_record(r, record_version(type(r).__name__, 30)) for r in records]
+    values = [encode_record(r, kind_of(r).version(30)) for r in records]
     return data_batch(values, offset, epoch, NOW + 1000 * offset)
 
 
