@@ -54,6 +54,10 @@ class Lake:
         given = {name: str(value) for name, value in options.items()}
         return self._ask({"kind": kind, "path": str(path), "where": where, "options": given})
 
+    def stream(self, kind: str, path: Path | str, copy: Path) -> list[dict[str, Any]]:
+        """The rows of all that a stream of Spark has copied from a table into a folder, going on where it was."""
+        return self._ask({"kind": kind, "path": str(path), "copy": str(copy)})
+
     def sql(self, text: str) -> list[dict[str, Any]]:
         """What a statement returns. Raises AssertionError with Spark's words."""
         return self._ask({"sql": text})
@@ -97,6 +101,11 @@ def main(folder: str) -> None:
         try:
             if "sql" in question:
                 rows = spark.sql(question["sql"])
+            elif "copy" in question:
+                stream = spark.readStream.format(question["kind"]).load(question["path"]).writeStream.format("parquet")
+                stream = stream.option("checkpointLocation", question["copy"] + "/_checkpoint")
+                stream.trigger(availableNow=True).start(question["copy"]).awaitTermination()
+                rows = spark.read.parquet(question["copy"])
             else:
                 reader = spark.read.format(question["kind"]).options(**question["options"])
                 rows = reader.load(question["path"]).where(question["where"])

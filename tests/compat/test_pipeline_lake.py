@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kraft_pipeline.tables import maintenance, runner, spec
 from tests.compat.targets import Ours
-from tests.compat.test_pipeline_client import create
+from tests.compat.test_pipeline_client import create, produced
 from tests.compat.test_pipeline_table import document, run, send
 from tests.compat.test_pipeline_table_life import keyed
 from tests.lake import Lake
@@ -86,6 +86,25 @@ def test_rows_of_a_table_that_grew(server: Ours, lake: Lake, folder: Path, kind:
     earlier = lake.read(kind, parsed.path, versionAsOf=before)
     assert sorted(row["n"] for row in earlier) == list(range(50))
     assert "more" not in earlier[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_of_spark_reads_over_a_compaction(server: Ours, lake: Lake, folder: Path, kind: str) -> None:
+    """Iceberg's streaming reader fails at a snapshot that overwrites; one that replaces has no new rows for it."""
+    create(server, f"streamed-{kind}")
+    given = document(server, f"streamed-{kind}", folder / f"streamed_{kind}", kind)
+    parsed, copy = spec.parse(given), folder / f"copied_{kind}"
+    for first in range(0, 30, 10):
+        produced(server, f"streamed-{kind}", 10, first=first)
+        run(given)
+    assert len(lake.stream(kind, parsed.path, copy)) == 30
+    produced(server, f"streamed-{kind}", 10, first=30)
+    run(given)
+    assert maintenance.compact(parsed) == (4, 1)
+    produced(server, f"streamed-{kind}", 10, first=40)
+    run(given)
+    assert sorted(row["offset"] for row in lake.stream(kind, parsed.path, copy)) == list(range(50))
 
 
 @pytest.mark.slow
