@@ -194,7 +194,7 @@ def commits(folder: Path, one_s: float, clients: int, many_s: float) -> tuple[li
     with _cluster(program, folder) as ports:
         port = _leader(ports)
         one = Connection.to(port)
-        taken = []
+        taken: list[float] = []
         start = time.monotonic()
         while time.monotonic() - start < one_s:
             begun = time.monotonic()

@@ -57,7 +57,10 @@ class Run:
 
 def read(path: Path) -> Run:
     """The run in a file. Raises JournalError if the file is no run of this format."""
-    lines = path.read_text().split("\n")
+    try:
+        lines = path.read_text().split("\n")
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from None
     try:
         header = json.loads(lines[0])
     except ValueError as error:
