@@ -26,7 +26,7 @@ def described(folder: Path) -> dict[str, Any]:
     return {
         "cpu": f"{os.cpu_count()} x {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB, 1),
-        "virtual_machine": "hypervisor" in (_field("/proc/cpuinfo", "flags") or ""),
+        "virtual_machine": _is_virtual(),
         "kernel": f"{platform.system()} {platform.release()}",
         "disk": _disk(folder),
         "dirty_ratio": Path("/proc/sys/vm/dirty_ratio").read_text().strip(),
@@ -101,11 +101,15 @@ def _disk(folder: Path) -> str:
     if len(found) < 3:
         return "unknown"
     kind, source, options = found[:3]
-    device = Path("/sys/class/block") / Path(source).name
-    spins = (device.resolve() / "queue" / "rotational").exists() and (
-        (device.resolve() / "queue" / "rotational").read_text().strip() == "1"
-    )
-    return f"{kind} on {'a rotating disk' if spins else 'a solid or virtual disk'}, {options}"
+    rotational = (Path("/sys/class/block") / Path(source).name).resolve() / "queue" / "rotational"
+    spins = rotational.exists() and rotational.read_text().strip() == "1"
+    # A virtual disk says of itself what its host cares to say.
+    device = "a virtual disk" if _is_virtual() else "a rotating disk" if spins else "a solid state disk"
+    return f"{kind} on {device}, {options}"
+
+
+def _is_virtual() -> bool:
+    return "hypervisor" in _field("/proc/cpuinfo", "flags")
 
 
 def _version(program: str, option: str) -> str:
