@@ -8,6 +8,8 @@ fields (an apply is a merge). Nothing works on objects: a test, or the benchmark
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import re
 import uuid
@@ -145,7 +147,10 @@ class ApiServer:
             return _status(status, "Refused", "by the test")
         try:
             if watches:
-                return await self._watch(request, where)
+                answer = web.StreamResponse()
+                with contextlib.suppress(ConnectionResetError):  # who watched has gone
+                    await self._watch(request, where, answer)
+                return answer
             body = json.loads(await request.read() or b"{}")
             return web.json_response(self._verb(verb, where, body, request))
         except _RefusedError as error:
@@ -194,11 +199,10 @@ class ApiServer:
             found = [{"metadata": one["metadata"]} for one in found] or None  # type: ignore[assignment]
         return {"items": found, "metadata": {"resourceVersion": str(self._version)}}
 
-    async def _watch(self, request: web.Request, where: Where) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, where: Where, answer: web.StreamResponse) -> None:
         if not request.query.get("timeoutSeconds", "1").isdecimal():
             raise _RefusedError(400, "BadRequest", "timeoutSeconds: a whole number is wanted")
         self.watches.append({"kind": where.kind, **request.query})
-        answer = web.StreamResponse()
         await answer.prepare(request)
         since = int(request.query.get("resourceVersion", "0") or 0)
         end = asyncio.get_running_loop().time() + float(request.query.get("timeoutSeconds", "300"))
@@ -210,9 +214,10 @@ class ApiServer:
         while (left_s := end - asyncio.get_running_loop().time()) > 0 and began_at == self._oldest:
             if since < self._oldest - 1:
                 await say("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
-                return answer
+                return
             changed = self._changed
-            for event in [one for one in self._events if one.version > since]:
+            newer = list(itertools.takewhile(lambda one: one.version > since, reversed(self._events)))  # noqa: B023
+            for event in reversed(newer):
                 since = event.version
                 mine = where.namespace in ("", event.object["metadata"].get("namespace", ""))
                 if (
@@ -227,7 +232,6 @@ class ApiServer:
             except TimeoutError:
                 await say("BOOKMARK", {"kind": where.kind, "metadata": {"resourceVersion": str(self._version)}})
                 since = self._version
-        return answer
 
     def _discovery(self, path: str) -> web.Response:
         groups = sorted({where for where, _ in NAMED if where.startswith("apis/")})
