@@ -143,6 +143,12 @@ def test_every_name_is_one_that_kafka_has(both: tuple[Metrics, Metrics]) -> None
     assert len({name for name, _ in claimed}) >= 40
 
 
+def test_all_that_kafka_tells_of_its_cleaner_is_told(both: tuple[Metrics, Metrics]) -> None:
+    ours, kafka = ({shape for shape in shapes(metrics) if "_logcleaner" in shape[0]} for metrics in both)
+    assert ours == kafka
+    assert len(ours) == 9
+
+
 @pytest.mark.parametrize(
     ("name", "labels"),
     [
@@ -156,6 +162,10 @@ def test_every_name_is_one_that_kafka_has(both: tuple[Metrics, Metrics]) -> None
         ("kafka_log_log_logendoffset", {"topic": "measured", "partition": "0"}),
         ("kafka_log_log_logstartoffset", {"topic": "measured", "partition": "0"}),
         ("kafka_log_log_numlogsegments", {"topic": "measured", "partition": "0"}),
+        ("kafka_log_logcleaner_deadthreadcount", {}),
+        ("kafka_log_logcleaner_max_buffer_utilization_percent", {}),
+        ("kafka_log_logcleaner_max_compaction_delay_secs", {}),
+        ("kafka_log_logcleanermanager_max_dirty_percent", {}),
         ("kafka_log_logmanager_offlinelogdirectorycount", {}),
         ("kafka_server_brokertopicmetrics_messagesin_total", {"topic": "measured"}),
         ("kafka_server_kafkaserver_brokerstate", {}),

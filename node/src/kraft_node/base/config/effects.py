@@ -25,7 +25,7 @@ _NEW_GROUPS: Final = "only the classic group protocol is served so far"
 _TRANSACTIONS: Final = "idempotent producers are served, transactions are not yet"
 _PURGATORY: Final = "a request that has been answered leaves the waiting list at once: there is nothing to purge"
 _METRICS: Final = "metrics are served over HTTP in Prometheus' format: no reporters, no sampling windows"
-_CLEANER: Final = "compaction works in slices of fixed size in one lane a log directory: no buffers or threads to size"
+_CLEANER: Final = "compaction reads and writes pieces of 64 KiB: there is no buffer to size"
 _JAVA: Final = "it names a Java class, and there is no JVM to load it"
 
 WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (

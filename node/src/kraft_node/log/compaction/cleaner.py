@@ -45,12 +45,13 @@ class Cleaner:
         self.running: dict[str, int] = {}
         """The logs that are being compacted, by name, and the number of each pass's lane."""
         self.uncleanable: dict[str, Log] = {}
-        """Logs on which a pass has failed, by name; they are left alone until the node starts again."""
+        """Logs on which a pass has failed, by name; they are left alone until they are opened anew."""
         self.figures = Figures()
 
     def start(self, candidates: Iterable[tuple[Log, int]], now_ms: int) -> bool:
         """Begin with the dirtiest of (log, first dirty offset); whether a pass was begun."""
         self.figures.last_run_ms = self._env.clock.monotonic_ms()
+        self.uncleanable = {name: log for name, log in self.uncleanable.items() if not log.closed}
         due: list[tuple[float, Log, Dirt]] = []
         dirtiest, longest_delay_ms = 0.0, 0
         for log, first_dirty in candidates:
@@ -74,7 +75,7 @@ class Cleaner:
 
     def uncleanable_bytes(self, path: str) -> int:
         """The bytes of the uncleanable logs in the directory at `path`."""
-        return sum(log.size_bytes for log in self.uncleanable.values() if log.dir.path == path and not log.closed)
+        return sum(log.size_bytes for log in self.uncleanable.values() if log.dir.path == path)
 
     def forget(self, log: Log) -> None:
         """The log is gone, or is not compacted any more."""
