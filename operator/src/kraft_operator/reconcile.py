@@ -63,7 +63,7 @@ BLOCKED_S: Final = 5.0
 UNKNOWN_S: Final = 10.0
 """Views that are missing or too old for no longer than this are waited for; then somebody should know."""
 UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown"})
-RESTS_S: Final = 900.0
+RESTS_S: Final = 1200.0
 """Everything is read anew after this, whatever watches tell: who edits what they do not show is corrected then."""
 
 

@@ -51,7 +51,7 @@ class Lease:
     async def acquire(self) -> None:
         """Until we hold it."""
         while not await self._try():
-            await asyncio.sleep(min(self.period_s, 2.0))
+            await asyncio.sleep(min(self.period_s, 3.0))
         log.info("we hold the lease %s/%s as %s", self._namespace, self._name, self._holder)
 
     async def keep(self) -> None:

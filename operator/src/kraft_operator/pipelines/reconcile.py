@@ -43,7 +43,7 @@ REFUSED_S_MAX: Final = 30.0
 """Between two looks at one that is refused: accounts and claims that would allow it are not watched."""
 PASS_S: Final = 60.0
 """A pass that takes longer is given up."""
-RESTS_S: Final = 900.0
+RESTS_S: Final = 1200.0
 """Everything is read anew after this, whatever watches tell."""
 ANSWER_S_MAX: Final = 3.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
