@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("administration")]
 TOOLS = "org.apache.kafka.tools"
 RACKS = {101: "a", 102: "a", 103: "b"}
 PATIENCE_S = 90.0
+LOG_FOLDER = re.compile(r"(?!__cluster_metadata).+-\d+")
+"""The folder of a partition that is served, not one that is being deleted."""
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +306,17 @@ def _same(members: Members, name: str) -> bool:
     return len({folder and (folder / f"{0:020d}.log").read_bytes() for folder in folders}) == 1
 
 
+def even_out(members: Members, broker: int) -> None:
+    """Give both directories of a broker as many logs: new logs go where there are fewest."""
+    folders = (members.nodes[broker].folder / name for name in ("data", "more"))
+    counts = [len([at for at in folder.iterdir() if LOG_FOLDER.fullmatch(at.name)]) for folder in folders]
+    missing = abs(counts[0] - counts[1])
+    if missing:
+        create(members, "evens-out", ",".join([str(broker)] * missing))
+
+
 def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members: Members) -> None:
+    even_out(members, 102)
     create(members, "disks", ",".join(["102:103"] * 4))
     for partition in range(4):
         assert produce(members, "disks", [b"before"], partition) == []
