@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from kraft_node.base.lag import LoopLag
     from kraft_node.base.net import Net
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -174,6 +175,8 @@ class Env:
     net: Net
     boot_id: str | None = None
     """Changes with each boot of the machine; None where the system does not say."""
+    lag: LoopLag | None = None
+    """How long the turns of the loop take; None where time stands still in a turn (simulation)."""
 
 
 @dataclass(slots=True, frozen=True)

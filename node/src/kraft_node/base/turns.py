@@ -23,12 +23,13 @@ STEPS_A_TURN: Final = 16
 class Turns:
     """The jobs of one owner, in the order in which they wait."""
 
-    __slots__ = ("_clock", "_queue", "_scheduled", "_scheduler")
+    __slots__ = ("_clock", "_latest", "_queue", "_scheduled", "_scheduler")
 
     def __init__(self, env: Env) -> None:
         self._clock = env.clock
         self._scheduler = env.scheduler
         self._queue: deque[Callable[[], bool]] = deque()
+        self._latest: Callable[[], bool] | None = None
         self._scheduled = False
 
     def __len__(self) -> int:
@@ -40,6 +41,10 @@ class Turns:
         if not self._scheduled:
             self._scheduled = True
             self._scheduler.call_soon(self._run)
+
+    def callback_name(self) -> str:
+        """For the log line of a slow callback: the latest step."""
+        return f"step={getattr(self._latest, '__qualname__', '')}"
 
     def _run(self) -> None:
         try:
@@ -53,7 +58,7 @@ class Turns:
         queue = self._queue
         start_ms = self._clock.monotonic_ms()
         for _ in range(STEPS_A_TURN):
-            step = queue.popleft()
+            step = self._latest = queue.popleft()
             if step():
                 queue.append(step)
             if not queue or self._clock.monotonic_ms() - start_ms >= TURN_MS:

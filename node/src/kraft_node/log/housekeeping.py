@@ -97,7 +97,11 @@ class Housekeeping:
 
     def _later(self, name: str, delay_ms: int, work: Callable[[], None]) -> None:
         if not self._stopped:
-            self._timers[name] = self._manager.env.scheduler.call_later(delay_ms, work)
+            self._timers[name] = self._manager.env.scheduler.call_later(delay_ms, self._run, name, work)
+
+    def _run(self, _name: str, work: Callable[[], None]) -> None:
+        """Do the work of a timer; the name is for the log line of a slow callback."""
+        work()
 
     # --- recovery ---
 

@@ -16,6 +16,22 @@ T = TypeVar("T")
 Job: TypeAlias = "tuple[Callable[[], Any], Callable[[Any], None]]"
 
 
+class Completion:
+    """The end of a lane's job, on the loop; names itself when it is slow there."""
+
+    __slots__ = ("_done", "_lane")
+
+    def __init__(self, lane: str, done: Callable[[Any], None]) -> None:
+        self._lane = lane
+        self._done = done
+
+    def __call__(self, result: object) -> None:
+        self._done(result)
+
+    def callback_name(self) -> str:
+        return f"lane={self._lane} done={getattr(self._done, '__qualname__', type(self._done).__qualname__)}"
+
+
 class ThreadBackground:
     """Lanes start with their first job. The caller bounds what it submits: each asks for one fsync at a time."""
 
@@ -29,7 +45,7 @@ class ThreadBackground:
         queue = self._lanes.get(lane)
         if queue is None:
             queue = self._lanes[lane] = SimpleQueue()
-            thread = threading.Thread(target=self._run, args=(queue,), name=f"lane-{lane}", daemon=True)
+            thread = threading.Thread(target=self._run, args=(lane, queue), name=f"lane-{lane}", daemon=True)
             self._threads.append(thread)
             thread.start()
         queue.put((work, done))
@@ -43,7 +59,7 @@ class ThreadBackground:
             if thread.is_alive():
                 log.warning("background lane still busy at exit lane=%s", thread.name)
 
-    def _run(self, queue: SimpleQueue[Job | None]) -> None:
+    def _run(self, lane: str, queue: SimpleQueue[Job | None]) -> None:
         while True:
             job = queue.get()
             if job is None:
@@ -54,5 +70,5 @@ class ThreadBackground:
                 result = work()
             except BaseException as e:
                 result = e
-            self._loop.call_from_thread(done, result)
+            self._loop.call_from_thread(Completion(lane, done), result)
             del job, work, done, result  # an idle lane keeps nothing alive

@@ -67,6 +67,7 @@ class RealEnv:
             background=self.background,
             net=self.net,
             boot_id=boot_id(),
+            lag=self.loop.lag,
         )
 
     def close(self, wait_s: float = 5.0) -> None:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from kraft_node.base.lag import SLOW_S, LoopLag
+
 log = logging.getLogger("kraft_node.runtime.loop")
 
 READABLE: Final = select.POLLIN
@@ -61,6 +63,7 @@ class Loop:
         self._cancelled = 0
         self._foreign: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._running = False
+        self.lag = LoopLag()
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
         self._wake_in.setblocking(False)
@@ -132,18 +135,25 @@ class Loop:
             plain_poll = self._poll.poll
             poll = lambda wait_s: plain_poll(wait_s * 1000.0)  # noqa: E731
         callbacks = self._callbacks
+        monotonic, lag = time.monotonic, self.lag
         while self._running:
-            for fd, events in poll(self._wait_s()):
+            ready = poll(self._wait_s())
+            begun = at = monotonic()
+            for fd, events in ready:
                 callback = callbacks.get(fd)
                 if callback is not None:
                     try:
                         callback(events)
                     except Exception:
                         log.exception("failure while handling a descriptor fd=%d", fd)
+                    before, at = at, monotonic()
+                    if at - before > SLOW_S:
+                        lag.slow(at - before, "descriptor", callback)
             if self._heap:
                 self._fire_timers()
             if self._ready:
-                self._run_ready()
+                at = self._run_ready(at)
+            lag.turn(at - begun)
 
     def stop(self) -> None:
         """Return from `run` after the present turn."""
@@ -175,8 +185,9 @@ class Loop:
             self._ready.append(heapq.heappop(heap)[2])
             heap = self._heap
 
-    def _run_ready(self) -> None:
-        ready = self._ready
+    def _run_ready(self, at: float) -> float:
+        """Run what is due; `at` is the time before, the result the time after."""
+        ready, monotonic = self._ready, time.monotonic
         for _ in range(len(ready)):  # what these add waits for the next turn, so descriptors are not starved
             handle = ready.popleft()
             function = handle.function
@@ -187,6 +198,10 @@ class Loop:
                 function(*handle.args)
             except Exception:
                 log.exception("failure in a call on the loop")
+            before, at = at, monotonic()
+            if at - before > SLOW_S:
+                self.lag.slow(at - before, "call" if handle.loop is None else "timer", function, handle.args)
+        return at
 
     def _woken(self, _events: int) -> None:
         try:

@@ -77,6 +77,12 @@ class SocketTransport:
         if self._sock is not None:
             self._loop.watch(self._fd, self._mask, self._ready)
 
+    def callback_name(self) -> str:
+        """For the log line of a slow callback: what the receiver last did."""
+        more = getattr(self._receiver, "callback_name", None)
+        receiver = type(self._receiver).__name__
+        return f"receiver={receiver} peer={self.peer[0]}:{self.peer[1]}" + (f" {more()}" if more is not None else "")
+
     # Reading
 
     def _ready(self, events: int) -> None:

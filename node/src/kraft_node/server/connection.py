@@ -126,6 +126,11 @@ class Connection(Answering):
         """Whether it is closed: the controller takes it for a sign that a broker died."""
         return self.closed
 
+    def callback_name(self) -> str:
+        """The latest request, for the log line of a slow callback."""
+        last = self._last_header
+        return "" if last is None else f"api={self.server.apis[last[0]].metrics.name} client={last[4]!r}"
+
     def idle_ms(self, now_ms: int) -> int:
         """For how long the client alone has been waited for; 0 while a request is unanswered.
 

@@ -58,7 +58,7 @@ class NodeMetrics:
         clock = self._node.env.clock
         registry.register(lambda: self._node.metrics.collect(clock.monotonic_ms()))
         broker = (self._broker, self._topics, self._logs, self._directories, self._groups)
-        for collect in (self._server, self._sockets, self._raft, self._metadata, self._controller, *broker):
+        for collect in (self._server, self._loop, self._sockets, self._raft, self._metadata, self._controller, *broker):
             registry.register(collect)
 
     def _server(self) -> Iterable[Family]:
@@ -67,6 +67,17 @@ class NodeMetrics:
         yield "kraft_server_info", "gauge", ((version, 1.0),)
         state = 0 if node.broker is None else int(node.broker.state)
         yield _one("kafka_server_kafkaserver_brokerstate", state)
+
+    def _loop(self) -> Iterable[Family]:
+        """A histogram as Prometheus counts it: turns of the event loop that took no longer than each bound."""
+        lag = self._node.env.lag
+        if lag is None:
+            return
+        name = "kraft_event_loop_lag_seconds"
+        yield f"{name}_bucket", "counter", [((("le", bound),), float(count)) for bound, count in lag.cumulative()]
+        yield _one(f"{name}_sum", lag.total_s, "counter")
+        yield _one(f"{name}_count", lag.count, "counter")
+        yield _one("kraft_event_loop_slow_callbacks_total", lag.slow_callbacks, "counter")
 
     def _sockets(self) -> Iterable[Family]:
         listeners = self._node.listeners

@@ -1,0 +1,74 @@
+"""How long the event loop keeps others waiting: a histogram of its turns, and a log line for each slow callback.
+
+A turn lasts from the moment at which the loop learns what is ready until it asks again. Whatever becomes ready in a
+turn waits for its end, so the length of turns bounds the lag. `runtime.loop` measures; the cost is a reading of the
+clock a callback, which is no system call on Linux.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+log = logging.getLogger("kraft_node.loop")
+
+SLOW_S: Final = 0.1
+"""A callback that takes longer gets a log line: heartbeats and clients wait for so long."""
+
+BUCKETS: Final = 33
+"""Bucket n counts turns shorter than 2^n microseconds; the last one holds all that are longer than an hour."""
+
+FIRST_TOLD: Final = 6
+LAST_TOLD: Final = 24
+"""Buckets that metrics tell: from 64 microseconds to 16 seconds."""
+
+
+class LoopLag:
+    """The turns of one loop since the start."""
+
+    __slots__ = ("counts", "slow_callbacks", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * BUCKETS
+        self.total_s = 0.0
+        self.slow_callbacks = 0
+
+    def turn(self, seconds: float) -> None:
+        """Count a turn that has taken so long."""
+        bucket = int(seconds * 1_000_000).bit_length()
+        self.counts[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+        self.total_s += seconds
+
+    def slow(self, seconds: float, kind: str, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
+        """Log a callback that took longer than SLOW_S."""
+        self.slow_callbacks += 1
+        log.warning("event loop stalled ms=%d kind=%s %s", seconds * 1000, kind, name_of(function, args))
+
+    @property
+    def count(self) -> int:
+        """How many turns there were."""
+        return sum(self.counts)
+
+    def cumulative(self) -> Iterator[tuple[str, int]]:
+        """(bound in seconds, turns up to it) of each bucket, as Prometheus has them."""
+        seen = sum(self.counts[:FIRST_TOLD])
+        for bucket in range(FIRST_TOLD, LAST_TOLD + 1):
+            seen += self.counts[bucket]
+            yield f"{(1 << bucket) / 1_000_000:g}", seen
+        yield "+Inf", self.count
+
+
+def name_of(function: Callable[..., Any], args: tuple[Any, ...] = ()) -> str:
+    """A callback for people, as key=value pairs. Its owner may say more: `callback_name()` returns such pairs."""
+    while isinstance(function, partial):
+        function, args = function.func, (*function.args, *args)
+    owner = getattr(function, "__self__", function)
+    more = getattr(owner, "callback_name", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    pairs = [f"callback={name}"]
+    pairs += [f"of={arg!r}" for arg in args[:2] if isinstance(arg, str) and arg]
+    if more is not None:
+        pairs.append(more())
+    return " ".join(pair for pair in pairs if pair)
