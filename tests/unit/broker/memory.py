@@ -81,5 +81,5 @@ class MemoryLog:
     def aborted_transactions(self, _from: int, _to: int) -> list[tuple[int, int]]:
         return []
 
-    def delete_records(self, before: int) -> None:
+    def delete_records(self, before: int, at_once: int | None = None) -> None:
         self.start_offset = before

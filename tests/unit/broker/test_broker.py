@@ -126,6 +126,7 @@ def test_topics_come_and_go(tmp_path: Path) -> None:
     assert rig.names() == ["a-1"]
     rig.commit([stored.RemoveTopicRecord(topic_id=topic_id(1))])
     assert rig.produce("a", 1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.loop.run()
     assert len(rig.names()) == 1
     assert rig.names()[0].endswith("-delete")
     rig.commit(topic_records("a", 2))

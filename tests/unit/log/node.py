@@ -11,6 +11,8 @@ import pytest
 from kraft_node.base.ids import Uuid
 from kraft_node.log import meta_properties
 from kraft_node.log.config import LogConfig
+from kraft_node.log.errors import CutLater
+from kraft_node.log.log import Log
 from kraft_node.log.manager import LogManager
 from kraft_node.log.meta_properties import MetaProperties
 from kraft_node.log.timing import Timing
@@ -74,6 +76,14 @@ class Node:
         assert done == [1]
         self.manager.release()
         self.host.end_life()
+
+    def cut(self, log: Log, offset: int) -> bool:
+        """Truncate a log, as often as it takes until the checkpoints promise less."""
+        while True:
+            try:
+                return log.truncate_to(offset)
+            except CutLater:
+                self.rest(100)
 
     def kill(self) -> None:
         self.host.end_life()

@@ -335,7 +335,7 @@ def test_a_log_that_was_cut_off_is_dirty_from_there() -> None:
         put(log, (b"%d" % number, b"v" * 30))
     node.rest(30_000)
     assert offsets["t"][0] == log.active.base
-    log.truncate_to(7)
+    node.cut(log, 7)
     assert offsets["t"][0] == 7
     node.kill()
     manager = node.start(lambda _: config)

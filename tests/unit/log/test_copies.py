@@ -58,7 +58,7 @@ def test_a_log_that_is_cut_off_within_a_batch_promises_what_is_before_it() -> No
     log.flush()
     manager.checkpoint_all()
     node.rest()
-    log.truncate_to(8)
+    node.cut(log, 8)
     node.kill()
     again = node.start().get("t", 0)
     assert again is not None

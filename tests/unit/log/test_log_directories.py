@@ -87,7 +87,7 @@ def test_what_an_unclean_leader_has_a_follower_cut_off_below_the_checkpointed_hi
     manager.checkpoint_all()
     if not busy:
         node.rest(100)
-    log.truncate_to(to)
+    node.cut(log, to)
     log.append_as_follower(batch(b"other", base_offset=to, leader_epoch=2))
     if busy:
         node.rest(100)  # the checkpoint of before is written late, or rather not at all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.log import names, opening
+from kraft_node.log import names, opening, walking
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.log.manager import LogManager
@@ -44,13 +44,14 @@ def check(log: Log) -> None:
 def walked_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The recovery points from which logs are walked."""
     seen: list[int] = []
-    recover = opening._recover
+    recover = walking.recover
 
     def record(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
         seen.append(log.recovery_point)
         return recover(log, compacted_below, epochs_known=epochs_known)
 
-    monkeypatch.setattr(opening, "_recover", record)
+    monkeypatch.setattr(walking, "recover", record)
+    monkeypatch.setattr(opening, "recover", record)
     return seen
 
 

@@ -190,6 +190,8 @@ class FileSlice:
     file: File
     position: int
     length: int
+    is_recent: bool = False
+    """Whether it was written a moment ago, so that it is in memory."""
 
     def read(self) -> bytes:
         """The bytes themselves, for tests, simulation and connections without sendfile."""

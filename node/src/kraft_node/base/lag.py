@@ -62,11 +62,12 @@ class LoopLag:
 
 def name_of(function: Callable[..., Any], args: tuple[Any, ...] = ()) -> str:
     """A callback for people, as key=value pairs. Its owner may say more: `callback_name()` returns such pairs."""
-    while isinstance(function, partial):
-        function, args = function.func, (*function.args, *args)
-    owner = getattr(function, "__self__", function)
+    inner: Any = function
+    while isinstance(inner, partial):
+        inner, args = inner.func, (*inner.args, *args)
+    owner = getattr(inner, "__self__", inner)
     more = getattr(owner, "callback_name", None)
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
     pairs = [f"callback={name}"]
     pairs += [f"of={arg!r}" for arg in args[:2] if isinstance(arg, str) and arg]
     if more is not None:

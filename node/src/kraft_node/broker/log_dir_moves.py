@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
+from kraft_node.log.errors import CutLater
 from kraft_node.log.futures import check_name
 from kraft_node.log.recovery import LogIsRecovering
 
@@ -215,6 +216,8 @@ class LogDirMoves:
             try:
                 if self._advance(move):
                     self._ready.append(move)
+            except CutLater:
+                self._later(move)
             except KafkaError as error:
                 log.warning("%s-%d does not move: %s", move.partition.topic, move.partition.index, error)
                 self._give_up(move)

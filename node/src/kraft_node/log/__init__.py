@@ -6,12 +6,14 @@
 | `appending` | the careful way in: what is not one plain batch, what a follower has fetched |
 | `validate` | may this batch be stored as it came, and if not, as what |
 | `segment`, `scan`, `index`, `txn_index` | one segment file and its indexes |
-| `opening` | what is in a directory after a clean or unclean stop |
+| `opening`, `walking`, `producer_replay` | what is in a directory after a clean or unclean stop |
+| `recovery`, `timestamps` | recovery and look-ups by time in lanes |
 | `trimming`, `lookup`, `flushing` | retention and truncation; reads and searches; fsync |
 | `compaction` | compaction, in slices beside everything else (KIP-58, KIP-534) |
 | `epochs`, `producers`, `producer_snapshot` | leader epochs (KIP-101), idempotence and transactions (KIP-98) |
 | `housekeeping`, `closing` | what is done to all logs from time to time; the clean stop |
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
+| `noting`, `withdrawals` | offsets of open logs into the checkpoints; logs that must not be used any more |
 | `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
 | `files` | open files, bounded; what happens when a directory dies |
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from kraft_node.base.env import Disk, read_file
@@ -50,13 +50,34 @@ def parse_offsets(data: bytes) -> OffsetMap:
     return offsets
 
 
-def format_offsets(offsets: Mapping[str, Mapping[int, int]]) -> bytes:
-    """The file's bytes."""
-    lines: Iterable[str] = (
-        f"{topic} {partition} {offset}" for topic, of_topic in offsets.items() for partition, offset in of_topic.items()
-    )
-    entries = list(lines)
-    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
+class CheckpointText:
+    """The lines of some offset checkpoints, by topic: a write formats the topics that have changed, not all.
+
+    Belongs to the thread that writes the files.
+    """
+
+    __slots__ = ("_counts", "_lines")
+
+    def __init__(self, files: int) -> None:
+        """`files`: how many checkpoints there are."""
+        self._lines: list[dict[str, bytes]] = [{} for _ in range(files)]
+        self._counts = [0] * files
+
+    def update(self, changes: Mapping[str, Sequence[Mapping[int, int]]]) -> None:
+        """Take the offsets of all partitions of the topics that have changed, a mapping for each file."""
+        for topic, of_files in changes.items():
+            for number, offsets in enumerate(of_files):
+                lines = self._lines[number]
+                before = lines.pop(topic, None)
+                if before is not None:
+                    self._counts[number] -= before.count(b"\n")
+                if offsets:
+                    lines[topic] = "".join([f"{topic} {at} {offset}\n" for at, offset in offsets.items()]).encode()
+                    self._counts[number] += len(offsets)
+
+    def data(self, number: int) -> bytes:
+        """The bytes of a file."""
+        return b"".join((f"{VERSION}\n{self._counts[number]}\n".encode(), *self._lines[number].values()))
 
 
 def read_offsets(disk: Disk, path: str) -> OffsetMap:

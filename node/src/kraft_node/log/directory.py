@@ -9,14 +9,15 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.base.env import TEMPORARY, Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
+from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 from kraft_node.log import meta_properties, names, trimming
-from kraft_node.log.checkpoints import CheckpointError, OffsetMap, format_offsets, read_offsets
-from kraft_node.log.errors import LogDirDamaged, LogDirInvalid
+from kraft_node.log.checkpoints import CheckpointError, CheckpointText, OffsetMap, read_offsets
+from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
 from kraft_node.log.files import FileCache, LogDir, Originals
 from kraft_node.log.page_cache import BootMark
 
@@ -34,6 +35,18 @@ NEW_NAMES_SYNC_MS: Final = 1000
 milliseconds; Kafka makes none before a log's first flush."""
 
 
+LOWERED_MS: Final = 60_000
+"""After so long a cut that has not come back is one that nobody wants any more."""
+
+
+class _Lowered(NamedTuple):
+    """A log that waits to be cut off at `offset`, until the write of that number is durable."""
+
+    offset: int
+    write: int
+    since_ms: int
+
+
 def lock_directory(disk: Disk, path: str) -> DiskLock:
     """The lock of a log directory. Raises LogDirInvalid when another process (also Apache Kafka's) holds it."""
     try:
@@ -47,10 +60,14 @@ class Directory(LogDir):
 
     __slots__ = (
         "_boot_mark",
+        "_changed",
         "_disk_lock",
         "_file_system",
+        "_lowered",
         "_names_sync",
         "_names_sync_ms",
+        "_text",
+        "_writing",
         "broker_epoch",
         "clean",
         "cleaner_offsets",
@@ -68,8 +85,8 @@ class Directory(LogDir):
         "start_offsets",
         "strays",
         "unrecovered",
-        "unwritable",
         "writes",
+        "written",
     )
 
     def __init__(self, env: Env, path: str, files: FileCache) -> None:
@@ -108,13 +125,25 @@ class Directory(LogDir):
         self.offsets_dirty = False
         self.writes = 0
         """How often `write_offsets` was called."""
-        self.unwritable = 0
-        """Writes up to that one promise more than they may; those that still wait for their turn are left out."""
+        self.written = 0
+        """The latest of these that is durable."""
+        self._changed: set[str] = set()
+        """Topics whose offsets have changed since the last write."""
+        self._text = CheckpointText(len(self._tables))
+        """Belongs to the directory's thread."""
+        self._lowered: dict[tuple[str, int], _Lowered] = {}
+        """Logs that wait to be cut off until the checkpoints promise less of them."""
+        self._writing = False
+        """Whether a write for them is about to begin."""
         self.retired: dict[tuple[str, int], int] = {}
         """Partitions that are gone while the checkpoints may still name them, and the write that no longer does.
 
         What they say must not be taken for a new partition of the same name, whose log it would declare damaged.
         """
+
+    @property
+    def _tables(self) -> tuple[OffsetMap, ...]:
+        return self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets
 
     @property
     def online(self) -> bool:
@@ -197,6 +226,7 @@ class Directory(LogDir):
         for gone in self.unrecovered.keys() - here:
             del self.unrecovered[gone]
         self._forget_all_but(here)
+        self._changed.update(*self._tables)
         self.same_boot = self._boot_mark.is_current()
         if not self.same_boot:
             self._boot_mark.remove()
@@ -262,11 +292,10 @@ class Directory(LogDir):
     def note(self, log: Log) -> None:
         """Take the offsets of an open log into the checkpoints, which are written with the next `write_offsets`."""
         changed = False
-        for offsets, value in (
-            (self.recovery_points, log.recovery_point),
-            (self.start_offsets, log.start_offset),
-            (self.high_watermarks, log.promised_high_watermark),
-        ):
+        values = (log.recovery_point, log.start_offset, log.promised_high_watermark)
+        if self._lowered:
+            values = self._capped(log, values)
+        for offsets, value in zip(self._tables, values, strict=False):
             of_topic = offsets.get(log.topic)
             if of_topic is None:
                 of_topic = offsets[log.topic] = {}
@@ -276,7 +305,23 @@ class Directory(LogDir):
                 of_topic[log.partition] = value
                 changed = True
         if changed:
-            self.offsets_dirty = True
+            self.changed(log.topic)
+
+    def changed(self, topic: str) -> None:
+        """Offsets of that topic have changed: the next write has to state them."""
+        self._changed.add(topic)
+        self.offsets_dirty = True
+
+    def _capped(self, log: Log, values: tuple[int, int, int]) -> tuple[int, int, int]:
+        """What the checkpoints may say of a log that waits to be cut off; it waits no longer than `LOWERED_MS`."""
+        lowered = self._lowered.get((log.topic, log.partition))
+        if lowered is None:
+            return values
+        if self.env.clock.monotonic_ms() - lowered.since_ms > LOWERED_MS:
+            del self._lowered[log.topic, log.partition]
+            return values
+        recovery_point, start, high_watermark = values
+        return min(recovery_point, lowered.offset), min(start, lowered.offset), min(high_watermark, lowered.offset)
 
     def _drop_old_snapshots(self, log: Log, recovery_point: int) -> None:
         try:
@@ -289,18 +334,23 @@ class Directory(LogDir):
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
             if offsets.get(topic, {}).pop(partition, None) is not None:
                 self.retired[topic, partition] = self.writes + 1
-        self.offsets_dirty = True
+            if offsets is not self.cleaner_offsets and topic in offsets and not offsets[topic]:
+                del offsets[topic]  # the other file is written only as long as there is something in it
+        self._lowered.pop((topic, partition), None)
+        self.changed(topic)
 
     def _forget_all_but(self, here: set[tuple[str, int]]) -> None:
         """What a kill or an administrator has removed: a new log of that name is none that has lost its records."""
         for offsets in (self.recovery_points, self.start_offsets, self.high_watermarks, self.cleaner_offsets):
-            for topic, of_topic in offsets.items():
+            for topic, of_topic in list(offsets.items()):
                 for partition in [partition for partition in of_topic if (topic, partition) not in here]:
                     self.forget_offsets(topic, partition)
 
     def offsets_written(self, number: int) -> None:
         """The write of that number is done, and with it all before it."""
-        self.retired = {partition: at for partition, at in self.retired.items() if at > number}
+        self.written = max(self.written, number)
+        if self.retired:
+            self.retired = {partition: at for partition, at in self.retired.items() if at > number}
 
     def promised(self, topic: str, partition: int) -> int:
         """Below this offset a log is as durable as it was when the checkpoints were written.
@@ -315,40 +365,65 @@ class Directory(LogDir):
 
         Only a leader that was elected uncleanly has a follower cut off what is below the high watermark of its last
         checkpoint. A kill before the next one would leave a log that ends before what was promised, which the next
-        start would take for damage. So it is written now, before the cut, on the caller's thread. Raises OSError.
+        start would take for damage. So the directory's thread writes the checkpoints before the cut, once for all logs
+        that wait. Raises CutLater until that is done: try again.
         """
-        start, compacted = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))
-        if max(self.promised(topic, partition), start, compacted) <= offset:
+        key = (topic, partition)
+        others = (of.get(topic, {}).get(partition, 0) for of in (self.start_offsets, self.cleaner_offsets))
+        if max(self.promised(topic, partition), *others) > offset:
+            for offsets in self._tables:
+                of_topic = offsets.get(topic, {})
+                if partition in of_topic:
+                    of_topic[partition] = min(offset, of_topic[partition])
+            self.changed(topic)
+            self._lowered[key] = _Lowered(offset, self.writes + 1, self.env.clock.monotonic_ms())
+        lowered = self._lowered.get(key)
+        if lowered is None:
             return
-        for offsets in (self.recovery_points, self.high_watermarks, self.start_offsets, self.cleaner_offsets):
-            of_topic = offsets.get(topic, {})
-            if partition in of_topic:
-                of_topic[partition] = min(offset, of_topic[partition])
-        write = self.write_offsets(".cut.tmp")
-        self.unwritable = self.writes - 1
-        write()
+        if self.written < lowered.write:
+            if not self._writing:
+                self._writing = True
+                self.env.scheduler.call_soon(self._write_lowered)
+            raise CutLater(topic, partition, offset)
+        del self._lowered[key]
 
-    def write_offsets(self, beside: str = TEMPORARY) -> Callable[[], None]:
-        """Work for any thread that writes the checkpoints as they are now; when it is done, `offsets_written`.
+    def _write_lowered(self) -> None:
+        self._writing = False
+        if self.online and self.offsets_dirty:
+            self.write_in_background()
 
-        `beside`: what is added to the names of the files that take their places."""
+    def write_in_background(self) -> None:
+        """Write the checkpoints in the directory's thread; an error ends the directory."""
+        self.offsets_dirty = False
+        work = self.write_offsets()
+        done = partial(self.offsets_written, self.writes)
+        self.run(work, done, done)
+
+    def write_offsets(self) -> Callable[[], None]:
+        """Work for the directory's thread that writes the checkpoints as they are now; then call `offsets_written`.
+
+        Costs the loop what the topics have that have changed since the last call.
+        """
         self.writes += 1
-        number = self.writes
-        disk = self.env.disk
-        files = [
-            (f"{self.path}/{names.RECOVERY_POINT_CHECKPOINT}", format_offsets(self.recovery_points)),
-            (f"{self.path}/{names.LOG_START_CHECKPOINT}", format_offsets(_positive(self.start_offsets))),
-            (f"{self.path}/{names.REPLICATION_CHECKPOINT}", format_offsets(self.high_watermarks)),
-        ]
+        disk, text = self.env.disk, self._text
+        changes = {topic: self._offsets_of(topic) for topic in self._changed}
+        self._changed.clear()
+        files = [names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.REPLICATION_CHECKPOINT]
         if self.cleaner_offsets:
-            files.append((f"{self.path}/{names.CLEANER_CHECKPOINT}", format_offsets(self.cleaner_offsets)))
+            files.append(names.CLEANER_CHECKPOINT)
 
         def work() -> None:
-            for path, data in files:
-                if number > self.unwritable:
-                    write_atomic(disk, path, data, beside)
+            text.update(changes)
+            for number, name in enumerate(files):
+                write_atomic(disk, f"{self.path}/{name}", text.data(number))
 
         return work
+
+    def _offsets_of(self, topic: str) -> list[dict[int, int]]:
+        found = [dict(offsets.get(topic, ())) for offsets in self._tables]
+        # As Kafka writes log start offsets: only those that are not the beginning.
+        found[1] = {partition: at for partition, at in found[1].items() if at > 0}
+        return found
 
     def write_mark(self, broker_epoch: int) -> None:
         """State that every log here was closed and is durable, but for the quarantined ones. Raises OSError."""
@@ -427,11 +502,6 @@ class Directory(LogDir):
 
 def _nothing() -> None:
     """Nobody waits."""
-
-
-def _positive(offsets: OffsetMap) -> OffsetMap:
-    """As Kafka writes log start offsets: only those that are not the beginning."""
-    return {topic: kept for topic, found in offsets.items() if (kept := {p: at for p, at in found.items() if at > 0})}
 
 
 def directory_of(entry: Log | Directory) -> Directory:

@@ -10,12 +10,24 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from kraft_node.base.errors import ErrorCode, KafkaError
+
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_shortage(error: BaseException) -> bool:
     """Whether the process or the system has no file descriptor left for the moment."""
     return isinstance(error, OSError) and error.errno in SHORTAGES
+
+
+class CutLater(KafkaError):  # noqa: N818 - a state, not a fault
+    """A log is not cut off yet: the checkpoints on disk promise more of it, and are being written with less."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{topic}-{partition} is cut off at {offset} in a moment: the checkpoints are written with less first",
+        )
 
 
 class LogDirError(Exception):

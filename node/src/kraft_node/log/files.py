@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraft_node.base.env import Buffer, Disk, Env, File
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
+from kraft_node.base.turns import Turns
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def write_file(disk: Disk, path: str, position: int, data: Buffer) -> None:
             file.pwrite(position, [data])
     finally:
         file.close()
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """Remove a file that may be missing. Raises OSError."""
+    if disk.exists(path):
+        disk.remove(path)
 
 
 class Originals:
@@ -150,7 +157,7 @@ class LogDir:
     `lane` is the background thread of this directory. `failed` is set once and stays; `on_failure` hears of it.
     """
 
-    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes")
+    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes", "turns")
 
     def __init__(self, env: Env, path: str, files: FileCache, directory_id: Uuid = ZERO_UUID) -> None:
         self.env = env
@@ -158,6 +165,8 @@ class LogDir:
         self.files = files
         self.id = directory_id
         self.lane = f"log-dir:{path}"
+        self.turns = Turns(env)
+        """Work on many files or logs that is done in turns of the loop."""
         self.pending_index_bytes = PENDING_INDEX_BYTES
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None

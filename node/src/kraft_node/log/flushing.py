@@ -58,7 +58,7 @@ def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], 
 class Flush:
     """One fsync of a log up to an offset: made on the loop, `work` in any thread, then `done` on the loop."""
 
-    __slots__ = ("_directories", "_disk", "_log", "_names", "_paths", "_truncations", "_whole", "up_to")
+    __slots__ = ("_directories", "_disk", "_log", "_names", "_path", "_paths", "_truncations", "_whole", "up_to")
 
     def __init__(self, log: Log, up_to: int, *, closing: bool = False, indexes: bool = False) -> None:
         """Prepare to make everything below `up_to` durable; with `indexes` also those of the active segment.
@@ -76,6 +76,7 @@ class Flush:
             log.snapshot_position = position
             log.take_snapshot(up_to)
         self._log = log
+        self._path = log.path
         self._disk = log.dir.env.disk
         self._truncations = log.truncations
         self._whole = up_to == log.end_offset
@@ -99,15 +100,21 @@ class Flush:
                 if self._disk.exists(directory):
                     raise
 
-    def done(self) -> None:
-        """Note that it is durable now, unless the log has been cut since."""
+    def done(self) -> bool:
+        """Note that it is durable now, unless the log has been cut since.
+
+        False if the log has been renamed: `work` may have found nothing under the names that it knew.
+        """
         log = self._log
+        if log.path != self._path and not log.closed:
+            return False
         log.names_synced = max(log.names_synced, self._names)
         if log.truncations == self._truncations:
             log.recovery_point = max(log.recovery_point, self.up_to)
             if self._whole:
                 log.cuts_synced = self._truncations
         log.last_flush_ms = log.dir.env.clock.wall_ms()
+        return True
 
 
 def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str]:
@@ -184,8 +191,9 @@ def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool 
             if not log.closed:
                 log.dir.fail(result)
             return
-        flush.done()
-        if done is not None:
+        if not flush.done():
+            _again(log, done, indexes)
+        elif done is not None:
             done()
         elif log.recovery_point < log.active.base and not log.closed and log.dir.failed is None:
             schedule(log)  # segments that have been rolled meanwhile

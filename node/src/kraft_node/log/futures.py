@@ -202,6 +202,7 @@ class Futures:
         manager.put(log)
         if compacted_below >= 0:
             directory.cleaner_offsets.setdefault(topic, {})[partition] = compacted_below
+            directory.changed(topic)
             manager.housekeeping.checkpoint_soon()
         if before is not None:
             before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)

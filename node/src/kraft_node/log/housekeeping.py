@@ -20,6 +20,7 @@ from kraft_node.log.compaction.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.directory import Directory, directory_of
 from kraft_node.log.log import Log
+from kraft_node.log.trimming import DROP_STEP
 
 if TYPE_CHECKING:
     from kraft_node.log.manager import LogManager
@@ -48,6 +49,8 @@ class Housekeeping:
         self.knows_topics = False
         """Whether topics have their configurations: before, compacted logs look damaged and kept ones too old."""
         self.cleaner = Cleaner(manager.env, self._cleaned)
+        self._visited: Log | None = None
+        """The log that retention has opened to look into it."""
 
     def start(self) -> None:
         """Begin with what needs no topic's configuration."""
@@ -110,10 +113,12 @@ class Housekeeping:
 
         The walk waits for a log that is long, which the directory's recovery lane opens.
         """
+        left = self._manager.recovery.inline_bytes_max
         for directory in self._manager.directories:
             for topic, partition in list(islice(directory.unrecovered, WALK_STEP)):
-                if directory.failed is not None or self._is_in_lane(directory, topic, partition):
+                if left < 0 or directory.failed is not None or self._is_in_lane(directory, topic, partition):
                     break
+                left -= self._manager.recovery.cost(directory, topic, partition)
                 self.visit(directory, topic, partition)
         if any(directory.unrecovered and directory.online for directory in self._manager.directories):
             self._later("recovery", WALK_PAUSE_MS, self._recover_some)
@@ -164,38 +169,54 @@ class Housekeeping:
     def _check_retention(self) -> None:
         self._walk_retention(self._manager.partitions())
 
-    def _walk_retention(self, todo: Iterator[tuple[str, int]]) -> None:
+    def _walk_retention(self, todo: Iterator[tuple[str, int]], again: tuple[str, int] | None = None) -> None:
+        """Look at some logs; of a log that has many segments too many, `again` goes on with the rest."""
         now = self._manager.env.clock.wall_ms()
+        pause_ms = WALK_PAUSE_MS
         for _ in range(WALK_STEP):
-            found = next(todo, None)
+            found = again or next(todo, None)
+            again = None
             if found is None:
                 return
             try:
-                self._retain(*found, now)
+                if self._retain(*found, now):
+                    again, pause_ms = found, 0
+                    break
             except KafkaError:
                 continue  # the directory is dead, which has been said
             except OSError as e:
                 directory = self._manager.directory_of(*found)
                 if directory is not None:
                     directory.fail(e)
-        self._later("retention-walk", WALK_PAUSE_MS, lambda: self._walk_retention(todo))
+        self._later("retention-walk", pause_ms, lambda: self._walk_retention(todo, again))
 
-    def _retain(self, topic: str, partition: int, now: int) -> None:
+    def _retain(self, topic: str, partition: int, now: int) -> bool:
+        """Drop some segments of a log; whether there may be more to drop."""
         entry = self._manager.entry(topic, partition)
         if entry is None or not directory_of(entry).online:
-            return
+            return False
         if isinstance(entry, Log):
-            entry.retain(now)
+            log = entry
         elif (topic, partition) in entry.unrecovered or (topic, partition) in entry.quarantined:
-            return
+            return False
         elif self._may_be_dirty(entry, topic, partition):
             self._manager.get(topic, partition)  # held from now on, so `_clean` sees it
-        elif self._may_expire(entry, topic, partition, now):
-            log = self._manager.open(entry, topic, partition)
-            if log.retain(now):
+            return False
+        elif not self._may_expire(entry, topic, partition, now):
+            return False
+        else:
+            log = self._visited = self._manager.open(entry, topic, partition)
+        before = len(log.segments)
+        is_shorter = log.retain(now, DROP_STEP) > 0
+        if before - len(log.segments) >= DROP_STEP - 1:
+            return True
+        if log is self._visited:
+            self._visited = None
+            if is_shorter or log.unflushed:
                 flushing.schedule(log, lambda: self._close_again(log))
-            elif log.unflushed == 0:
+            else:
                 self._close_again(log)
+        return False
 
     def _may_be_dirty(self, directory: Directory, topic: str, partition: int) -> bool:
         """Whether a compacted log that is not open has closed segments beyond the checkpoint of the cleaner."""
@@ -281,7 +302,7 @@ class Housekeeping:
         of_topic = directory.cleaner_offsets.setdefault(log.topic, {})
         if of_topic.get(log.partition, 0) < offset:
             of_topic[log.partition] = offset
-            directory.offsets_dirty = True
+            directory.changed(log.topic)
             self._later("compacted", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
             self._clean()
 

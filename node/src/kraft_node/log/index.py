@@ -59,6 +59,19 @@ def search_file(file: File, count: int, relative_offset: int) -> tuple[int, int]
     return floor_entry(file.pread(low * ENTRY_SIZE, (high - low) * ENTRY_SIZE), relative_offset)
 
 
+def search_time_file(file: File, count: int, timestamp: int) -> tuple[int, int] | None:
+    """`floor_time_entry` of a time index file with `count` entries: a few small reads, then one page."""
+    low, high = 0, count
+    while high - low > _BLOCK_ENTRIES:
+        middle = (low + high) // 2
+        data = file.pread(middle * TIME_ENTRY_SIZE, TIME_ENTRY_SIZE)
+        if len(data) == TIME_ENTRY_SIZE and TIME_ENTRY.unpack(data)[0] <= timestamp:
+            low = middle
+        else:
+            high = middle
+    return floor_time_entry(file.pread(low * TIME_ENTRY_SIZE, (high - low) * TIME_ENTRY_SIZE), timestamp)
+
+
 def used_entries(data: Buffer) -> int:
     """How many entries of an offset index count: those before the unused rest, as long as they ascend."""
     previous = -1

@@ -21,13 +21,14 @@ from kraft_node.base.ids import Uuid
 from kraft_node.log import appending, flushing, lookup, names, trimming
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.epochs import LeaderEpochs
-from kraft_node.log.errors import LogDirDamaged, is_shortage
+from kraft_node.log.errors import CutLater, LogDirDamaged, is_shortage
 from kraft_node.log.files import LogDir, Put, write_file
 from kraft_node.log.producer_snapshot import encode_snapshot
 from kraft_node.log.producers import Producers
 from kraft_node.log.results import AppendInfo, FetchSlice, whole_batches
 from kraft_node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments import SegmentList
+from kraft_node.log.timestamps import Partial
 from kraft_node.log.validate import Checked, looks_sound
 from kraft_node.records.batch import (
     ATTRIBUTES_POSITION,
@@ -76,6 +77,7 @@ class Log:
         "names_changed",
         "names_synced",
         "opened_ms",
+        "partial_times",
         "partition",
         "path",
         "producers",
@@ -119,6 +121,8 @@ class Log:
         self.last_flush_ms = 0
         self.max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None = None
         """((start, end), answer) of the last look-up of the largest timestamp."""
+        self.partial_times: Partial | None = None
+        """The largest timestamp of what is left of the first segment."""
         self.truncations = 0
         """How often the end has moved back; an fsync begun before means nothing for the recovery point."""
         self.cuts_synced = 0
@@ -383,15 +387,16 @@ class Log:
         except (OSError, LogDirDamaged) as e:
             raise self._fail(e) from e
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record not older than `timestamp` (ms); None when there is none.
 
-        -3 asks for the record with the largest timestamp (KIP-734). Raises KafkaError KAFKA_STORAGE_ERROR;
-        CORRUPT_MESSAGE for a batch that is as its producer sent it, but no records.
+        -3 asks for the record with the largest timestamp (KIP-734). Raises TimesUnread if the times of more than
+        `unread_max` segments must be read first; KafkaError KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE for a batch that is
+        as its producer sent it, but no records.
         """
         self.dir.check()
         try:
-            return lookup.offset_for_timestamp(self, timestamp)
+            return lookup.offset_for_timestamp(self, timestamp, unread_max)
         except (OSError, LogDirDamaged) as e:
             raise self._fail(e) from e
         except BatchError as e:
@@ -399,10 +404,11 @@ class Log:
 
     # --- getting shorter ---
 
-    def delete_records(self, before_offset: int) -> None:
+    def delete_records(self, before_offset: int, at_once: int | None = None) -> None:
         """Make `before_offset` the start, unless it is there or beyond already; whole segments below it go.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE beyond the high watermark, KAFKA_STORAGE_ERROR.
+        `at_once` of them now, the others in later turns of the loop. Raises KafkaError OFFSET_OUT_OF_RANGE beyond the
+        high watermark, KAFKA_STORAGE_ERROR.
         """
         if before_offset > self.high_watermark:
             raise KafkaError(
@@ -412,20 +418,28 @@ class Log:
         if before_offset > self.start_offset:
             self.start_offset = before_offset
             self.leader_epochs.truncate_from_start(before_offset)
-            self._guard(lambda: trimming.drop_before_start(self))
+            self.drop_before_start(at_once)
+            trimming.drop_later(self)
 
-    def retain(self, now_ms: int) -> int:
-        """Drop what retention no longer keeps; bytes freed. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        return self._guard(lambda: trimming.retain(self, now_ms))
+    def drop_before_start(self, most: int | None = None) -> int:
+        """Drop `most` of the segments before the start; bytes freed. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        return self._guard(lambda: trimming.drop_before_start(self, most))
+
+    def retain(self, now_ms: int, most: int | None = None) -> int:
+        """Drop what retention no longer keeps, `most` segments of it; bytes freed. Raises KAFKA_STORAGE_ERROR."""
+        return self._guard(lambda: trimming.retain(self, now_ms, most))
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove everything from `offset` on (rounded down to a batch); whether there was anything to remove."""
+        """Remove everything from `offset` on (rounded down to a batch); whether there was anything to remove.
+
+        Raises CutLater if the checkpoints must be written first, KafkaError KAFKA_STORAGE_ERROR.
+        """
         if self.twin is not None:
             self._with_twin(lambda twin: twin.truncate_to(offset))
         return self._guard(lambda: trimming.truncate_to(self, offset))
 
     def reset_to(self, offset: int) -> None:
-        """Empty the log; it goes on at `offset`."""
+        """Empty the log; it goes on at `offset`. Raises as `truncate_to`."""
         if self.twin is not None:
             self._with_twin(lambda twin: twin.reset_to(offset))
         self._guard(lambda: trimming.reset_to(self, offset))
@@ -436,10 +450,15 @@ class Log:
         self.end_offset = offset
 
     def _with_twin(self, work: Callable[[Log], object]) -> None:
-        """Do the same with the copy; one that fails has told its directory, and is none of this log's business."""
+        """Do the same with the copy; one that fails has told its directory, and is none of this log's business.
+
+        Raises CutLater: both wait.
+        """
         assert self.twin is not None, "law: asked for with a copy"
         try:
             work(self.twin)
+        except CutLater:
+            raise
         except KafkaError:
             self.twin = None
 

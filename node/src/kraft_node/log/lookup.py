@@ -10,9 +10,9 @@ from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base.env import FileSlice
 from kraft_node.log import names, txn_index
-from kraft_node.log.index import floor_time_entry
 from kraft_node.log.results import FetchSlice
 from kraft_node.log.scan import BadBatch, batches
+from kraft_node.log.timestamps import Partial, TimesUnread
 from kraft_node.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, BatchHeader, Record, iter_records
 from kraft_node.records.places import Place, places
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kraft_node.log.segment import Segment
 
 MAX_TIMESTAMP: Final = -3
+UNREAD_BYTES_MAX: Final = 1 << 20
+"""Bytes of a segment whose batch headers are read on the loop."""
 
 
 def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FetchSlice | None:
@@ -32,7 +34,8 @@ def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int,
     segment = segments.at(number)
     length = 0
     position = segment.ends.get(offset, -1)
-    if position < 0:
+    is_recent = position >= 0
+    if not is_recent:
         position, length, _, _ = segment.find(offset)
     end = segments.end_of(number)
     stop = segment.size if limit >= (log.end_offset if end is None else end) else segment.position_of(limit)
@@ -49,46 +52,72 @@ def read_segment(log: Log, number: int, offset: int, max_bytes: int, limit: int,
             available = length
         else:
             return FetchSlice(offset, b"", None, limit, first_batch_incomplete=True)
-    return FetchSlice(offset, FileSlice(file, position, available), segment, limit)
+    return FetchSlice(offset, FileSlice(file, position, available, is_recent), segment, limit)
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> tuple[int, int] | None:
-    """See `Log.offset_for_timestamp`. Raises OSError, LogDirDamaged, BatchError."""
+def offset_for_timestamp(log: Log, timestamp: int, unread_max: int | None = None) -> tuple[int, int] | None:
+    """See `Log.offset_for_timestamp`. Raises TimesUnread, OSError, LogDirDamaged, BatchError."""
+    first = log.segment_number(log.start_offset)
+    if unread_max is not None:
+        _check_read(log, first, timestamp, unread_max)
     if timestamp == MAX_TIMESTAMP:
         known = log.max_timestamp_cache
         ends = (log.start_offset, log.end_offset)
         if known is None or known[0] != ends:
             known = log.max_timestamp_cache = (ends, _largest(log))
         return known[1]
-    for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
+    number, end = log.segments.first_reaching(first, timestamp), len(log.segments)
+    while number < end:
         if log.segments.max_timestamp(number) >= timestamp:
-            segment = log.segment(number)
-            segment.load_index()
-            found = _first_at_least(segment, timestamp, log.start_offset)
+            found = _first_at_least(log.segment(number), timestamp, log.start_offset)
             if found is not None:
                 return found
+        number += 1  # the records that are so new have been deleted, or compacted away
     return None
 
 
+def _check_read(log: Log, first: int, timestamp: int, unread_max: int) -> None:
+    """Raise TimesUnread if an answer must read more than `unread_max` segments, or far into one."""
+    unread = len(log.segments.unread(first))
+    if unread > unread_max:
+        raise TimesUnread(log, unread)
+    if timestamp == MAX_TIMESTAMP and log.segments.base_at(first) < log.start_offset:
+        known = log.partial_times
+        if known is None or known.base != log.segments.base_at(first) or known.start_offset != log.start_offset:
+            segment = log.segment(first)
+            begin = segment.lookup(log.start_offset)
+        else:
+            begin = known.position
+        if log.segments.size_at(first) - begin > UNREAD_BYTES_MAX:
+            raise TimesUnread(log, 1)
+
+
 def _largest(log: Log) -> tuple[int, int] | None:
-    best: Segment | None = None
+    best: int | None = None
     largest = -1
-    for number in range(log.segment_number(log.start_offset), len(log.segment_bases)):
-        segment = log.segment(number)
-        segment.load_times()
-        found = segment.max_timestamp
-        if found > largest and segment.base < log.start_offset:
-            found = _largest_from(segment, log.start_offset)
+    for number in range(log.segment_number(log.start_offset), len(log.segments)):
+        found = log.segments.max_timestamp(number)
+        if found > largest and log.segments.base_at(number) < log.start_offset:
+            part = partial_of(log.segment(number), log.start_offset, log.partial_times)
+            log.partial_times = part
+            found = part.largest
         if found > largest:
-            best, largest = segment, found
-    return None if best is None else _first_at_least(best, largest, log.start_offset)
+            best, largest = number, found
+    return None if best is None else _first_at_least(log.segment(best), largest, log.start_offset)
 
 
-def _largest_from(segment: Segment, start_offset: int) -> int:
-    """The largest timestamp of the records from `start_offset` on; those before have been deleted."""
-    largest = -1
+def partial_of(segment: Segment, start_offset: int, known: Partial | None) -> Partial:
+    """The largest timestamp of the records from `start_offset` on; those before have been deleted.
+
+    Goes on from `known` where it fits. Raises OSError, LogDirDamaged.
+    """
+    largest, position = -1, None
+    if known is not None and known[:2] == (segment.base, start_offset) and known.position <= segment.size:
+        largest, position = known.largest, known.position
+    if position is None:
+        position = segment.lookup(start_offset)
     try:
-        for header in batches(segment.file(), segment.lookup(start_offset), segment.size):
+        for header in batches(segment.file(), position, segment.size):
             if header.base_offset < start_offset <= header.last_offset:
                 times = [record.timestamp for record in records_of(segment, header) if record.offset >= start_offset]
                 largest = max(times, default=largest)
@@ -96,11 +125,11 @@ def _largest_from(segment: Segment, start_offset: int) -> int:
                 largest = max(largest, header.max_timestamp)
     except BadBatch as e:
         raise segment.damaged(e, segment.size) from None
-    return largest
+    return Partial(segment.base, start_offset, segment.size, largest)
 
 
 def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-    entry = floor_time_entry(segment.time_entries(), timestamp)
+    entry = segment.floor_time(timestamp)
     offset = segment.base + entry[1] if entry is not None else segment.base
     position = segment.lookup(max(offset, start_offset))
     try:

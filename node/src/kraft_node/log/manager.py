@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from kraft_node.base.config.view import ConfigView
@@ -25,9 +24,11 @@ from kraft_node.log.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_node.log.futures import Futures
 from kraft_node.log.housekeeping import Housekeeping
 from kraft_node.log.log import Log
+from kraft_node.log.noting import Noting
 from kraft_node.log.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_node.log.recovery import LogIsRecovering, Recovery
 from kraft_node.log.timing import Timing
+from kraft_node.log.withdrawals import Withdrawals
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -75,6 +76,8 @@ class LogManager:
         """Where logs are to be made that are not there yet, as an administrator has asked; by paths of directories."""
         self.housekeeping = Housekeeping(self)
         self.recovery = Recovery(self)
+        self._noting = Noting(self)
+        self._withdrawals = Withdrawals(self)
         self.on_recovered: Callable[[str, int], None] = lambda _topic, _partition: None
         """Called when a log that `get` refused with LogIsRecovering is open."""
 
@@ -87,7 +90,7 @@ class LogManager:
         for one that is not this node's, LogDirFailure when none is left.
         """
         for directory in self.directories:
-            directory.on_failure, directory.on_withdrawn = self._failed, self._withdrawn
+            directory.on_failure, directory.on_withdrawn = self._withdrawals.failed, self._withdrawals.withdrawn
             try:
                 self.cluster_id = directory.take(self.cluster_id, self.node_id, locked=directory.path in self._locked)
                 self._load(directory)
@@ -180,6 +183,10 @@ class LogManager:
         """The open log, or the directory of one that is not open; None when there is none."""
         return self._logs.get(topic, {}).get(partition)
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether there is a log, or a copy of one under way."""
+        return partition in self._logs.get(topic, ()) or self.futures.directory_of(topic, partition) is not None
+
     def forget_open(self, log: Log) -> None:
         """A log that was open is one of which only the directory is known: it is closed and durable."""
         self._logs[log.topic][log.partition] = directory_of(log)
@@ -251,7 +258,7 @@ class LogManager:
     def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
         """A log could not be opened: it is quarantined, or its directory is dead; the error for the caller."""
         if isinstance(error, LogDirDamaged):
-            return self._quarantine(directory, topic, partition, error)
+            return self._withdrawals.quarantine(directory, topic, partition, error)
         return directory.fail(error)
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
@@ -443,54 +450,10 @@ class LogManager:
                     files = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
                     yield topic, partition, sum(disk.size(f"{path}/{name}") for name in files)
 
-    # --- failure ---
-
     def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
         """Why the log is quarantined; None when it is not."""
         directory = self.directory_of(topic, partition)
         return None if directory is None else directory.quarantined.get((topic, partition))
-
-    def _quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
-        """Give the log to nobody any more. Its files stay: an administrator, or the leader's copy, replaces them."""
-        directory.quarantined[topic, partition] = damage
-        directory.unrecovered.pop((topic, partition), None)
-        logger.error("replica quarantined topic=%s partition=%d reason=%s", topic, partition, damage)
-        if self.on_withdrawn is not None:
-            self.env.scheduler.call_soon(self.on_withdrawn, topic, partition, damage)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
-
-    def _withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
-        """An open log is damaged, or (None) has to be opened anew: close it, have whoever uses it let go of it."""
-        topic, partition = log.topic, log.partition
-        if self.entry(topic, partition) is not log:
-            self.futures.withdrawn(log, damage)
-            return
-        log.close()
-        directory = directory_of(log)
-        self.forget_open(log)
-        if damage is not None:
-            self._quarantine(directory, topic, partition, damage)
-            return
-        directory.unrecovered[topic, partition] = None
-        logger.warning("log is opened anew topic=%s partition=%d reason=no descriptor was left", topic, partition)
-        if self.on_withdrawn is not None:
-            self.env.scheduler.call_soon(self.on_withdrawn, topic, partition, None)
-
-    def _failed(self, failed: LogDir) -> None:
-        """A directory is dead: forget its logs, tell who must know."""
-        self.futures.forget(failed)
-        lost: list[tuple[str, int]] = []
-        for topic, entries in list(self._logs.items()):
-            for partition, entry in list(entries.items()):
-                if (entry.dir if isinstance(entry, Log) else entry) is failed:
-                    lost.append((topic, partition))
-                    if isinstance(entry, Log):
-                        entry.close()
-                        entries[partition] = directory_of(entry)
-        assert failed.failed is not None, "law: a directory is dead for a reason"
-        logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)
-        if self.on_failure is not None:
-            self.env.scheduler.call_soon(self.on_failure, failed.path, lost, failed.failed)
 
     # --- checkpoints ---
 
@@ -501,12 +464,7 @@ class LogManager:
 
     def checkpoint_all(self) -> None:
         """Write the offset checkpoints of the directories where one has changed, in the background."""
-        self.note_all()
-        for directory in self.directories:
-            if directory.online and directory.offsets_dirty:
-                directory.offsets_dirty = False
-                work = directory.write_offsets()
-                self.submit(directory, work, partial(directory.offsets_written, directory.writes))
+        self._noting.begin()
 
     def submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Have the directory's thread do `work`, then call `done`; an error kills the directory first."""

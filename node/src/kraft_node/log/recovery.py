@@ -32,6 +32,8 @@ Key: TypeAlias = tuple[str, int]
 
 INLINE_BYTES_MAX: Final = 64 << 10
 """A walk over so many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
+SEGMENT_BYTES: Final = 4096
+"""Opening the files of a segment takes as long as reading so many bytes."""
 FILES_MAX: Final = 8
 """Files that a lane keeps open; it reads one segment at a time."""
 
@@ -151,8 +153,15 @@ class Recovery:
         for waiting in self._waiting.values():
             waiting.pop((topic, partition), None)
 
+    def cost(self, directory: Directory, topic: str, partition: int) -> int:
+        """What a walk over the log costs, in bytes read. Raises OSError."""
+        return self._length(directory, (topic, partition))
+
     def _length(self, directory: Directory, key: Key) -> int:
-        """Bytes of the segments that reach beyond the recovery point: the most that a walk reads. Raises OSError."""
+        """Bytes of the segments that reach beyond the recovery point, the most that a walk reads; with a part for each.
+
+        Raises OSError.
+        """
         known = self._bytes.get(key)
         if known is not None:
             return known
@@ -162,7 +171,8 @@ class Recovery:
         found = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
         ends = [names.parse_offset(name) or 0 for name in found[1:]]
         first = bisect_right(ends, point)
-        self._bytes[key] = length = sum(disk.size(f"{path}/{name}") for name in found[first:])
+        sizes = [disk.size(f"{path}/{name}") for name in found[first:]]
+        self._bytes[key] = length = sum(sizes) + len(sizes) * SEGMENT_BYTES
         return length
 
     def _next(self, directory: Directory) -> None:

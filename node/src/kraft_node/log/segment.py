@@ -436,10 +436,17 @@ class Segment:
         self.load_index()
         return self._read(names.INDEX)[: self.index_count * ENTRY_SIZE]
 
-    def time_entries(self) -> bytes:
-        """All time index entries, packed."""
+    def floor_time(self, timestamp: int) -> tuple[int, int] | None:
+        """The last (timestamp, relative offset) at or below `timestamp` in the time index; None if all are above."""
         self.load_times()
-        return self._read(names.TIME_INDEX)[: self.time_count * TIME_ENTRY_SIZE] + bytes(self.pending_time)
+        found = index.floor_time_entry(self.pending_time, timestamp)
+        if found is not None or not self.time_count:
+            return found
+        file = self.owner.dir.env.disk.open(self.path(names.TIME_INDEX), read_only=True)
+        try:
+            return index.search_time_file(file, self.time_count, timestamp)
+        finally:
+            file.close()
 
     def largest_timestamp(self) -> int:
         """The largest timestamp in the segment; of a segment without any, when its file was last written."""

@@ -8,8 +8,9 @@ them is done.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
@@ -29,13 +30,17 @@ UNKNOWN: Final = -2
 class SegmentList:
     """Closed segments in the order of their offsets, and the active one behind them."""
 
-    __slots__ = ("_bases", "_kept", "_log", "_sizes", "_times", "active")
+    __slots__ = ("_bases", "_kept", "_largest", "_largest_from", "_log", "_sizes", "_times", "active")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._bases: list[int] = []
         self._sizes: list[int] = []
         self._times: list[int] = []
+        """Largest timestamps of the closed segments."""
+        self._largest: list[int] | None = None
+        """The largest timestamp from segment `_largest_from` up to each closed one; None if it is made anew."""
+        self._largest_from = 0
         self._kept: dict[int, Segment] = {}
         """Objects of closed segments; the others are made anew when asked for."""
         self.active = Segment(log, 0)
@@ -65,6 +70,19 @@ class SegmentList:
         """Where the first segment begins."""
         return self._bases[0] if self._bases else self.active.base
 
+    def base_at(self, number: int) -> int:
+        """The base offset of the segment with that place."""
+        return self._bases[number] if number < len(self._bases) else self.active.base
+
+    def size_at(self, number: int) -> int:
+        """Bytes of its .log file."""
+        return self._sizes[number] if number < len(self._sizes) else self.active.size
+
+    def age_timestamp(self, number: int) -> int:
+        """A segment's age counts from it: its largest timestamp, else when it was last written. Raises OSError."""
+        known = self.max_timestamp(number)
+        return known if known >= 0 else self.at(number).largest_timestamp()
+
     def at(self, number: int) -> Segment:
         """The segment with that place in `bases`."""
         if number >= len(self._bases):
@@ -84,7 +102,36 @@ class SegmentList:
             known = segment.max_timestamp
             if number < len(self._times):
                 self._times[number] = known
+                self._largest = None
         return known
+
+    def unread(self, first: int) -> list[tuple[int, int]]:
+        """(base, size) of the closed segments from number `first` on whose largest timestamp is not known."""
+        times = self._times
+        if UNKNOWN not in times:
+            return []
+        return [(self._bases[at], self._sizes[at]) for at in range(first, len(times)) if times[at] == UNKNOWN]
+
+    def learn_times(self, found: Mapping[int, int]) -> None:
+        """Take the largest timestamps, by base, that a lane has read from the files of closed segments."""
+        for at, base in enumerate(self._bases):
+            if self._times[at] == UNKNOWN and base in found:
+                self._times[at] = found[base]
+        self._largest = None
+
+    def first_reaching(self, first: int, timestamp: int) -> int:
+        """The number of the first closed segment from `first` on with a record not older than `timestamp`.
+
+        `len(self) - 1`, which is the active one, if there is none. Those whose times are not known are read. Raises
+        OSError.
+        """
+        largest = self._largest
+        if largest is None or self._largest_from != first:
+            for number in range(first, len(self._times)):
+                self.max_timestamp(number)
+            largest = self._largest = list(accumulate(self._times[first:], max))
+            self._largest_from = first
+        return first + bisect_left(largest, timestamp)
 
     def number_of(self, offset: int) -> int:
         """The place of the segment that holds `offset`: 0 for offsets before all."""
@@ -106,6 +153,7 @@ class SegmentList:
         self.active.retire()
         self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
         self._times = [UNKNOWN] * len(self._bases)
+        self._largest = None
         self.active = Segment(self._log, bases[-1], sizes[-1])
 
     def begin(self, base: int) -> Segment:
@@ -120,10 +168,13 @@ class SegmentList:
             old.ends.clear()
             self._bases.append(old.base)
             self._sizes.append(old.size)
-            self._times.append(UNKNOWN)
+            # A segment that is rolled has been finished, so its index has been looked at.
+            is_known = old.index_count >= 0 and not old.times_unproven
+            self._times.append(old.max_timestamp if is_known else UNKNOWN)
+            self._largest = None
             self._keep(old)
         else:
-            self._drop(old.base, old)
+            self._remove_soon(self._drop(old.base, old))
         return new
 
     def drop_first(self, count: int) -> int:
@@ -131,8 +182,11 @@ class SegmentList:
         assert count <= len(self._bases), "law: the active segment stays"
         doomed, freed = self._bases[:count], sum(self._sizes[:count])
         del self._bases[:count], self._sizes[:count], self._times[:count]
+        self._largest = None
+        aside: list[str] = []
         for base in doomed:  # from the first on: a crash between leaves no hole
-            self._drop(base, self._kept.get(base))
+            aside += self._drop(base, self._kept.get(base))
+        self._remove_soon(aside)
         return freed
 
     def keep_first(self, count: int) -> Segment:
@@ -140,10 +194,12 @@ class SegmentList:
         last, old, doomed = self.at(count - 1), self.active, self._bases[count:]
         if last is old:
             return last
-        self._drop(old.base, old)
+        aside = self._drop(old.base, old)
         for base in reversed(doomed):  # from the last on: a crash between leaves no hole
-            self._drop(base, self._kept.get(base))
+            aside += self._drop(base, self._kept.get(base))
+        self._remove_soon(aside)
         del self._bases[count - 1 :], self._sizes[count - 1 :], self._times[count - 1 :]
+        self._largest = None
         self._kept.pop(last.base, None)
         self.active = last
         return last
@@ -153,7 +209,7 @@ class SegmentList:
         self.drop_first(len(self._bases))
         old = self.active
         old.retire()
-        set_aside(self._log, old.base)  # before the new file: it may have the same name
+        self._remove_soon(set_aside(self._log, old.base))  # before the new file: it may have the same name
         self.active = Segment(self._log, base)
         self.active.file()  # what says where the log goes on
         return self.active
@@ -174,8 +230,10 @@ class SegmentList:
         if cleaned_index is not None:
             disk.rename(cleaned_index, index + names.SWAP)
         disk.rename(cleaned, path + names.SWAP)
+        aside: list[str] = []
         for each in group:
-            self._drop(each, self._kept.get(each))
+            aside += self._drop(each, self._kept.get(each))
+        self._remove_soon(aside)
         if cleaned_index is not None:
             disk.rename(index + names.SWAP, index)
             insort(log.txn_bases, base)
@@ -183,6 +241,7 @@ class SegmentList:
         self._bases[at : at + len(group)] = [base]
         self._sizes[at : at + len(group)] = [size]
         self._times[at : at + len(group)] = [UNKNOWN]
+        self._largest = None
         return self.at(at)
 
     def release(self) -> None:
@@ -209,19 +268,27 @@ class SegmentList:
             segment.retire()
         kept.clear()
 
-    def _drop(self, base: int, segment: Segment | None) -> None:
-        """Let go of a segment's open files and set its files aside."""
+    def _drop(self, base: int, segment: Segment | None) -> list[str]:
+        """Let go of a segment's open files and set its files aside; where they are now."""
         self._kept.pop(base, None)
         if segment is not None:
             segment.retire()
-        set_aside(self._log, base)
+        return set_aside(self._log, base)
+
+    def _remove_soon(self, aside: Sequence[str]) -> None:
+        """Have a lane remove files after `file.delete.delay.ms`."""
+        if not aside:
+            return
+        disk, env, lane = self._log.dir.env.disk, self._log.dir.env, self._log.dir.lane
+
+        def remove() -> None:
+            env.background.submit(lane, lambda: remove_files(disk, aside), lambda _: None)
+
+        env.scheduler.call_later(self._log.config.file_delete_delay_ms, remove)
 
 
-def set_aside(log: Log, base: int) -> None:
-    """Rename the files of a segment to .deleted; a lane removes them later.
-
-    Raises OSError.
-    """
+def set_aside(log: Log, base: int) -> list[str]:
+    """Rename the files of a segment to .deleted; the new names. Raises OSError."""
     disk = log.dir.env.disk
     prefix = f"{log.path}/{base:020d}"
     aside = []
@@ -232,13 +299,7 @@ def set_aside(log: Log, base: int) -> None:
             aside.append(path + names.DELETED)
     if base in log.txn_bases:
         log.txn_bases.remove(base)
-    if aside:
-        env, lane = log.dir.env, log.dir.lane
-
-        def remove() -> None:
-            env.background.submit(lane, lambda: remove_files(disk, aside), lambda _: None)
-
-        env.scheduler.call_later(log.config.file_delete_delay_ms, remove)
+    return aside
 
 
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:

@@ -6,20 +6,28 @@ Which segments go is decided here; `log.segments` drops them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kraft_node.log import flushing, names, opening, txn_index
+from kraft_node.base.errors import KafkaError
+from kraft_node.log import flushing, names, txn_index
+from kraft_node.log.producer_replay import load_producers
 from kraft_node.log.segments import remove_files
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
+TURN_STEP: Final = 2
+"""Segments dropped in a step of a turn."""
+
+DROP_STEP: Final = 16
+"""Segments looked at and dropped in one go: about a millisecond, five files each."""
+
 
 def _drop_first(log: Log, count: int) -> int:
     """Drop the first `count` closed segments; bytes freed."""
-    dropped = set(log.segment_bases[:count])
+    dropped = {log.segments.base_at(number) for number in range(count)}
     freed = log.segments.drop_first(count)
-    log.max_timestamp_cache = None
+    log.max_timestamp_cache = log.partial_times = None
     _drop_snapshots(log, [at for at in log.producers.snapshots if at in dropped])
     first = log.segments.first_base
     if log.start_offset < first:
@@ -43,49 +51,76 @@ def drop_old_snapshots(log: Log, recovery_point: int) -> None:
         _drop_snapshots(log, [at for at in known if at not in bases])
 
 
-def drop_before_start(log: Log) -> int:
-    """Drop the segments that end at or before the log's start; bytes freed. Raises OSError."""
+def drop_before_start(log: Log, most: int | None = None) -> int:
+    """Drop the segments that end at or before the log's start, `most` of them; bytes freed. Raises OSError."""
+    closed = len(log.segments) - 1
+    last = closed if most is None else min(most, closed)
     count = 0
-    while count < len(log.segment_bases) - 1 and log.segment_end(count) <= log.start_offset:
+    while count < last and log.segment_end(count) <= log.start_offset:
         count += 1
     return _drop_first(log, count) if count else 0
 
 
-def retain(log: Log, now_ms: int) -> int:
-    """Drop what retention by time and size, and the log's start, no longer need; bytes freed. Raises OSError."""
+def drop_later(log: Log) -> None:
+    """Drop what else lies before the log's start in later turns of the loop."""
+
+    def step() -> bool:
+        if log.closed or log.dir.failed is not None:
+            return False
+        try:
+            log.drop_before_start(TURN_STEP)
+        except KafkaError:
+            return False  # the directory is dead, which has been said; or retention tries again
+        return begins_early(log)
+
+    if begins_early(log):
+        log.dir.turns.add(step)
+
+
+def begins_early(log: Log) -> bool:
+    """Whether a whole segment lies before the log's start."""
+    return len(log.segments) > 1 and log.segment_end(0) <= log.start_offset
+
+
+def retain(log: Log, now_ms: int, most: int | None = None) -> int:
+    """Drop what retention by time and size, and the log's start, no longer need; bytes freed. Raises OSError.
+
+    At most `most` segments: there may be more of them as long as something is freed.
+    """
     freed = 0
     if log.config.delete:
-        count = max(_expired(log, now_ms), _too_many(log))
-        if count == len(log.segment_bases) and log.active.size:
+        bound = len(log.segments) if most is None else min(most, len(log.segments))
+        count = max(_expired(log, now_ms, bound), _too_many(log, bound))
+        if count == len(log.segments) and log.active.size:
             log.roll(log.end_offset)
-        count = min(count, len(log.segment_bases) - 1)
+        count = min(count, len(log.segments) - 1)
         if count:
             freed = _drop_first(log, count)
-    return freed + drop_before_start(log)
+    return freed + drop_before_start(log, most)
 
 
-def _expired(log: Log, now_ms: int) -> int:
-    """How many segments, from the first, are older than retention.ms and replicated."""
+def _expired(log: Log, now_ms: int, bound: int) -> int:
+    """How many segments, from the first and up to `bound`, are older than retention.ms and replicated."""
     keep_ms = log.config.retention_ms
     count = 0
     if keep_ms >= 0:
-        while count < len(log.segment_bases) and log.segment_end(count) <= log.high_watermark:
-            segment = log.segment(count)
-            is_unused = segment is log.active and segment.size == 0
-            if is_unused or now_ms - segment.largest_timestamp() <= keep_ms:
+        while count < bound and log.segment_end(count) <= log.high_watermark:
+            is_unused = count == len(log.segments) - 1 and log.active.size == 0
+            if is_unused or now_ms - log.segments.age_timestamp(count) <= keep_ms:
                 break
             count += 1
     return count
 
 
-def _too_many(log: Log) -> int:
-    """How many segments, from the first, can go before the log is no larger than retention.bytes."""
+def _too_many(log: Log, bound: int) -> int:
+    """How many segments, from the first and up to `bound`, can go before the log is no larger than retention.bytes."""
     keep_bytes = log.config.retention_bytes
     if keep_bytes < 0:
         return 0
     excess = log.size_bytes - keep_bytes
     count = 0
-    for size in log.segment_sizes():
+    while count < bound:
+        size = log.segments.size_at(count)
         if excess < size or log.segment_end(count) > log.high_watermark:
             break
         excess -= size
@@ -94,7 +129,7 @@ def _too_many(log: Log) -> int:
 
 
 def truncate_to(log: Log, offset: int) -> bool:
-    """See `Log.truncate_to`. Raises OSError, LogDirDamaged."""
+    """See `Log.truncate_to`. Raises CutLater, OSError, LogDirDamaged."""
     if offset >= log.end_offset:
         # An epoch without records, begun here as leader, must go even so: the leader does not know it.
         log.leader_epochs.truncate_from_end(offset)
@@ -104,7 +139,6 @@ def truncate_to(log: Log, offset: int) -> bool:
     if offset < log.segment_bases[0]:
         reset_to(log, offset)
         return True
-    log.truncations += 1
     number = log.segment_number(offset)
     segment = log.segment(number)
     position, length, first, _ = segment.find(offset)
@@ -112,8 +146,9 @@ def truncate_to(log: Log, offset: int) -> bool:
     left = segment.end_before(position, end)
     # First the promise, then the data: a crash between must not find less than the recovery point states.
     log.dir.promise_less(log.topic, log.partition, left)
+    log.truncations += 1
     log.recovery_point = min(log.recovery_point, left)
-    log.max_timestamp_cache = None
+    log.max_timestamp_cache = log.partial_times = None
     segment = log.segments.keep_first(number + 1)
     segment.truncate_to_position(position, end)
     txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), end)
@@ -126,18 +161,18 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.leader_epochs.truncate_from_end(end)
     flushing.write_epochs(log)
     _drop_snapshots(log, [at for at in log.producers.snapshots if at > end])
-    opening.load_producers(log, replay_from=None)
+    load_producers(log, replay_from=None)
     if segment.size and left < end:
         log.roll(end)  # compaction has removed what was there
     return True
 
 
 def reset_to(log: Log, offset: int) -> None:
-    """See `Log.reset_to`. Raises OSError."""
-    log.truncations += 1
+    """See `Log.reset_to`. Raises CutLater, OSError."""
     log.dir.promise_less(log.topic, log.partition, offset)
+    log.truncations += 1
     log.recovery_point = min(log.recovery_point, offset)
-    log.max_timestamp_cache = None
+    log.max_timestamp_cache = log.partial_times = None
     log.segments.restart(offset)
     log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset

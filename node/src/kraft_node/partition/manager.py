@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.env import Buffer, Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid, uuid_text
+from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.files import SHORTAGE_PAUSE_MS
 from kraft_node.log.recovery import LogIsRecovering
@@ -40,9 +40,6 @@ DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
 
 OPEN_AGAIN_MS: Final = 20
 """How soon a replica is tried again whose log cannot be made at the moment: that is a matter of one fsync."""
-
-OPEN_STEP: Final = 32
-"""Logs opened in one go: some milliseconds, then others have their turn."""
 
 READ_ALL_BYTES_MAX = 1024 * 1024
 """How much of a partition `read_all` holds at a time."""
@@ -72,6 +69,8 @@ class ReplicaManager:
         """Told of every partition that is gone, with its log or without."""
         self._active = False
         self._to_open: dict[tuple[Uuid, int], None] = {}
+        self._is_opening = False
+        self._turns = Turns(env)
         self._partitions: dict[PartitionKey, Partition] = {}
 
     def __len__(self) -> int:
@@ -177,20 +176,24 @@ class ReplicaManager:
 
     def _open_later(self, topic_id: Uuid, index: int, state: PartitionState | None) -> None:
         if self._active and state is not None and len(state.replicas) > 1:
-            if not self._to_open:
-                self.env.scheduler.call_soon(self._open_some)
             self._to_open[topic_id, index] = None
+            if not self._is_opening:
+                self._is_opening = True
+                self._turns.add(self._open_next)
 
-    def _open_some(self) -> None:
-        some = list(islice(self._to_open, OPEN_STEP))
+    def _open_next(self) -> bool:
+        key = next(iter(self._to_open))
+        del self._to_open[key]  # whatever becomes of it, the others have their turn
         try:
-            for key in some:
-                del self._to_open[key]  # whatever becomes of it, the others have their turn
-                if key not in self._partitions:
-                    self._open(*key)
-        finally:
+            if key not in self._partitions:
+                self._open(*key)
+        except BaseException:
+            self._is_opening = bool(self._to_open)
             if self._to_open:
-                self.env.scheduler.call_soon(self._open_some)
+                self._turns.add(self._open_next)
+            raise
+        self._is_opening = bool(self._to_open)
+        return self._is_opening
 
     def _open(self, topic_id: Uuid, index: int) -> None:
         try:

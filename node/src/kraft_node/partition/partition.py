@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
+from kraft_node.log.timestamps import UNREAD_MAX
+from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import Acks, Waiter
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
@@ -422,7 +424,7 @@ class Partition:
             if self.watchers is not None:
                 self._notify(appended_bytes)
         if start_offset > log.start_offset:
-            log.delete_records(start_offset)
+            log.delete_records(start_offset, DROP_STEP)
 
     # --- watching ---
 
@@ -504,7 +506,8 @@ class Partition:
     def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
         """ListOffsets: the offset for a timestamp (milliseconds) or one of the special ones.
 
-        Raises OFFSET_NOT_AVAILABLE while a new leader does not know yet how far its log is committed.
+        Raises TimesUnread if a lane must read timestamps first; OFFSET_NOT_AVAILABLE while a new leader does not know
+        yet how far its log is committed.
         """
         log = self.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -517,7 +520,7 @@ class Partition:
             if behind:
                 self._not_available()
             return TimestampOffset(-1, self.readable_end(isolation), self.leader_epoch)
-        found = log.offset_for_timestamp(timestamp)
+        found = log.offset_for_timestamp(timestamp, UNREAD_MAX)
         if found is None:
             return NO_OFFSET
         found_timestamp, offset = found[0], found[1]
@@ -554,7 +557,7 @@ class Partition:
                 f"{self.topic}-{self.index}: cannot delete records before {before}, the high watermark is "
                 f"{log.high_watermark}",
             )
-        log.delete_records(before)
+        log.delete_records(before, DROP_STEP)
         self._notify(0)
         self._notify_end(0)
         return int(log.start_offset)

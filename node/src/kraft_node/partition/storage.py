@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import DIRECTORY_LOST, RESERVED_DIRECTORY_IDS, ZERO_UUID, Uuid, uuid_text
+from kraft_node.base.turns import Turns
 from kraft_node.log import partition_metadata
 from kraft_node.metadata.partitions import NO_LEADER
 
@@ -43,6 +44,9 @@ class Storage:
         """Partitions whose log was in a directory that has died since the start."""
         self._told_lost: set[tuple[Uuid, int]] = set()
         """Replicas that were quarantined, until they have a log again."""
+        self._doomed: dict[tuple[str, int], Uuid] = {}
+        """Logs that are deleted in later turns of the loop, with the ids of their topics."""
+        self._turns = Turns(logs.env)
         logs.topic_config = topic_config
 
     def open(self, topic: str, index: int, topic_id: Uuid, state: PartitionState) -> Log:
@@ -52,6 +56,9 @@ class Storage:
         Raises KafkaError KAFKA_STORAGE_ERROR when its directory is dead, or the log is quarantined.
         """
         logs = self._logs
+        doomed = self._doomed.pop((topic, index), None)
+        if doomed is not None:
+            self._delete(topic, index, doomed)  # an older one of this name, whose turn has not come yet
         wanted = state.directory(self._node_id)
         if logs.damage(topic, index) is not None and self._is_elsewhere(state):
             log.warning("replica is fetched anew topic=%s partition=%d leader=%d", topic, index, state.leader)
@@ -139,10 +146,25 @@ class Storage:
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
-        """Delete a partition's log, unless it is another topic's by now; fine when there is none.
+        """Delete a partition's log soon, unless it is another topic's; fine when there is none.
 
-        One in a dead directory is left for the next start, when it is a stray.
+        Topics have thousands of partitions, so each log has a turn of the loop. A log whose turn has not come when the
+        node stops is a stray at the next start; so is a log in a dead directory.
         """
+        if not self._logs.has(topic, index):
+            return
+        if not self._doomed:
+            self._turns.add(self._delete_next)
+        self._doomed[topic, index] = topic_id
+
+    def _delete_next(self) -> bool:
+        if self._doomed:  # the last one may have been deleted for a new one of its name
+            (topic, index), topic_id = next(iter(self._doomed.items()))
+            del self._doomed[topic, index]
+            self._delete(topic, index, topic_id)
+        return bool(self._doomed)
+
+    def _delete(self, topic: str, index: int, topic_id: Uuid) -> None:
         try:
             if self._logs.topic_id(topic, index) == topic_id:
                 self._logs.delete(topic, index)
@@ -156,14 +178,23 @@ class Storage:
     def remove_strays(self, is_hosted: Callable[[str, int], bool]) -> None:
         """Set aside the logs of partitions that are not this broker's (deleted or moved while it was down).
 
-        Logs of an older topic with the name of a present one are found when that one is opened.
+        Logs of an older topic with the name of a present one are found when that one is opened. Each stray has a turn
+        of the loop.
         """
-        for topic, index in list(self._logs.partitions()):
-            if not is_hosted(topic, index):
+        strays = [key for key in self._logs.partitions() if not is_hosted(*key) and key not in self._doomed]
+
+        def step() -> bool:
+            topic, index = strays.pop()
+            if not is_hosted(topic, index):  # it may have become one meanwhile
                 try:
                     self._logs.set_aside(topic, index)
                 except KafkaError as e:
                     log.warning("The stray log of %s-%d stays where it is: %s", topic, index, e)
+            return bool(strays)
+
+        if strays:
+            strays.reverse()
+            self._turns.add(step)
 
     def configure(self, topic: str) -> None:
         """The configuration of a topic has changed."""

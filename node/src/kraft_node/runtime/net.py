@@ -20,6 +20,7 @@ from kraft_node.base.env import Background, FileSlice
 from kraft_node.base.net import Outgoing, Receiver, Transport
 from kraft_node.runtime.connecting import Connecting
 from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
+from kraft_node.runtime.residency import bring_in, is_resident
 
 log = logging.getLogger("kraft_node.runtime.net")
 
@@ -43,6 +44,12 @@ IOV_MAX: Final = 512
 SEND_TURN_MAX: Final = 4 << 20
 """Bytes that one connection may hand to the kernel in one turn before others have theirs."""
 
+WINDOW_MAX: Final = 1 << 20
+"""Bytes of a file that are sent, or read ahead by a lane, in one go."""
+
+READ_LANES: Final = 4
+"""Threads that read cold data ahead, for each directory of logs."""
+
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 """Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
 
@@ -58,10 +65,27 @@ def descriptors_max() -> int:
 class SocketTransport:
     """One connected TCP socket."""
 
-    __slots__ = ("_closing", "_fd", "_loop", "_mask", "_out", "_receiver", "_sock", "_unsent", "peer")
+    __slots__ = (
+        "_background",
+        "_closing",
+        "_fd",
+        "_is_reading",
+        "_loop",
+        "_mask",
+        "_out",
+        "_receiver",
+        "_sock",
+        "_unsent",
+        "_warm_to",
+        "peer",
+    )
 
-    def __init__(self, loop: Loop, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def __init__(self, loop: Loop, background: Background, sock: socket.socket, peer: tuple[str, int]) -> None:
         self._loop = loop
+        self._background = background
+        self._is_reading = False
+        self._warm_to = -1
+        # Up to where in the file of the first part a lane has read ahead.
         self._sock: socket.socket | None = sock
         self._fd = sock.fileno()
         self._receiver: Receiver | None = None
@@ -180,6 +204,8 @@ class SocketTransport:
     def _flush(self) -> None:
         """Send what the socket takes, watch for more room while something is left."""
         out = self._out
+        if self._is_reading:
+            return  # `_read_ahead` goes on
         assert out is not None
         budget = SEND_TURN_MAX
         try:
@@ -196,7 +222,7 @@ class SocketTransport:
             self._lost_soon(e)
             return
         if out:
-            self._watch(self._mask | WRITABLE)
+            self._watch(self._mask & ~WRITABLE if self._is_reading else self._mask | WRITABLE)
             return
         self._out = None
         if self._mask & WRITABLE:
@@ -207,15 +233,43 @@ class SocketTransport:
             self._lost_soon(None)
 
     def _send_file(self, part: FileSlice, out: deque[_Part]) -> int:
-        sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
+        fd, position, length = part.file.fileno(), part.position, part.length
+        if not part.is_recent and position >= self._warm_to:
+            length = min(length, WINDOW_MAX)
+            if not is_resident(fd, position, length):
+                self._read_ahead(part, length)
+                return 0
+        elif self._warm_to > position:
+            length = min(length, self._warm_to - position)
+        sent = os.sendfile(self._fd, fd, position, length)
         if sent == 0:
             # Promised bytes are no longer there (truncated under us): the stream cannot go on.
             raise OSError(errno.EIO, f"{part.file.path} ended at {part.position}, {part.length} bytes early")
         if sent == part.length:
             out.popleft()
+            self._warm_to = -1
         else:
-            out[0] = FileSlice(part.file, part.position + sent, part.length - sent)
+            out[0] = FileSlice(part.file, position + sent, part.length - sent, part.is_recent)
         return sent
+
+    def _read_ahead(self, part: FileSlice, length: int) -> None:
+        """Have a lane bring the beginning of the first part into memory, then send it; others are served meanwhile."""
+        file, position = part.file, part.position
+        self._is_reading = True
+
+        def done(result: BaseException | None) -> None:
+            self._is_reading = False
+            if self._sock is None:
+                return
+            if isinstance(result, OSError):
+                self._lost_soon(result)
+                return
+            self._warm_to = position + length
+            self._flush()
+
+        directory = os.path.dirname(os.path.dirname(file.path))
+        lane = f"read:{directory}:{file.fileno() % READ_LANES}"
+        self._background.submit(lane, lambda: bring_in(file.fileno(), position, length), done)
 
     def _send_plain(self, out: deque[_Part]) -> int:
         assert self._sock is not None
@@ -408,7 +462,7 @@ class SocketNet:
             sock.close()
             return
         host = peer[0].removeprefix("::ffff:")  # an IPv4 peer on a dual-stack socket
-        transport = SocketTransport(self.loop, sock, (host, peer[1]))
+        transport = SocketTransport(self.loop, self._background, sock, (host, peer[1]))
         try:
             receiver = accept(transport)
         except Exception:

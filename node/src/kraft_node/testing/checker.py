@@ -27,6 +27,8 @@ The laws, by the name that a finding carries:
 - `space`      what is deleted gives its space back: when all is done, no file without a name is open, and retention has
                left no more than it keeps
 - `latest`     who reads a compacted topic from its start knows what was written last for each key (`workloads.keyed`)
+- `loop`       no event does more than so many disk operations on the loop, or reads and writes more than so many
+               bytes there; and none waits there for an offset checkpoint to be durable
 - `grain`      a damaged replica ends neither its node nor its log directory
 - `alive`      a node that was not damaged starts by itself, and clients get on when all is well
 """
@@ -36,8 +38,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.lag import name_of
 from kraft_node.testing.histories.linearizability import (
     CREATED,
     DELETED,
@@ -49,10 +52,18 @@ from kraft_node.testing.histories.linearizability import (
 )
 from kraft_node.testing.world import World
 
+if TYPE_CHECKING:
+    from kraft_node.testing.disk import Spent
+    from kraft_node.testing.world import SimHost
+
 Partition = tuple[str, int]
 
 NO_POLICY: Final = 1 << 62
 """flush.messages of a topic that is not flushed by count."""
+LOOP_OPERATIONS_MAX: Final = 800
+"""Calls on files and names in one event, on the loop: a few milliseconds on a real disk that has all in memory. A burst
+of requests to topics with flush.messages=1 comes to 600."""
+LOOP_BYTES_MAX: Final = 1 << 20
 FINDINGS_MAX: Final = 20
 """A run that breaks that many laws has said enough."""
 
@@ -169,6 +180,18 @@ class Checker:
             self.world.note("checker", f"BROKEN {self.findings[-1]}")
 
     # -- the machines
+
+    def spent(self, host: SimHost, spent: Spent, function: Callable[..., None]) -> None:
+        """What an event has cost the loop of a machine. A start comes before service."""
+        name = getattr(function, "__qualname__", "")
+        if name == "SimMachine._start":
+            return
+        if spent.operations > LOOP_OPERATIONS_MAX or spent.bytes > LOOP_BYTES_MAX:
+            self.broken(
+                "loop", host.name, f"{spent.operations} disk operations, {spent.bytes} bytes {name_of(function)}"
+            )
+        if spent.checkpoints:
+            self.broken("loop", host.name, f"{spent.checkpoints} checkpoints were fsynced {name_of(function)}")
 
     def power_lost(self, durable: Mapping[Partition, int]) -> None:
         """The power went on a machine with these logs; every record below the offsets had been fsynced."""

@@ -88,6 +88,7 @@ class ClusterScenario(Scenario):
         if slow:
             self.cluster.network.delay_ms = SLOW_MS
         self.checker = Checker(world, offsets_are_durable=True, sole=False)
+        world.on_spent = self.checker.spent
         self.topics: dict[str, tuple[int, dict[str, str]]] = {
             "t": (2, {}),
             "u": (1, {"internal.segment.bytes": "8000"}),

@@ -28,6 +28,8 @@ from kraft_node.base.ids import METADATA_TOPIC_NAME
 SECTOR: Final = 512
 DISK_BYTES: Final = 1 << 40
 OPEN_MAX: Final = 2048
+OFFSET_CHECKPOINT: Final = "-offset-checkpoint"
+"""In the names of a log directory's checkpoints."""
 
 
 class Inode:
@@ -82,6 +84,24 @@ def _apply(data: bytearray, position: int, raw: bytes | None) -> None:
         data[position : position + len(raw)] = raw
 
 
+class Spent:
+    """What one event has cost the disk while everybody else in the process waited for it."""
+
+    __slots__ = ("bytes", "checkpoints", "operations")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Count anew."""
+        self.operations = 0
+        """Calls on files and names, of whatever kind."""
+        self.bytes = 0
+        """Read and written."""
+        self.checkpoints = 0
+        """Offset checkpoints made durable."""
+
+
 class SimFile:
     """An open file (`base.env.File`)."""
 
@@ -99,12 +119,15 @@ class SimFile:
 
     def pread(self, position: int, length: int) -> bytes:
         self._disk.reach(self.path)
-        return bytes(self.inode.data[position : position + length])
+        data = bytes(self.inode.data[position : position + length])
+        self._disk.spent.bytes += len(data)
+        return data
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> None:
         self._check()
         raw = b"".join(buffers)
         self._disk.about_to("write", self.path)
+        self._disk.spent.bytes += len(raw)
         fits = self._disk.room(self.inode, position, len(raw))
         self.inode.write(position, raw[:fits])
         self.inode.mtime_ms = self._disk.now_ms()
@@ -198,6 +221,8 @@ class SimDisk:
         """How often the machine has booted."""
         self.operations = 0
         """Changes so far: the crash points of a trace."""
+        self.spent = Spent()
+        """By the present event on its loop. A job of a lane puts another one in its place."""
         self.on_death: Callable[[], BaseException] | None = None
         """What `die_after` raises."""
         self._dies_at = -1
@@ -208,6 +233,7 @@ class SimDisk:
     def about_to(self, operation: str, path: str) -> None:
         """Count a change, and let it fail where the test says so."""
         self.operations += 1
+        self.spent.checkpoints += operation == "fsync" and OFFSET_CHECKPOINT in path
         if 0 <= self._dies_at < self.operations and self.on_death is not None:
             raise self.on_death()
         if self.full and operation in ("create", "link", "mkdir"):
@@ -219,7 +245,8 @@ class SimDisk:
                 raise error
 
     def reach(self, path: str) -> None:
-        """Raise EIO for what lies in a directory that died."""
+        """Count an operation; raise EIO for what lies in a directory that died."""
+        self.spent.operations += 1
         if self.dead is not None and f"{_clean(path)}/".startswith(f"{self.dead}/"):
             raise OSError(errno.EIO, "input/output error", path)
 
@@ -296,15 +323,18 @@ class SimDisk:
         return SimFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
+        self.spent.operations += 1
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), Dir)
 
     def size(self, path: str) -> int:
+        self.spent.operations += 1
         return len(self._inode(path).data)
 
     def mtime_ms(self, path: str) -> int:
+        self.spent.operations += 1
         return self._inode(path).mtime_ms
 
     def _take_descriptor(self, path: str) -> None:

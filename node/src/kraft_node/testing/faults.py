@@ -52,6 +52,10 @@ class Faults(Misfortune):
         """One more end and beginning."""
         self.world.rng.choice((self._kill, self._stop))(machine)
 
+    def end(self, machine: SimMachine, how: str) -> None:
+        """One more end, by "kill" or "stop", and beginning."""
+        {"kill": self._kill, "stop": self._stop}[how](machine)
+
     # -- the faults
 
     def _kill(self, machine: SimMachine) -> None:

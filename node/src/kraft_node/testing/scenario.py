@@ -20,6 +20,7 @@ from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
+from kraft_node.testing.workloads.bulk import CROWD, LONG, LONG_CONFIGS, PARTITIONS, Bulk
 from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.keyed import TOPIC as KEYED
 from kraft_node.testing.workloads.keyed import Keyed, topic_configs
@@ -40,6 +41,8 @@ SHORT_SHARE: Final = 0.25
 """Of the seeds in which a process runs out of descriptors."""
 KEYED_SHARE: Final = 0.3
 """Of the seeds in which a topic is compacted."""
+BULK_SHARE: Final = 0.06
+"""Of the seeds with a topic of many partitions and a log of many segments; they take seconds each."""
 MORTAL_TOPICS: Final = ("m0", "m1", "m2")
 
 
@@ -110,6 +113,7 @@ class Scenario:
             overrides["log.flush.interval.messages"] = str(flush_all)
         self.cluster = SimCluster(world, nodes, overrides)
         self.checker = Checker(world, offsets_are_durable=flush_all == 1)
+        world.on_spent = self.checker.spent
         self.topics: dict[str, tuple[int, dict[str, str]]] = {}
         for name, flushed in (("plain", NO_POLICY), ("safe", 1), ("third", 3)):
             configs = {} if flushed == NO_POLICY else {"flush.messages": str(flushed)}
@@ -279,6 +283,25 @@ class Scenario:
         for keyed in self.keyed:
             self._finish(self._script("reader", keyed.read()))
         self._spend()
+        rng = random.Random(f"bulk of {self.world.seed}")
+        if len(self.cluster.machines) == 1 and rng.random() < BULK_SHARE:
+            self._handle_bulk(rng)
+
+    def _handle_bulk(self, rng: random.Random) -> None:
+        """Work that grows with partitions and segments goes on beside the loop, not on it."""
+        self.world.note("bulk", "begins")
+        maker, bulk = Admin(self.cluster, self.checker, "maker", ()), Bulk(self.cluster, "bulk")
+        self._finish(self._script("maker", maker.create_surely(CROWD, PARTITIONS, {})))
+        self._finish(self._script("maker", maker.create_surely(LONG, 1, LONG_CONFIGS)))
+        self._finish(self._script("bulk", bulk.fill()))
+        end = rng.choice(("stop", "kill", None))
+        if end is not None:
+            self.faults.end(self.cluster.machines[0], end)
+            self._until_serving()
+        bulk = Bulk(self.cluster, "bulk")
+        for work in (bulk.times, bulk.delete_records, bulk.delete_topics):
+            self._finish(self._script("bulk", work()))
+        self.world.rest(SETTLED_MS)
 
     def _spend(self) -> None:
         """Write more than retention keeps: the disk has to have the rest back."""

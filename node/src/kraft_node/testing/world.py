@@ -11,14 +11,18 @@ events, and is the same for the same seed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import heapq
 import random
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kraft_node.base.env import Disk, Env
 from kraft_node.base.net import Net
+
+if TYPE_CHECKING:
+    from kraft_node.testing.disk import Spent
 
 T = TypeVar("T")
 
@@ -36,6 +40,17 @@ AFTER_IO: Final = 1 << 40
 """Added to the place of a timer in the queue: behind all that waits for the same moment."""
 
 START_WALL_MS: Final = 1_700_000_000_000
+
+
+@contextlib.contextmanager
+def off_the_loop(disk: Any) -> Iterator[None]:
+    """What is done here is done by a lane: it costs the loop nothing."""
+    on_loop = disk.spent
+    disk.spent = type(on_loop)()
+    try:
+        yield
+    finally:
+        disk.spent = on_loop
 
 
 class ProcessDied(BaseException):
@@ -76,6 +91,8 @@ class World:
         """Whose event is being done."""
         self.watcher: Callable[[], None] | None = None
         """Called after every event."""
+        self.on_spent: Callable[[SimHost, Spent, Callable[..., None]], None] | None = None
+        """Called after every event of a host: what the event has cost its disk, on the loop."""
         self._hash = hashlib.blake2b(digest_size=8)
         self._queue: list[tuple[float, int, SimTimer]] = []
         self._sequence = 0
@@ -115,12 +132,18 @@ class World:
             assert self.events < EVENTS_MAX, f"seed {self.seed}: {EVENTS_MAX} events and no end"
             function, timer.function = timer.function, None
             self.running = host
+            spent = getattr(host.disk, "spent", None) if host is not None else None
+            if spent is not None:
+                spent.clear()
             try:
                 function(*timer.args)
             except ProcessDied as death:
                 death.bury()
             finally:
                 self.running = None
+            if spent is not None and self.on_spent is not None:
+                assert host is not None
+                self.on_spent(host, spent, function)
             if self.watcher is not None:
                 self.watcher()
             return True
@@ -249,10 +272,12 @@ class SimBackground:
         if stalled_ms > 0.0:
             self._world.at(stalled_ms, self._work, lane, work, done, host=self._host)
             return
-        try:
-            result = work()
-        except Exception as e:  # the thread hands it to `done` as well
-            result = e
+        disk: Any = self._host.disk
+        with off_the_loop(disk):
+            try:
+                result = work()
+            except Exception as e:  # the thread hands it to `done` as well
+                result = e
         world = self._world
         told = max(world.now_ms + world.rng.random() * TELL_MS, self._told_at.get(lane, 0.0))
         self._told_at[lane] = told

@@ -3,7 +3,8 @@
 Versions: 2 isolation; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE; 6 flexible; 7 max timestamp (KIP-734); 8, 9, 11 tiers
 (KIP-405, -1005, -1023: without a remote tier they answer -1, or the local start); 10 timeout.
 
-The special timestamps are answered from memory; others cost one binary search in the time index.
+The special timestamps are answered from memory; others cost one binary search in the time index. If the times of many
+segments have not been read since the start, a lane reads them, and the request is answered afterwards.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.timestamps import TimesUnread, read_times
 from kraft_node.partition.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -27,6 +29,7 @@ from kraft_node.wire.messages import ListOffsetsResponse
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+    from kraft_node.log.log import Log
 
 CONSUMER: Final = -1
 ISOLATION_LEVELS: Final = (0, 1)
@@ -47,6 +50,25 @@ FIRST_VERSION: Final = {
 
 def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """One answer a partition, gathered by topic; a partition named twice is refused, once."""
+    unread: list[Log] = []
+    response = _response(broker, ctx, request, unread)
+    if not unread:
+        return response
+    left = len(unread)
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0 and not ctx.abandoned:
+            ctx.respond(_response(broker, ctx, request, []))
+
+    for log in unread:
+        read_times(log, done)
+    return None
+
+
+def _response(broker: Broker, ctx: RequestContext, request: Any, unread: list[Log]) -> Any:
+    """The answer as far as it is known; logs whose times a lane must read first are put into `unread`."""
     if request.isolation_level not in ISOLATION_LEVELS:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     asked: dict[tuple[str, int], int] = {}
@@ -73,6 +95,9 @@ def list_offsets(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             else:
                 try:
                     found = _offset(broker, topic.name, row, isolation, debugging=request.replica_id == DEBUGGING)
+                except TimesUnread as error:
+                    code = error.code
+                    unread.append(error.log)
                 except KafkaError as error:
                     code = error.code
             rows.append(

@@ -308,7 +308,7 @@ class Cleaning:
         """Put the new segment in the place of the group's. Recovery finishes what a crash leaves half done."""
         log = self._log
         log.segments.replace(group, new.size, new.cleaned, new.cleaned_index if has_index else None)
-        log.max_timestamp_cache = None
+        log.max_timestamp_cache = log.partial_times = None
         new.in_place = True
         new.finish()
 

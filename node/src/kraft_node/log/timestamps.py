@@ -1,0 +1,114 @@
+"""Look-ups by time without waiting for the disk: a lane reads what the memory does not have yet.
+
+`SegmentList` keeps the largest timestamp of each closed segment. After a start these are in the index files, three for
+a segment, of maybe thousands of segments. A look-up that needs more than `UNREAD_MAX` of them raises `TimesUnread`;
+`read_times` then reads them in a lane and has the caller ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.files import FileCache, LogDir
+from kraft_node.log.segment import Segment
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+
+UNREAD_MAX: Final = 8
+"""Segments whose times are read on the loop: under a millisecond if their indexes are in memory."""
+FILES_MAX: Final = 4
+
+
+class TimesUnread(KafkaError):  # noqa: N818 - a state, not a fault
+    """The timestamps of many segments have to be read first: see `read_times`."""
+
+    def __init__(self, log: Log, count: int) -> None:
+        super().__init__(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"{log.name}: the timestamps of {count} segments are being read; try again"
+        )
+        self.log = log
+
+
+class _Unreadable(Exception):  # noqa: N818
+    """The indexes of a segment must be rebuilt first, which only the loop does."""
+
+
+class _Apart:
+    """A log as the segments of a lane see it: its own open files, nothing of the loop's state."""
+
+    index_interval_bytes = 4096
+
+    def __init__(self, log: Log) -> None:
+        self.path = log.path
+        self.dir = LogDir(log.dir.env, log.dir.path, FileCache(log.dir.env.disk, FILES_MAX))
+
+    def indexed(self, position: int) -> None:
+        """Nothing is written here."""
+
+
+class _Reading(Segment):
+    """A closed segment that changes no file."""
+
+    __slots__ = ()
+
+    def rebuild_index(self, reason: str) -> NoReturn:
+        raise _Unreadable(reason)
+
+
+class Partial(NamedTuple):
+    """The largest timestamp from `start_offset` on, up to `position`, in the segment at `base`."""
+
+    base: int
+    start_offset: int
+    position: int
+    largest: int
+
+
+def read_times(log: Log, done: Callable[[], None]) -> None:
+    """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
+
+    What cannot be read there (it is damaged, or gone meanwhile) stays unknown: the next look-up reads it on the loop.
+    """
+    from kraft_node.log.lookup import partial_of  # noqa: PLC0415 - which imports this module
+
+    first = log.segment_number(log.start_offset)
+    unread = log.segments.unread(first)
+    apart = _Apart(log)
+    base, size, start = log.segments.base_at(first), log.segments.size_at(first), log.start_offset
+    known = log.partial_times
+
+    def work() -> tuple[dict[int, int], Partial | None]:
+        found: dict[int, int] = {}
+        part = None
+        for at, length in unread:
+            segment = _Reading(apart, at, length)
+            try:
+                segment.load_index()
+            except (OSError, LogDirDamaged, _Unreadable):
+                continue
+            finally:
+                segment.release()
+            found[at] = segment.max_timestamp
+        if base < start:
+            segment = _Reading(apart, base, size)
+            try:
+                part = partial_of(segment, start, known)
+            except (OSError, LogDirDamaged, _Unreadable):
+                part = None
+            finally:
+                segment.release()
+        return found, part
+
+    def finished(result: tuple[dict[int, int], Partial | None] | BaseException) -> None:
+        if not isinstance(result, BaseException):
+            log.segments.learn_times(result[0])
+            if result[1] is not None and log.start_offset == start and log.truncations == truncations:
+                log.partial_times = result[1]
+        done()
+
+    truncations = log.truncations
+    log.dir.env.background.submit(f"lookup:{log.dir.path}", work, finished)

@@ -1,0 +1,232 @@
+"""Recovery after an unclean stop: walks what lies beyond the recovery point and cuts off what is not sound.
+
+The first batch that is not sound ends the log, because it and what follows had not been made durable. Damage below the
+recovery point raises LogDirDamaged. `opening.open_log` says which walk a log needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from kraft_node.log import flushing, names, page_cache, txn_index
+from kraft_node.log.config import LONG_MAX
+from kraft_node.log.epochs import LeaderEpochs
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.index import floor_entry
+from kraft_node.log.producer_replay import drop_snapshot
+from kraft_node.log.scan import BadBatch, batches
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_node.records.batch import BatchHeader
+
+logger = logging.getLogger("kraft_node.log")
+
+
+class _Gaps:
+    """Which offsets may be missing: those that compaction has removed, here or where the log was copied from.
+
+    A replica whose topic is no longer compacted has nothing that says so, but its files prove it: a lost write leaves
+    no gap within a file, and an offset that has been damaged upwards is above that of the next batch. So a gap in front
+    of a batch that another one follows is none of these, and the log one that has been compacted.
+    """
+
+    __slots__ = ("_below", "_log")
+
+    def __init__(self, log: Log, compacted_below: int) -> None:
+        self._log = log
+        self._below = LONG_MAX if log.config.compact else compacted_below
+
+    def may_begin(self, number: int, end: int) -> bool:
+        """Whether segment `number` may come after `end`: also what follows in it and later segments may prove it.
+
+        Raises OSError.
+        """
+        log = self._log
+        if log.segment_bases[number] <= end:
+            return log.segment_bases[number] == end
+        for later in range(number, len(log.segment_bases)):
+            if end <= self._below:
+                return True
+            segment = log.segment(later)
+            expected = segment.base
+            with contextlib.suppress(BadBatch):
+                for header in batches(segment.file(), 0, segment.size):
+                    if header.base_offset != expected and self.may_precede(header, expected, later):
+                        break
+                    expected = header.next_offset
+        return end <= self._below
+
+    def may_precede(self, header: BatchHeader, end: int, number: int) -> bool:
+        """Whether the batch in segment `number` may be what comes after `end`."""
+        if header.base_offset <= end:
+            return header.base_offset == end
+        if end > self._below:
+            log, segment = self._log, self._log.segment(number)
+            file = segment.file()
+            after = log.recovery_point if segment is log.active else log.segment_end(number)
+            with contextlib.suppress(BadBatch):
+                for following in batches(file, header.position + header.length, file.size()):
+                    after = following.base_offset
+                    break
+                if after >= header.next_offset:
+                    self._below = LONG_MAX
+        return end <= self._below
+
+
+def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int | None:
+    """The same after a kill on a machine that has not booted since; None if the log must be walked as a whole."""
+    promised, known_epochs = log.recovery_point, LeaderEpochs(log.leader_epochs.entries())
+    start = page_cache.walk_start(log, epochs_known=epochs_known)
+    if start is not None:
+        log.recovery_point = start
+        with contextlib.suppress(LogDirDamaged):
+            walked_from = recover(log, compacted_below, epochs_known=True)
+            log.active.times_unproven = False
+            log.recovery_point = promised
+            return walked_from
+    log.recovery_point, log.leader_epochs = promised, known_epochs
+    return None
+
+
+def recover(log: Log, compacted_below: int, *, epochs_known: bool) -> int:
+    """Walk what lies beyond the recovery point, cut off what is not sound; the offset from which was walked."""
+    epochs = log.leader_epochs
+    gaps = _Gaps(log, compacted_below)
+    if not epochs_known:
+        log.recovery_point = min(log.recovery_point, log.segment_bases[0])
+    number = log.segment_number(log.recovery_point)
+    walked_from = log.segment_bases[number]
+    log.end_offset = walked_from
+    while number < len(log.segment_bases):
+        segment = log.segment(number)
+        durable = segment.base < log.recovery_point
+        start = 0
+        if not durable and not gaps.may_begin(number, log.end_offset):
+            # The segment before ends early, just between two batches: what would have followed was lost. Or it ends
+            # late: a cut has been lost.
+            _cut_whole(log, number)
+            break
+        log.end_offset = max(log.end_offset, segment.base)
+        if durable:
+            start, log.end_offset = _durable_part(log, number, gaps)
+            walked_from = log.end_offset
+        else:
+            segment.reset_index()
+        # What the walk will meet again must not stand in the way of itself.
+        epochs.truncate_from_end(log.end_offset)
+        txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), log.end_offset)
+        size = segment.size
+        try:
+            for header in batches(segment.file(), start, size, check=True, tick=log.dir.tick):
+                if not gaps.may_precede(header, log.end_offset, number):
+                    raise BadBatch(header.position, f"offset {header.base_offset} does not follow {log.end_offset - 1}")
+                segment.note(header)
+                if header.partition_leader_epoch >= 0:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+                log.end_offset = header.next_offset
+        except BadBatch as e:
+            _cut(log, number, e, size)
+            break
+        segment.size = size
+        segment.write_indexes() if segment is log.active else segment.finish()
+        number += 1
+    if epochs.dirty:
+        flushing.write_epochs(log)
+    return walked_from
+
+
+def _durable_part(log: Log, number: int, gaps: _Gaps) -> tuple[int, int]:
+    """Position and offset at which the segment's part beyond the recovery point begins.
+
+    Only batch headers between the last index entry below the recovery point and that point are read; all of them when
+    the index is missing or misleads.
+    """
+    segment = log.segment(number)
+    point, size = log.recovery_point, segment.size
+    entry = floor_entry(segment.index_bytes(), point - 1 - segment.base)
+    found = None
+    if entry is not None and entry[1] < size:
+        with contextlib.suppress(BadBatch):
+            found = _walk_to(log, number, entry, gaps)
+    rebuild = found is None
+    if found is None:
+        try:
+            found = _walk_to(log, number, None, gaps)
+        except BadBatch as e:
+            raise segment.damaged(e, size) from None
+    at, end = found
+    if end < log.recovery_point and (segment is log.active or not gaps.may_begin(number + 1, end)):
+        raise LogDirDamaged(
+            log.dir.path, segment.path(names.LOG), end, f"the file ends there, {point - end} offsets are missing"
+        )
+    if rebuild:
+        segment.reset_index()
+        for header in batches(segment.file(), 0, at):
+            segment.note(header)
+    else:
+        segment.truncate_index(at, end)
+        segment.times_unproven = True
+    segment.size = size
+    return at, end
+
+
+def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) -> tuple[int, int]:
+    """Position and offset of the first batch that ends beyond the recovery point.
+
+    Begins at an index entry, which holds the last offset of the batch that it points to. Raises BadBatch for a batch
+    that is not sound before, or does not go on from the one in front of it.
+    """
+    point = log.recovery_point
+    segment = log.segment(number)
+    size = segment.size
+    end, at = segment.base, 0
+    file = segment.file()
+    try:
+        for header in batches(file, 0 if entry is None else entry[1], size, check=True):
+            if entry is not None and header.position == entry[1]:
+                if header.last_offset > segment.base + entry[0]:
+                    raise BadBatch(header.position, "not the batch that the index means")
+            elif not gaps.may_precede(header, end, number):
+                raise BadBatch(header.position, f"offset {header.base_offset} does not follow {end - 1}")
+            if header.base_offset >= point:
+                return header.position, max(end, point)
+            if header.next_offset > point:
+                log.recovery_point = header.base_offset  # high watermarks can lie within a batch
+                return header.position, header.base_offset
+            end, at = header.next_offset, header.position + header.length
+    except BadBatch:
+        if end < point:
+            raise
+        return at, end
+    return size, end
+
+
+def _cut_whole(log: Log, number: int) -> None:
+    """The log ends with the segment before `number`: remove that and all later ones."""
+    before = log.segment(number - 1)
+    _cut(log, number - 1, BadBatch(before.size, f"the next segment begins at {log.segment_bases[number]}"), before.size)
+
+
+def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
+    """The log ends before the batch that `error` is about: remove it and all that follows."""
+    segment = log.segment(number)
+    lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
+    logger.warning(
+        "Truncating %s at offset %d (byte %d), which is beyond the recovery point %d: %s; %d bytes go",
+        segment.path(names.LOG),
+        log.end_offset,
+        error.position,
+        log.recovery_point,
+        error.reason,
+        lost,
+    )
+    log.truncations += 1
+    for offset in [at for at in log.producers.snapshots if at > log.end_offset]:
+        drop_snapshot(log, offset)
+    segment = log.segments.keep_first(number + 1)
+    segment.file().truncate(error.position)
+    segment.size = error.position
+    segment.write_indexes()
