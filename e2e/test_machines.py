@@ -75,7 +75,9 @@ def test_nodes_spread_and_brokers_know_their_racks(cluster: Cluster, zones: dict
     racks = {node["id"]: node.get("rack") for node in cluster.status["nodes"] if "broker" in node["roles"]}
     assert racks == {number: zones[machines[number]] for number in (101, 102, 103)}
     for number, rack in racks.items():
-        properties = get("configmap", f"{cluster.name}-{number}")["data"]["server.properties"]
+        volumes = cluster.pods()[number]["spec"]["volumes"]
+        name = next(one["configMap"]["name"] for one in volumes if one["name"] == "config")
+        properties = get("configmap", name)["data"]["server.properties"]
         assert f"broker.rack={rack}\n" in properties
 
 
