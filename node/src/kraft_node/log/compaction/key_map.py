@@ -21,7 +21,7 @@ BATCH_BITS: Final = 31
 """Bits of a place below its batch: the record's start and TOMBSTONE."""
 BUCKET_BITS: Final = BATCH_BITS + 12
 """Places are sorted in buckets of 4,096 offsets, each in less than a millisecond."""
-SORTED_AT_ONCE: Final = 20_000
+SORTED_AT_ONCE: Final = 4_000
 KEY_BYTES: Final = 160
 """Memory that a key takes, with its place in the map and in a bucket."""
 
@@ -58,7 +58,7 @@ class KeyMap:
         note_keys(data, header.count, self.places, header.base_offset - self._first_dirty << BATCH_BITS)
 
     def sort(self) -> Iterator[None]:
-        """Make `alive` possible, in pieces of some milliseconds."""
+        """Make `alive` possible, in pieces of a millisecond or two."""
         places = iter(self.places.values())
         buckets = self._buckets
         while some := list(islice(places, SORTED_AT_ONCE)):
