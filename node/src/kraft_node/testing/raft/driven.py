@@ -108,6 +108,9 @@ class DrivenReplica(Replica):
         self.node = self.driver.node
         self.sim.tell(f"{self.id} stops: {where}: {error}")
         self.lose_power()
+        if self.sim.calm:
+            # It was paused while its disk failed, and has learned of that after everything had healed.
+            self.later(0, self.start_once)
 
     def _drop_old(self) -> None:
         assert self.driver is not None
