@@ -59,6 +59,10 @@ class Answering(Received):
         self._items = 0
 
     @abstractmethod
+    def _goes_on_at_once(self) -> bool:
+        """Send what is corked and read on, if nothing has been received meanwhile; whether that is all."""
+
+    @abstractmethod
     def catch_up(self) -> None:
         """Send what was answered meanwhile, and go on."""
 
@@ -101,7 +105,9 @@ class Answering(Received):
             if not self._send(first, answer):
                 first.output = PENDING
                 waiting.appendleft(first)
-        if not self._burst and not self._touched and (self._out or self._resting):
+        if self._burst or self._touched or (not waiting and self._goes_on_at_once()):
+            return
+        if self._out or self._resting:
             self._touched = True
             self.server.touch(self)
 

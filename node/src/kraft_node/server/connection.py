@@ -386,6 +386,16 @@ class Connection(Answering):
             return None
         return error_response(request, version, error.code, error.message)
 
+    def _goes_on_at_once(self) -> bool:
+        if self._yielded or self._short or self._rest is not None or self._large is not None:
+            return False
+        self.last_active_ms = self.server.clock.monotonic_ms()
+        self._flush()
+        if self._resting and self._may_handle():
+            self._resting = False
+            self.transport.resume_reading()
+        return True
+
     def catch_up(self) -> None:
         """Send what was answered meanwhile, go on with what had to wait; called by the listener."""
         self._touched = False
