@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from bench import frames
+from bench import frames, hostile_messages
 from bench.asking import create
 from kraft_node.records.batch import seal
 from kraft_node.records.compression import Compression, compress
@@ -62,6 +62,7 @@ INPUTS: dict[str, tuple[Callable[[], bytes], int, bool]] = {
     "api-versions": (api_versions, 50, True),
     "describe-configs": (configs, 10, True),
     "metadata-unread": (metadata, 60, False),
+    **{name: (make, 4, True) for name, make in hostile_messages.MESSAGES.items()},
 }
 """Name -> bytes that a connection sends again and again, how many connections, whether they read what is answered."""
 

@@ -9,10 +9,12 @@ import pytest
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.base.turns import STEPS_A_TURN, Turns
-from kraft_node.broker.pieces import ROWS, SHAPES, in_pieces
+from kraft_node.broker.pieces import OLDER, ROWS, SHAPES, in_pieces
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.error_response import error_response
 from kraft_node.wire.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeGroupsRequest,
     ListOffsetsRequest,
     OffsetDeleteRequest,
@@ -206,8 +208,34 @@ def test_names_of_groups_are_cut_as_well() -> None:
     assert rig.answers == [error_response(request, 5, CODE, None)]
 
 
+def test_very_many_new_topics_are_refused_as_a_whole() -> None:
+    topic = CreateTopicsRequest.CreatableTopic
+    asked: list[int] = []
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        asked.append(len(piece.topics))
+        return error_response(piece, 5, CODE, None)
+
+    for partitions, expected in ((9, CODE), (10, CODE), (11, ErrorCode.POLICY_VIOLATION)):
+        rig = Rig(ApiKey.CREATE_TOPICS, 5)
+        rig.ask(CreateTopicsRequest(topics=[topic(f"t{i}", partitions, 1) for i in range(1000)]), handle)
+        rig.world.scheduler.run()
+        assert {row.error_code for row in rig.answers[0].topics} == {expected}
+        assert len(rig.answers[0].topics) == 1000
+    assert asked == [ROWS] * 4
+
+
+def test_topics_of_an_older_version_are_cut() -> None:
+    rig = Rig(ApiKey.DELETE_TOPICS, 5)
+    request = DeleteTopicsRequest(topic_names=[f"t{i}" for i in range(COUNT)])
+    rig.ask(request, lambda ctx, piece: error_response(piece, 5, CODE, None))
+    rig.world.scheduler.run()
+    assert rig.answers == [error_response(request, 5, CODE, None)]
+
+
 def test_every_shape_is_that_of_its_messages() -> None:
-    for key, shape in SHAPES.items():
+    older = [(key, shape) for key, (_, shape) in OLDER.items()]
+    for key, shape in [*SHAPES.items(), *older]:
         for schema, path in ((API[key].request.SCHEMA, shape.asked), (API[key].response.SCHEMA, shape.told)):
             struct = schema.top
             for name in path:

@@ -132,6 +132,15 @@ def test_a_produce_of_very_many_partitions_is_decoded_in_turns() -> None:
     assert records[-2:-1] == [b"r%d" % (2 * COUNTED_ITEMS - 1)]
 
 
+def test_a_produce_of_too_many_partitions_ends_its_connection() -> None:
+    world = World({ApiKey.PRODUCE: lambda ctx, m: Produced()})
+    connection, transport = world.connect()
+    feed(connection, produce(large_requests.PRODUCE_ITEMS_MAX + 2 * STEP_ITEMS))
+    world.scheduler.run()
+    assert transport.closed
+    assert not transport.frames()
+
+
 def test_a_long_answer_is_encoded_in_turns_and_keeps_its_place() -> None:
     topic = MetadataResponse.MetadataResponseTopic(
         name="t",

@@ -1,4 +1,4 @@
-"""Requests that name many partitions or groups: handled some hundred at a time, in turns of the loop.
+"""Requests that name many partitions, groups, topics or resources: handled some hundred at a time, in turns.
 
 A request of more than `ROWS` rows is cut into requests of that many, which the API's handler, guard included, answers
 one after the other. Their answers are put together: whoever asked sees one. Handlers know nothing of it, and the
@@ -26,6 +26,9 @@ log = logging.getLogger("kraft_node.broker.pieces")
 ROWS: Final = 500
 """Partitions or groups that are handled in one go: a millisecond or two."""
 
+PARTITIONS_MAX: Final = 10_000
+"""That one CreateTopics may make."""
+
 IDENTITIES: Final = ("name", "topic", "topic_id", "group_id")
 """What tells items of an answer apart; those with the same identity at a cut are one."""
 
@@ -50,28 +53,52 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.DESCRIBE_GROUPS: Shape(("groups",), ("groups",)),
     ApiKey.DELETE_GROUPS: Shape(("groups_names",), ("results",)),
     ApiKey.FIND_COORDINATOR: Shape(("coordinator_keys",), ("coordinators",)),
+    # What the controller decides: a piece is a request to it.
+    ApiKey.CREATE_TOPICS: Shape(("topics",), ("topics",)),
+    ApiKey.DELETE_TOPICS: Shape(("topics",), ("responses",)),
+    ApiKey.CREATE_PARTITIONS: Shape(("topics",), ("results",)),
+    ApiKey.CREATE_ACLS: Shape(("creations",), ("results",)),
+    ApiKey.DELETE_ACLS: Shape(("filters",), ("filter_results",)),
+    ApiKey.ALTER_CONFIGS: Shape(("resources",), ("responses",)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape(("resources",), ("responses",)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Shape(("entries",), ("entries",)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Shape(("topics", "partitions"), ("responses", "partitions")),
+    ApiKey.ELECT_LEADERS: Shape(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
 }
-SINGLE_GROUP: Final = Shape(("topics", "partition_indexes"), ("topics", "partitions"))
-"""Of OffsetFetch before version 8."""
-FETCH_OF_GROUPS: Final = 8
+OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
+    ApiKey.OFFSET_FETCH: (8, Shape(("topics", "partition_indexes"), ("topics", "partitions"))),
+    ApiKey.DELETE_TOPICS: (6, Shape(("topic_names",), ("responses",))),
+}
+"""Of versions before that."""
 
 
 def in_pieces(turns: Turns, table: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
     """The handlers, those of `SHAPES` behind what cuts large requests."""
-    return {key: _cutting(turns, handler, SHAPES[key]) if key in SHAPES else handler for key, handler in table.items()}
+    return {key: _cutting(turns, key, handler) if key in SHAPES else handler for key, handler in table.items()}
 
 
-def _cutting(turns: Turns, handler: Handler, shape: Shape) -> Handler:
+def _cutting(turns: Turns, key: ApiKey, handler: Handler) -> Handler:
+    shape = SHAPES[key]
+    since, before = OLDER.get(key, (0, shape))
+
     def handle(ctx: RequestContext, request: Any) -> Any:
-        cut = shape
-        if ctx.api_key == ApiKey.OFFSET_FETCH and ctx.api_version < FETCH_OF_GROUPS:
-            cut = SINGLE_GROUP
+        cut = shape if ctx.api_version >= since else before
         if not _is_large(request, cut.asked):
             return handler(ctx, request)
-        turns.add(_Pieces(turns, handler, ctx, request, cut).step)
+        answering = _refuse if key == ApiKey.CREATE_TOPICS and _exceeds(request) else handler
+        turns.add(_Pieces(turns, answering, ctx, request, cut).step)
         return None
 
     return handle
+
+
+def _exceeds(request: Any) -> bool:
+    """Whether all topics together have more partitions than one CreateTopics may make, as in Kafka."""
+    return sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics) > PARTITIONS_MAX
+
+
+def _refuse(_: RequestContext, piece: Any) -> Any:
+    raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _is_large(request: Any, path: tuple[str, ...]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.turns import OneByOne
+from kraft_node.wire.api import ApiKey
 from kraft_node.wire.codec import decode_in_steps
 from kraft_node.wire.errors import TooManyItems
 from kraft_node.wire.frames import decode_request_header
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 ITEMS_MAX: Final = 1 << 20
 """Items of one request: as many as a cluster may have partitions. They take about 250 MB."""
+
+PRODUCE_ITEMS_MAX: Final = 20_000
+"""Items of one Produce, which is handled in one go: batches for so many partitions exceed the `max.request.size` of
+clients."""
 
 HELD_MAX: Final = 4 * ITEMS_MAX
 """Items of all unanswered large requests of a listener. Beyond it a request of more than `FEW_ITEMS` is refused."""
@@ -57,7 +62,9 @@ class LargeRequests:
         items = 0
         if not is_wanted():
             return None
-        steps = decode_in_steps(request, frame, decode_request_header(frame).body_offset, version, ITEMS_MAX)
+        header = decode_request_header(frame)
+        items_max = ITEMS_MAX if header.api_key != ApiKey.PRODUCE else PRODUCE_ITEMS_MAX
+        steps = decode_in_steps(request, frame, header.body_offset, version, items_max)
         while True:
             try:
                 next(steps)

@@ -1,0 +1,156 @@
+"""Requests that name very many things, or one very large one; each is a frame to be sent again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kraft_node.wire import messages as m
+from kraft_node.wire.api import ApiKey
+from kraft_node.wire.frames import encode_request
+
+MANY: Final = 300_000
+ADMIN: Final = 100_000
+"""Of what the controller decides."""
+
+
+def frame(key: ApiKey, version: int, message: Any) -> bytes:
+    return b"".join(bytes(part) for part in encode_request(1, key, version, "hostile", message))  # type: ignore[arg-type]
+
+
+def list_offsets() -> bytes:
+    rows = [m.ListOffsetsRequest.ListOffsetsPartition(i, timestamp=-1) for i in range(MANY)]
+    topics = [m.ListOffsetsRequest.ListOffsetsTopic("victim", rows)]
+    return frame(ApiKey.LIST_OFFSETS, 7, m.ListOffsetsRequest(topics=topics))
+
+
+def offset_commit() -> bytes:
+    rows = [m.OffsetCommitRequest.OffsetCommitRequestPartition(i, committed_metadata="m") for i in range(MANY)]
+    topics = [m.OffsetCommitRequest.OffsetCommitRequestTopic("victim", partitions=rows)]
+    return frame(ApiKey.OFFSET_COMMIT, 8, m.OffsetCommitRequest(group_id="hostile", topics=topics))
+
+
+def fetch() -> bytes:
+    rows = [m.FetchRequest.FetchPartition(i, partition_max_bytes=1) for i in range(MANY)]
+    request = m.FetchRequest(
+        max_wait_ms=0, max_bytes=1 << 20, topics=[m.FetchRequest.FetchTopic("victim", partitions=rows)]
+    )
+    return frame(ApiKey.FETCH, 12, request)
+
+
+def forgotten() -> bytes:
+    topics = [m.FetchRequest.ForgottenTopic("victim", partitions=list(range(MANY)))]
+    request = m.FetchRequest(session_id=7, session_epoch=1, forgotten_topics_data=topics)
+    return frame(ApiKey.FETCH, 12, request)
+
+
+def produce() -> bytes:
+    rows = [m.ProduceRequest.PartitionProduceData(i, b"") for i in range(MANY)]
+    request = m.ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[m.ProduceRequest.TopicProduceData("victim", partition_data=rows)]
+    )
+    return frame(ApiKey.PRODUCE, 9, request)
+
+
+def tagged_fields() -> bytes:
+    message = m.MetadataRequest(topics=[], unknown_tags=dict.fromkeys(range(MANY), b""))
+    return frame(ApiKey.METADATA, 12, message)
+
+
+def long_software_name() -> bytes:
+    message = m.ApiVersionsRequest(client_software_name="x" * 32_000, client_software_version="y" * 32_000)
+    return frame(ApiKey.API_VERSIONS, 3, message) * 20
+
+
+def join_group() -> bytes:
+    protocols = [m.JoinGroupRequest.JoinGroupRequestProtocol(f"p{i}", b"x" * 100) for i in range(ADMIN)]
+    message = m.JoinGroupRequest(
+        group_id="hostile",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    return frame(ApiKey.JOIN_GROUP, 3, message)
+
+
+def create_topics() -> bytes:
+    topics = [
+        m.CreateTopicsRequest.CreatableTopic(f"t{i}", num_partitions=1, replication_factor=1) for i in range(ADMIN)
+    ]
+    return frame(ApiKey.CREATE_TOPICS, 5, m.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+
+
+def delete_topics() -> bytes:
+    return frame(
+        ApiKey.DELETE_TOPICS, 5, m.DeleteTopicsRequest(topic_names=[f"t{i}" for i in range(ADMIN)], timeout_ms=1000)
+    )
+
+
+def alter_configs() -> bytes:
+    config = m.IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "1000")
+    resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource
+    resources = [resource(2, f"t{i}", [config]) for i in range(ADMIN)]
+    message = m.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+    return frame(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, message)
+
+
+def create_acls() -> bytes:
+    acl = m.CreateAclsRequest.AclCreation
+    creations = [acl(2, f"t{i}", 3, "User:x", "*", 3, 3) for i in range(ADMIN)]
+    return frame(ApiKey.CREATE_ACLS, 2, m.CreateAclsRequest(creations=creations))
+
+
+def delete_acls() -> bytes:
+    wanted = m.DeleteAclsRequest.DeleteAclsFilter
+    filters = [wanted(2, f"t{i}", 3, "User:x", "*", 3, 3) for i in range(ADMIN)]
+    return frame(ApiKey.DELETE_ACLS, 2, m.DeleteAclsRequest(filters=filters))
+
+
+def scram() -> bytes:
+    deletion = m.AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    upsertion = m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+    message = m.AlterUserScramCredentialsRequest(
+        deletions=[deletion(f"u{i}", 1) for i in range(ADMIN)],
+        upsertions=[upsertion("u", 1, 2**31 - 1, b"salt", b"password")],
+    )
+    return frame(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, message)
+
+
+def describe_topic_partitions() -> bytes:
+    topics = [m.DescribeTopicPartitionsRequest.TopicRequest(f"t{i}") for i in range(ADMIN)]
+    return frame(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, m.DescribeTopicPartitionsRequest(topics=topics))
+
+
+def describe_log_dirs() -> bytes:
+    topics = [m.DescribeLogDirsRequest.DescribableLogDirTopic("victim", list(range(MANY)))]
+    return frame(ApiKey.DESCRIBE_LOG_DIRS, 2, m.DescribeLogDirsRequest(topics=topics))
+
+
+def elect_leaders() -> bytes:
+    topics = [m.ElectLeadersRequest.TopicPartitions("victim", list(range(MANY)))]
+    return frame(ApiKey.ELECT_LEADERS, 2, m.ElectLeadersRequest(topic_partitions=topics, timeout_ms=1000))
+
+
+def reassign() -> bytes:
+    row = m.AlterPartitionReassignmentsRequest.ReassignablePartition
+    topic = m.AlterPartitionReassignmentsRequest.ReassignableTopic("victim", [row(i, [1]) for i in range(ADMIN)])
+    return frame(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, m.AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[topic])
+    )
+
+
+def describe_quotas() -> bytes:
+    component = m.DescribeClientQuotasRequest.ComponentData
+    components = [component(f"kind{i}", 0, "x") for i in range(ADMIN)]
+    return frame(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, m.DescribeClientQuotasRequest(components=components))
+
+
+MESSAGES: Final[dict[str, Callable[[], bytes]]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        list_offsets, offset_commit, fetch, forgotten, produce, tagged_fields, long_software_name, join_group,
+        create_topics, delete_topics, alter_configs, create_acls, delete_acls, scram, describe_topic_partitions,
+        describe_log_dirs, elect_leaders, reassign, describe_quotas,
+    )
+}  # fmt: skip
