@@ -84,6 +84,7 @@ def test_the_world_check_sees_what_it_forbids(tmp_path: Path) -> None:
 
 # Who may catch every exception, how often, and what becomes of it. Everything else lets it through to one of these.
 CATCH_ALL = {
+    "base/calls.py": (1, "raised again once all have been called"),
     "base/turns.py": (1, "handed to the job's owner as its outcome"),
     "server/raft_driver.py": (2, "the fatal boundary: steps and effects; commits, snapshots, background jobs"),
     "controller/controller.py": (1, "periodic work: counted as a fault, done again when it is due"),

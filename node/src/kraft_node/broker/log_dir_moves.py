@@ -221,7 +221,13 @@ class LogDirMoves:
             except KafkaError as error:
                 log.warning("%s-%d does not move: %s", move.partition.topic, move.partition.index, error)
                 self._give_up(move)
-        if self._ready:
+            finally:  # whatever one move raises, the others go on
+                self._go_on()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._ready and not self._scheduled:
             self._scheduled = True
             self._env.scheduler.call_soon(self._step)
 

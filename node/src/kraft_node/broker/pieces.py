@@ -97,7 +97,7 @@ def _exceeds(request: Any) -> bool:
     return sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics) > PARTITIONS_MAX
 
 
-def _refuse(_: RequestContext, piece: Any) -> Any:
+def _refuse(_ctx: RequestContext, _piece: Any) -> Any:
     raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.calls import call_each
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.wire.messages import AllocateProducerIdsRequest
 
@@ -81,16 +83,15 @@ class ProducerIds:
             log.warning("No producer ids from the controller: %s", problem)
             # Only now may another request begin: the flag stays up while the pause lasts.
             self._scheduler.call_later(RETRY_MS, self._retry)
-            while self._waiting:
-                text = f"no producer id could be had: {problem}"
-                self._waiting.popleft()(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text))
+            waiting, self._waiting = self._waiting, deque()
+            text = f"no producer id could be had: {problem}"
+            call_each(waiting, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text))
             return
         self._asking = False
         assert not isinstance(answer, OSError | KafkaError)
         self._next_block = (answer.producer_id_start, answer.producer_id_len)
         waiting, self._waiting = self._waiting, deque()
-        for taker in waiting:
-            self.take(taker)
+        call_each(partial(self.take, taker) for taker in waiting)
 
     def _retry(self) -> None:
         self._asking = False

@@ -313,6 +313,13 @@ class ServerListener:
         self.env.scheduler.call_later(delay_ms, self._sweep, due_ms, delay_ms)
 
     def _sweep(self, due_ms: int, delay_ms: int) -> None:
+        try:
+            self._look_through(due_ms, delay_ms)
+        finally:
+            if not self._closed or self.connections:
+                self._sweep_later()
+
+    def _look_through(self, due_ms: int, delay_ms: int) -> None:
         self._refusals_before = self.refusals
         idle_ms = self.gate.limits.idle_ms
         now_ms = self.clock.monotonic_ms()
@@ -322,11 +329,8 @@ class ServerListener:
             for connection in [c for c in self.connections if c.idle_ms(now_ms) > idle_ms]:
                 log.debug("idle connection closed peer=%s listener=%s", connection.peer_host, self.name)
                 connection.expire()
-        if self._closed and not self.connections:
-            return
         if not any(now_ms - c.last_active_ms < 10_000 for c in self.connections):
             self.pool.trim()
-        self._sweep_later()
 
     def _forgive(self, stalled_ms: int, now_ms: int) -> None:
         """The node itself stood still: clients are not idle because of it."""

@@ -159,11 +159,16 @@ class Fetcher:
         if peer is None:
             self._unreachable("it is not known where it listens")
             return
-        request = self._request()
-        if not request.topics and not self._session.known:
-            return
-        self._under_way = True
-        peer.send(request, None, self._answered, self._settings.timeout_ms)
+        try:
+            request = self._request()
+            if not request.topics and not self._session.known:
+                return
+            self._under_way = True
+            peer.send(request, None, self._answered, self._settings.timeout_ms)
+        except Exception:
+            self._under_way = False
+            self._start_over()
+            raise
 
     def _request(self) -> Any:
         settings, session = self._settings, self._session
@@ -206,6 +211,14 @@ class Fetcher:
             self._refused(ErrorCode(answer.error_code))
             return
         self._pause_ms = 0
+        try:
+            self._take_all(answer)
+        except Exception:
+            self._start_over()
+            raise
+        self._soon()
+
+    def _take_all(self, answer: Any) -> None:
         self._session.answered(answer.session_id)
         for topic in answer.responses:
             for row in topic.partitions:
@@ -214,7 +227,11 @@ class Fetcher:
                 # What has changed meanwhile (another epoch, removed, added again) did not ask for this.
                 if followed is not None and not followed.paused and key not in self._changed:
                     self._take(followed, row)
-        self._soon()
+
+    def _start_over(self) -> None:
+        """After a defect: name all partitions anew, so none of them waits for ever."""
+        self._session.restart()
+        self._soon(PAUSE_FIRST_MS)
 
     def _refused(self, code: ErrorCode) -> None:
         if code in _SESSION_GONE:

@@ -8,7 +8,7 @@ more than we do. Which of them still count knows the partition.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -60,6 +60,20 @@ class IsrChanges:
 
     def _send(self) -> None:
         sent: dict[tuple[Any, int], tuple[Partition, Proposal]] = {}
+        try:
+            self._send_some(sent)
+        except Exception:
+            self._under_way = False
+            self._again(sent.values(), RETRY_MS)
+            raise
+
+    def _again(self, proposals: Iterable[tuple[Partition, Proposal]], delay_ms: int) -> None:
+        for partition, proposal in proposals:
+            self._pending.setdefault(partition, proposal)
+        if self._pending:
+            self._later(delay_ms)
+
+    def _send_some(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]]) -> None:
         topics: dict[Any, list[Any]] = {}
         own_epoch = self._broker_epoch()
         for partition, proposal in list(self._pending.items())[:REQUEST_MAX]:
@@ -96,11 +110,12 @@ class IsrChanges:
             log.info("The controller did not take %d ISR changes: %s", len(sent), problem)
             again = list(sent.values())
         else:
-            again = self._settle(sent, answer)
-        for partition, proposal in again:
-            self._pending.setdefault(partition, proposal)
-        if self._pending:
-            self._later(RETRY_MS if again else 0)
+            try:
+                again = self._settle(sent, answer)
+            except Exception:
+                self._again(sent.values(), RETRY_MS)
+                raise
+        self._again(again, RETRY_MS if again else 0)
 
     def _settle(
         self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Any

@@ -10,9 +10,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kraft_node.base.calls import call_each
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.broker.coordinators.group import answers, records
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
@@ -198,8 +200,10 @@ class Shard:
     def _committed(self) -> None:
         self._expecting = False
         if self.phase is Phase.ACTIVE:
-            self.high_watermark_moved(self.store.high_watermark(self.partition))
-            self._expect_commit()
+            try:
+                self.high_watermark_moved(self.store.high_watermark(self.partition))
+            finally:
+                self._expect_commit()
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Everything below `high_watermark` is committed."""
@@ -208,25 +212,25 @@ class Shard:
         self._high_watermark = high_watermark
         self.offsets.committed_to(high_watermark)
         writes = self._writes
+        committed = []
         while writes and writes[0].end_offset <= self._high_watermark:
-            writes.popleft().done(None)
+            committed.append(writes.popleft().done)
         if not writes and self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
+        call_each(committed, None)
 
     def _commit_timed_out(self) -> None:
         self._commit_timer = None
         now = self.clock.monotonic_ms()
         writes = self._writes
+        late = []
         while writes and writes[0].deadline_ms <= now:
-            timeout = self.config.commit_timeout_ms
-            writes.popleft().done(
-                KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout} ms (offsets.commit.timeout.ms)"
-                )
-            )
+            late.append(writes.popleft().done)
         if writes:
             self._commit_timer = self.scheduler.call_later(max(1, writes[0].deadline_ms - now), self._commit_timed_out)
+        text = f"not committed within {self.config.commit_timeout_ms} ms (offsets.commit.timeout.ms)"
+        call_each(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     def transaction_ended(self, offset: int, producer_id: int, *, commit: bool) -> None:
         """A transaction marker stands at `offset` of the log."""
@@ -330,15 +334,17 @@ class Shard:
             self._commit_timer.cancel()
             self._commit_timer = None
         writes, self._writes = self._writes, deque()
-        for write in writes:
-            write.done(KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved away"))
-        for group in self.groups.values():
-            stop_timers(group)
-            group.move_to(State.DEAD, self.clock.wall_ms())
-            answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
-        self.groups.clear()
+        groups, self.groups = self.groups, {}
         self.foreign.clear()
         self.offsets = OffsetTable()
+        away = KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved away")
+        ends = [partial(write.done, away) for write in writes]
+        call_each([*ends, *(partial(self._send_away, group) for group in groups.values())])
+
+    def _send_away(self, group: ClassicGroup) -> None:
+        stop_timers(group)
+        group.move_to(State.DEAD, self.clock.wall_ms())
+        answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
 
 
 def loaded_group(group_id: str, value: Any) -> ClassicGroup:
