@@ -38,6 +38,8 @@ class Laws:
         self.written: dict[tuple[int, int], int] = {}
         self.elections = 0
         self.upgrades = 0
+        self.voter_statements: set[tuple[int, int]] = set()
+        """(offset, epoch) of the batches that have stated voters."""
         self.committed_epoch = 0
         """The epoch of the last record that is committed."""
 
@@ -47,6 +49,8 @@ class Laws:
         return len(self.committed) - 1
 
     def appended(self, replica: Replica, entry: Entry) -> None:
+        if entry.voters is not None:
+            self.voter_statements.add((entry.base, entry.epoch))
         written = self.written
         for offset, chain in enumerate(entry.chains, entry.base):
             known = written.setdefault((offset, entry.epoch), chain)
