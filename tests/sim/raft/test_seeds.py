@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_some_run_the_real_driver_with_voters_in_the_log() -> None:
-    """Replicas join and leave, and say over the wire what they support. The first statement of a quorum is no change."""
+    """Replicas join and leave, and say over the wire what they support. The first statement is no change."""
     chosen = [sim for sim in map(Simulation, range(1, 120)) if sim.is_driven and sim.is_dynamic]
     assert len(chosen) > 3
     changes = sum(max(len(run_seed(sim.seed, EVENTS).laws.voter_statements) - 1, 0) for sim in chosen)

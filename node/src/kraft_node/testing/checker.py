@@ -188,7 +188,7 @@ class Checker:
         if name == "SimMachine._start":
             return
         operations_max = BURST_OPERATIONS_MAX if name.startswith("SimTransport.") else LOOP_OPERATIONS_MAX
-        # `flush.messages` asks for its fsyncs, and they are still on the loop (docs/roadmap.md): each opens a file, too.
+        # `flush.messages` asks for its fsyncs, which are still on the loop (docs/roadmap.md). Each opens a file, too.
         operations = spent.operations - 2 * spent.fsyncs
         if operations > operations_max or spent.bytes > LOOP_BYTES_MAX:
             self.broken(
