@@ -378,9 +378,9 @@ class Broker:
             self.moves.config_changed()
             self._cordon()
         if changed or delta.is_snapshot:
-            topics = {partition.topic for partition in self.replicas.opened()}
+            topics = dict.fromkeys(partition.topic for partition in self.replicas.opened())
         else:
-            topics = {name for kind, name in delta.configs if kind == TOPIC_RESOURCE}
+            topics = dict.fromkeys(name for kind, name in delta.configs if kind == TOPIC_RESOURCE)
         for topic in topics:
             self.storage.configure(topic)
         self._subscriptions_changed(delta)

@@ -169,7 +169,7 @@ class Telemetry:
     def reload(self, configs: Iterable[tuple[tuple[int, str], Mapping[str, str]]]) -> None:
         """Take the client-metrics resources among all configurations: a snapshot has been loaded."""
         overrides = {name: values for (kind, name), values in configs if kind == CLIENT_METRICS_RESOURCE}
-        for name in self._subscriptions.keys() | overrides.keys():
+        for name in {**self._subscriptions, **overrides}:
             self.configs_changed(name, overrides.get(name))
 
     def subscribe(self, ctx: RequestContext, asked_as: Uuid) -> Client:

@@ -127,7 +127,7 @@ class Directory(LogDir):
         """How often `write_offsets` was called."""
         self.written = 0
         """The latest of these that is durable."""
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
         """Topics whose offsets have changed since the last write."""
         self._text = CheckpointText(len(self._tables))
         """Belongs to the directory's thread."""
@@ -226,7 +226,8 @@ class Directory(LogDir):
         for gone in self.unrecovered.keys() - here:
             del self.unrecovered[gone]
         self._forget_all_but(here)
-        self._changed.update(*self._tables)
+        for offsets in self._tables:
+            self._changed.update(dict.fromkeys(offsets))
         self.same_boot = self._boot_mark.is_current()
         if not self.same_boot:
             self._boot_mark.remove()
@@ -309,7 +310,7 @@ class Directory(LogDir):
 
     def changed(self, topic: str) -> None:
         """Offsets of that topic have changed: the next write has to state them."""
-        self._changed.add(topic)
+        self._changed[topic] = None
         self.offsets_dirty = True
 
     def _capped(self, log: Log, values: tuple[int, int, int]) -> tuple[int, int, int]:

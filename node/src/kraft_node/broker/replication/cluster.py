@@ -24,7 +24,7 @@ class Cluster:
         self._image = image
         self._propose = propose
         self._clocks: dict[int, FollowerClock] = {}
-        self._joining: dict[int, set[Partition]] = {}
+        self._joining: dict[int, dict[Partition, None]] = {}
         """Partitions with a follower that could join their ISR but for what the metadata says of its broker."""
 
     def now_ms(self) -> int:
@@ -48,7 +48,7 @@ class Cluster:
         self._propose(partition)
 
     def joins_later(self, partition: Partition, broker_id: int) -> None:
-        self._joining.setdefault(broker_id, set()).add(partition)
+        self._joining.setdefault(broker_id, {})[partition] = None
 
     def brokers_changed(self, broker_ids: Iterable[int]) -> None:
         """What is registered of these brokers has changed: whoever waits to join may do so now."""

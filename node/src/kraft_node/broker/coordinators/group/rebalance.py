@@ -166,7 +166,7 @@ class Rebalancer:
         group.sync_timer = None
         if generation != group.generation or group.state not in {State.COMPLETING, State.STABLE}:
             return
-        missing = list(group.pending_syncs)
+        missing = [member_id for member_id in group.members if member_id in group.pending_syncs]
         if missing:
             for member_id in missing:
                 group.remove(member_id)
