@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.log import recovery
 from kraft_node.log.manager import LogManager
 from kraft_node.log.recovery import LogIsRecovering
 from tests.unit.log.node import ID, OTHER_ID, Node
@@ -118,6 +119,57 @@ def test_a_torn_tail_is_cut_off_in_the_lane() -> None:
     assert found is not None
     assert node.disk.size(tail) == found.active.size
     assert values(found) == [b"%d" % number for number in range(LONG)]
+
+
+def produced(sequence: int, epoch: int = 0, producer_id: int = 7) -> bytes:
+    return batch(b"a", b"b", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def refuse(manager: LogManager, *batches: bytes) -> None:
+    with pytest.raises(LogIsRecovering) as refused:
+        manager.get("t", 0)
+    for records in batches:
+        refused.value.refuses(records)
+
+
+def take(manager: LogManager, records: bytes) -> ErrorCode:
+    found = manager.get("t", 0)
+    assert found is not None
+    try:
+        found.append_as_leader(records, 0, NOW)
+    except KafkaError as e:
+        return e.code
+    return ErrorCode.NONE
+
+
+def test_no_batch_overtakes_one_that_was_refused_while_the_log_was_recovered() -> None:
+    node = killed()
+    manager = start(node)
+    refuse(manager, produced(0))
+    node.rest(5000)
+    assert take(manager, produced(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert take(manager, produced(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [take(manager, produced(sequence)) for sequence in (0, 2, 4)] == [ErrorCode.NONE] * 3
+
+
+def test_a_refused_batch_that_is_sent_again_early_and_a_new_epoch_are_taken() -> None:
+    node = killed()
+    manager = start(node)
+    refuse(manager, produced(6), produced(8), produced(6), produced(9, producer_id=8), batch(b"of nobody"), b"short")
+    node.rest(5000)
+    assert take(manager, produced(4, producer_id=9)) == ErrorCode.NONE, "it was refused nothing"
+    assert take(manager, produced(6)) == ErrorCode.NONE, "the first of those refused"
+    assert take(manager, produced(10, epoch=1, producer_id=8)) == ErrorCode.NONE, "it has given the old epoch up"
+
+
+def test_how_many_refused_producers_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "REFUSED_MAX", 1)
+    node = killed()
+    manager = start(node)
+    refuse(manager, produced(0), produced(0, producer_id=8), produced(0, epoch=1))
+    node.rest(5000)
+    assert take(manager, produced(2, producer_id=8)) == ErrorCode.NONE
+    assert take(manager, produced(2, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_log_that_must_begin_anew_is_opened_on_the_loop() -> None:

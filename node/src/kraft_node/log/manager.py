@@ -198,7 +198,7 @@ class LogManager:
         except OSError as e:
             raise directory.fail(e) from e
         if is_long:
-            raise LogIsRecovering(topic, partition)
+            raise LogIsRecovering(topic, partition, self.recovery.refused(topic, partition))
 
     def open(self, directory: Directory, topic: str, partition: int) -> Log:
         """Open a log on the loop, recovering it if need be. Raises KafkaError KAFKA_STORAGE_ERROR."""

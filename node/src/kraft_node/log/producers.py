@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.records.batch import BatchHeader
@@ -81,13 +81,19 @@ class Producer:
         return self.batches[0].first_offset if self.batches else NONE
 
 
+Awaited: TypeAlias = dict[int, tuple[int, int]]
+"""By producer id: epoch and sequence of the first batch that was refused and will be sent again."""
+
+
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "name", "snapshots")
+    __slots__ = ("_by_id", "_ongoing", "_unreplicated", "awaited", "name", "snapshots")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.awaited: Awaited = {}
+        """Producers that had batches refused before the log was open: none but these may be their first here."""
         self._by_id: dict[int, Producer] = {}
         self._ongoing: list[int] = []
         """First offsets of open transactions, ascending."""
@@ -124,10 +130,14 @@ class Producers:
         """Whether a client's batch may be appended; what it was stored as if it has been already.
 
         Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
-        is not known may begin anywhere: its records may have been deleted.
+        is not known may begin anywhere: its records may have been deleted. But not behind a batch that was refused
+        while the log was being recovered: that one, sent again, would be out of order for ever.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
+            awaited = self.awaited.get(header.producer_id)
+            if awaited is not None and awaited[0] == header.producer_epoch and awaited[1] < header.base_sequence:
+                raise self._out_of_order(header, awaited[1] - 1)
             return None
         epoch = header.producer_epoch
         if epoch == producer.producer_epoch:
@@ -167,6 +177,7 @@ class Producers:
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             producer = self._by_id[header.producer_id] = Producer(header.producer_id)
+            self.awaited.pop(header.producer_id, None)
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
             producer.batches.clear()

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.log import names
 from kraft_node.log.files import FileCache, LogDir
+from kraft_node.records.batch import HEADER, HEADER_SIZE, MAGIC
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Timer
+    from kraft_node.base.env import Buffer, Timer
     from kraft_node.log.directory import Directory
     from kraft_node.log.log import Log
     from kraft_node.log.manager import LogManager
+    from kraft_node.log.producers import Awaited
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -34,6 +36,8 @@ INLINE_BYTES_MAX: Final = 64 << 10
 """A walk over so many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
 SEGMENT_BYTES: Final = 4096
 """Opening the files of a segment takes as long as reading so many bytes."""
+REFUSED_MAX: Final = 1000
+"""Producers of a log whose refused batches are remembered; more are served as by Kafka, which remembers none."""
 FILES_MAX: Final = 8
 """Files that a lane keeps open; it reads one segment at a time."""
 
@@ -41,11 +45,28 @@ FILES_MAX: Final = 8
 class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
     """The log is in its directory's recovery lane; `LogManager.on_recovered` is called when it is open."""
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, refused: Awaited) -> None:
         super().__init__(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"the log of {topic}-{partition} is being recovered after an unclean stop; retry until it is open",
         )
+        self._refused = refused
+
+    def refuses(self, records: Buffer) -> None:
+        """These are not appended. The batches that their producer has sent behind them must not be, either.
+
+        A producer has five batches under way. If the log opens between two of them, the second would be the first
+        there of a producer that is not known; the one before, sent again, would be out of order for ever.
+        """
+        if len(records) < HEADER_SIZE:
+            return
+        fields = HEADER.unpack_from(records)
+        producer_id, epoch, sequence = fields[9:12]
+        if fields[3] != MAGIC or producer_id < 0:
+            return
+        known = self._refused.get(producer_id)
+        if known[0] < epoch if known is not None else len(self._refused) < REFUSED_MAX:
+            self._refused[producer_id] = (epoch, sequence)
 
 
 class _Stopped(Exception):  # noqa: N818 - what it was told to do
@@ -104,6 +125,8 @@ class Recovery:
         self._waiting: dict[str, dict[Key, None]] = {}
         """By path of the directory: logs that wait for its lane, the next one last."""
         self._busy: dict[str, Key] = {}
+        self._refused: dict[Key, Awaited] = {}
+        """Of logs in a lane that were asked for: what producers have been refused."""
         self._stopped = False
         self._when_idle: Callable[[], None] = lambda: None
         self.inline_bytes_max = INLINE_BYTES_MAX
@@ -147,8 +170,13 @@ class Recovery:
             if not self.is_busy_with(*key) and self._length(directory, key) <= self.inline_bytes_max
         ]
 
+    def refused(self, topic: str, partition: int) -> Awaited:
+        """Where to note what producers are refused while the log is in its lane."""
+        return self._refused.setdefault((topic, partition), {})
+
     def forget(self, topic: str, partition: int) -> None:
         """The log has been opened, or is gone."""
+        self._refused.pop((topic, partition), None)
         self._bytes.pop((topic, partition), None)
         for waiting in self._waiting.values():
             waiting.pop((topic, partition), None)
@@ -205,6 +233,7 @@ class Recovery:
 
     def _finish(self, directory: Directory, key: Key, result: Log | BaseException) -> None:
         manager = self._manager
+        refused = self._refused.get(key)
         self.forget(*key)
         is_wanted = manager.entry(*key) is directory and key in directory.unrecovered and directory.online
         if not is_wanted:
@@ -218,6 +247,9 @@ class Recovery:
                 log = manager.take_over(directory, result)
         except KafkaError:
             return  # reported already
+        if refused:
+            log.producers.awaited = refused
+            log.held = True  # asked for again in a moment; closed, it would not know whom it awaits
         logger.info("Recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)

@@ -17,6 +17,7 @@ from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
+from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.partition.partition import ACKS_ALL
 from kraft_node.wire.messages import ProduceResponse
@@ -148,6 +149,8 @@ class ProduceHandler:
                         long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), work)]
                     except KafkaError as error:
                         failed = True
+                        if isinstance(error, LogIsRecovering) and data.records is not None:
+                            error.refuses(data.records)
                         row = self._failed(key, index, error)
                         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                             wrong_leader = [*(wrong_leader or ()), ((key, index), row)]
