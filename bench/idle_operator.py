@@ -43,7 +43,7 @@ class Cluster:
         self.name = f"c{number}"
         self.id = ""
         self.nodes: dict[int, str] = {}
-        """Address by node id, of those that run."""
+        """The address of each running node, by node id."""
         self.config: dict[str, str] = {}
         self.level = 1
 

@@ -138,7 +138,7 @@ class Pass:
             raise refused
 
     async def _is_another(self) -> bool:
-        """Whether somebody has changed the resource since the pass began: paused it, or skips a node."""
+        """Whether the resource has changed since the pass began: it was paused, or a node is skipped."""
         there = await self.api.get("KRaftCluster", self.cluster.namespace, self.cluster.name)
         was, now = self.resource["metadata"], (there or {}).get("metadata", {})
         return "deletionTimestamp" in now or any(

@@ -93,7 +93,7 @@ class Producers:
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.awaited: Awaited = {}
-        """Producers that had batches refused before the log was open: none but these may be their first here."""
+        """Producers with batches refused before the log was open. Each must begin with its refused batch."""
         self._by_id: dict[int, Producer] = {}
         self._ongoing: list[int] = []
         """First offsets of open transactions, ascending."""
@@ -130,8 +130,8 @@ class Producers:
         """Whether a client's batch may be appended; what it was stored as if it has been already.
 
         Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
-        is not known may begin anywhere: its records may have been deleted. But not behind a batch that was refused
-        while the log was being recovered: that one, sent again, would be out of order for ever.
+        is not known may begin anywhere: its records may have been deleted. The exception is a producer whose batch was
+        refused during recovery: a later batch must not come first, or the refused batch is out of order for ever.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is None:

@@ -53,10 +53,10 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
         self._refused = refused
 
     def refuses(self, records: Buffer) -> None:
-        """These are not appended. The batches that their producer has sent behind them must not be, either.
+        """Remember that these records were refused, so that no later batch of their producer is appended first.
 
-        A producer has five batches under way. If the log opens between two of them, the second would be the first
-        there of a producer that is not known; the one before, sent again, would be out of order for ever.
+        A producer has up to five batches in flight. If the log opens between two of them, the log does not know the
+        producer and appends the second batch. The first batch, sent again, would be out of order for ever.
         """
         if len(records) < HEADER_SIZE:
             return
@@ -249,7 +249,7 @@ class Recovery:
             return  # reported already
         if refused:
             log.producers.awaited = refused
-            log.held = True  # asked for again in a moment; closed, it would not know whom it awaits
+            log.held = True  # the producers retry in a moment; a closed log forgets which batches it awaits
         logger.info("Recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)

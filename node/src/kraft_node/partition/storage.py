@@ -146,7 +146,7 @@ class Storage:
             self._assign(topic_id, index, actual)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
-        """Delete a partition's log soon, unless it is another topic's; fine when there is none.
+        """Delete a partition's log soon, unless it belongs to another topic. Does nothing if the log is missing.
 
         Topics have thousands of partitions, so each log has a turn of the loop. A log whose turn has not come when the
         node stops is a stray at the next start; so is a log in a dead directory.

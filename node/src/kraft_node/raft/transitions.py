@@ -60,7 +60,7 @@ class RaftReplica(ReplicaState):
             # Kept: forgotten, the next start would take that leader's records for its own (`_has_led`).
             self.become_unattached(state.epoch, state.leader_id)
         if isinstance(self.role, Unattached):
-            # Everybody may have just been started: whoever is first asks at once, rather than after a time-out.
+            # All voters may have just started: the first voter asks at once, not after a time-out.
             self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
         if self.voters.is_only(self.local) and self.role.role is not Role.CANDIDATE:
             self.become_prospective()

@@ -138,7 +138,7 @@ class Answering(Received):
         return True
 
     def _encoding(self, ctx: RequestContext, message: Any) -> Generator[None, None, list[Outgoing] | None]:
-        """Encode a long answer; None when nobody wants it any more."""
+        """Encode a long answer. Returns None if the connection is closed."""
         if not self.closed:
             self.server.apis[ctx.api_key].metrics.answered(message)
         steps = encode_response_in_steps(ctx.correlation_id, ctx.api_key, ctx.api_version, message)

@@ -51,7 +51,7 @@ class ControllerLaws:
             def check() -> None:
                 end = ends[0] if ends else raft.next_offset - 1
                 if end < before or epoch is None or controller.epoch != epoch:
-                    return  # nothing was written; or the epoch is over, and the answer says that nobody knows
+                    return  # nothing was written, or the epoch ended and the answer admits it
                 self.checked += 1
                 if raft.image.offset < end:
                     what = ApiKey(ctx.api_key).name

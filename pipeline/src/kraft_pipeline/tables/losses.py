@@ -53,7 +53,7 @@ class Losses:
 
 
 def judged(lost: Sequence[Loss], losses: Losses, *, strict: bool) -> None:
-    """Put losses on record. Raises DataLossError for the first that nobody has acknowledged, if that is `strict`."""
+    """Record the losses. If `strict`, raises DataLossError for the first loss that is not acknowledged."""
     unknown = [loss for loss in lost if not losses.found(loss)]
     if strict:
         refuse(unknown)

@@ -229,7 +229,7 @@ class Fetcher:
                     self._take(followed, row)
 
     def _start_over(self) -> None:
-        """After a defect: name all partitions anew, so none of them waits for ever."""
+        """Name all partitions again after a defect, so no partition waits for ever."""
         self._session.restart()
         self._soon(PAUSE_FIRST_MS)
 

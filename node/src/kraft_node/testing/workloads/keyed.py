@@ -1,4 +1,4 @@
-"""Clients of a compacted topic: whoever reads it from its start knows what was written last for each key.
+"""Clients of a compacted topic: a read from its start finds the last value of each key.
 
 The topic has `flush.messages=1`, so a power loss takes nothing that was acknowledged. Law `latest`: of each key the
 last acknowledged write is read, or a later one. A key may be missing only if `delete.retention.ms` of a later
