@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind docs reference locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -153,6 +153,20 @@ e2e-smoke: $(VENV)/.dev ## of that, from nothing to Ready and a roll: a few minu
 
 e2e-kind: $(VENV)/.dev ## the same as e2e on kind (PICK=smoke: test_smoke.py alone); brings Docker along where there is none
 	e2e/kind.sh $(PICK)
+
+$(VENV)/.docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs ## the documentation's site into build/site, links checked; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
+reference: $(VENV)/.dev ## the generated pages and pictures of the documentation, anew
+	$(BIN)/python -m tools.config_docs
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.diagrams
+	$(BIN)/python -m tools.raft_roles
 
 locks: ## what the images are made of, by hash, anew
 	$(PYTHON) -m venv .locks && .locks/bin/pip install --quiet pip-tools
