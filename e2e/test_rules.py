@@ -66,6 +66,10 @@ def _listener(**one: object) -> Callable[[Spec], object]:
     return lambda spec: spec["listeners"].append(one)
 
 
+def _pod(**template: object) -> Callable[[Spec], object]:
+    return lambda spec: spec["nodePools"][1].update(pod=template)
+
+
 def _second_volumeless(pool: Spec) -> None:
     pool["storage"]["volumes"] = [{"name": "other"}]
 
@@ -74,6 +78,24 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "cluster id": (lambda s: s.update(clusterId="AAAAAAAAAAAAAAAAAAAAAA"), "make another KRaftCluster"),
     "cluster id taken away": (lambda s: s.pop("clusterId"), "make another KRaftCluster"),
     "node ids": (_pool(lambda p: p.update(firstNodeId=11)), "another firstNodeId"),
+    "the node's own variable": (_pod(env=[{"name": "HOST_IP", "value": "x"}]), "the operator sets HOST_IP itself"),
+    "the node's own volume": (_pod(volumes=[{"name": "config", "emptyDir": {}}]), "choose another name"),
+    "a volume of the machine": (_pod(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "volumes[0].hostPath"),
+    "a volume with two sources": (
+        _pod(volumes=[{"name": "x", "emptyDir": {}, "configMap": {"name": "c"}}]),
+        "a volume has one source",
+    ),
+    "the node's own place": (
+        _pod(volumes=[{"name": "x", "emptyDir": {}}], mounts=[{"name": "x", "mountPath": "/var/lib/kraft"}]),
+        "mount the extra volume elsewhere",
+    ),
+    "a mount without its volume": (_pod(mounts=[{"name": "x", "mountPath": "/x"}]), "add it to pod.volumes"),
+    "a sidecar in the node's place": (_pod(sidecars=[{"name": "node", "image": "i"}]), "choose another name"),
+    "the operator's annotations": (_pod(annotations={"aspect.kraftcluster.io/image": "x"}), "choose others"),
+    "a value with two sources": (
+        _pod(env=[{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]),
+        "give either value or valueFrom",
+    ),
     "storage class": (
         _pool(lambda p: p["storage"]["volumes"][0].update(storageClass="hostpath")),
         "storage class of a volume cannot change",

@@ -17,7 +17,7 @@ from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply.fence import Think, looked_again
-from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, ServiceRefusedError
+from kraft_operator.apply.kubernetes import Hands, KubeStep, NotYetError, PodRefusedError, ServiceRefusedError
 from kraft_operator.apply.objects import difference
 from kraft_operator.apply.record import RecordObject
 from kraft_operator.apply.topic_objects import TopicObjects
@@ -29,6 +29,7 @@ from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Observed
 from kraft_operator.plan.record import Claim, Record
 from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.pods import rehearsal
 from kraft_operator.specs.wishes import REPLACE
 
 log = logging.getLogger("kraft_operator.reconcile")
@@ -53,6 +54,8 @@ class Shared:
 
     marks: str = ""
     at: float = float("-inf")
+    rehearsed: str = ""
+    """Of the pods that Kubernetes would take."""
 
 
 @dataclass(slots=True)
@@ -85,7 +88,18 @@ class Pass:
         if self.shared.marks == marks and now - self.shared.at < SHARED_S:
             return
         await Hands(self.api, self.cluster, self.record, self.seen).share(held)
+        await self._rehearse()
         self.shared.marks, self.shared.at = marks, now
+
+    async def _rehearse(self) -> None:
+        """Pods of another specification are refused before the first node is stopped for it."""
+        spec = self.cluster.spec
+        if spec.hibernated:
+            return
+        made = digest([rehearsal(self.cluster, pool) for pool in spec.node_pools])
+        if self.shared.rehearsed != made:
+            await Hands(self.api, self.cluster, self.record, self.seen).rehearse_pods()
+            self.shared.rehearsed = made
 
     async def observe(self) -> Observed:
         """Everything, each with its age."""
@@ -108,7 +122,7 @@ class Pass:
                     raise
                 refused = error
         if plan_.guarded is not None:
-            if isinstance(refused, ServiceRefusedError):
+            if isinstance(refused, ServiceRefusedError | PodRefusedError):
                 raise refused
             await self._guarded(plan_, tell)
         else:

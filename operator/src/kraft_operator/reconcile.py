@@ -26,6 +26,7 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
+from kraft_operator.apply.grants import UngrantedError, check_templates
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
 from kraft_operator.apply.record import BadRecordError, RecordObject
 from kraft_operator.events import Events
@@ -183,6 +184,11 @@ class Reconciler:
         if found is None:
             return self._resync_s
         cluster, before = found
+        try:
+            await check_templates(self._api, cluster)
+        except UngrantedError as error:
+            await memory.teller.wrong(resource, error.reason, str(error))
+            return BLOCKED_S
         kept = RecordObject(self._api, cluster)
         try:
             record = await kept.read(before)

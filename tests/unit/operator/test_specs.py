@@ -11,8 +11,8 @@ from kraft_node.base.config import tables
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.properties import parse_properties
 from kraft_node.metadata.features import METADATA_VERSIONS
-from kraft_operator.api.pools import OWN_LABELS
 from kraft_operator.api.status import KRaftClusterStatus
+from kraft_operator.api.template import OWN_LABELS
 from kraft_operator.plan.levels import FIRST, NAMES, UNKNOWN, level_of, name_of
 from kraft_operator.plan.record import Claim, Node, Record, Replacement
 from kraft_operator.plan.wanted import STARTS_WITH, keys_of

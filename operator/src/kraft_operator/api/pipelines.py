@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from kraft_operator.api.base import Amount, Free, Model, Name, Quantity, Rule, marked
-from kraft_operator.api.pools import CONSTRAINTS_MAX, ENV_MAX
 from kraft_operator.api.status import Condition
+from kraft_operator.api.template import CONSTRAINTS_MAX, ENV_MAX
 
 PIPELINE_NAME_CHARS_MAX: Final = 40
 """Of the resource: a CronJob is named `NAME-archive`, its pods get 11 and 6 more, of 63 characters."""

@@ -6,25 +6,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Amount, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
+from kraft_operator.api.base import Amount, Model, Name, NodeId, Properties, Quantity, Rule, marked
+from kraft_operator.api.template import PodTemplate
 
 VOLUMES_MAX: Final = 8
 """A node's log directories; Kafka's own limit is what a machine has."""
 POOL_REPLICAS_MAX: Final = 100
-ENV_MAX: Final = 64
-OWN_LABELS: Final = (
-    "app.kubernetes.io/instance",
-    "app.kubernetes.io/managed-by",
-    "app.kubernetes.io/name",
-    "kraftcluster.io/broker",
-    "kraftcluster.io/controller",
-    "kraftcluster.io/job",
-    "kraftcluster.io/node",
-    "kraftcluster.io/pool",
-)
-"""By which the operator, services and budgets find pods."""
-_OWN_LABELS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_LABELS) + "]"
-CONSTRAINTS_MAX: Final = 32
 
 
 class Volume(Model):
@@ -77,35 +64,6 @@ class Resources(Model):
 
     requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "100m", "memory": "128Mi"}
     limits: Annotated[dict[str, Amount], Field(max_length=16)] = {}
-
-
-class EnvVar(Model):
-    """An environment variable of the node's container."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
-    value: Annotated[str, Field(max_length=4096)] = ""
-
-
-class PodTemplate(Model):
-    """What a pool's pods have beyond what the operator gives them."""
-
-    RULES: ClassVar = (
-        Rule(
-            f"self.labels.all(k, !(k in {_OWN_LABELS_CEL}))",
-            "pods are found by these labels (" + ", ".join(OWN_LABELS) + "): choose others",
-        ),
-    )
-    affinity: Free | None = None
-    tolerations: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
-    topology_spread_constraints: Annotated[list[Free], Field(max_length=CONSTRAINTS_MAX)] = []
-    node_selector: Annotated[dict[str, str], Field(max_length=32)] = {}
-    labels: Annotated[dict[str, str], Field(max_length=32)] = {}
-    annotations: Annotated[dict[str, str], Field(max_length=32)] = {}
-    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
-    env: Annotated[list[EnvVar], Field(max_length=ENV_MAX, json_schema_extra=marked(keys=("name",)))] = []
-    termination_grace_seconds: Annotated[
-        int, Field(ge=10, le=3600, description="for controlled shutdown and the sync of logs")
-    ] = 60
 
 
 class NodePool(Model):

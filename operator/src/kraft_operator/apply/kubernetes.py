@@ -25,6 +25,8 @@ from kraft_operator.specs.properties import External
 Object = dict[str, Any]
 SHARED_KINDS: Final = ("Service", "PodDisruptionBudget", "NetworkPolicy")
 CONFLICT: Final = 409
+QUOTA: Final = "exceeded quota"
+"""Words of the API server."""
 
 KubeStep = (
     do.CreateVolume
@@ -62,6 +64,17 @@ class ServiceRefusedError(ApiError):
     def __init__(self, name: str, error: ApiError) -> None:
         said = str(error).partition(": ")[2]
         text = f"{said}; no node is restarted for service {name} until the listener is corrected"
+        super().__init__(error.status, error.reason, text)
+
+
+class PodRefusedError(ApiError):
+    """Kubernetes refuses a pod that nodes are to be restarted for."""
+
+    lasting = True
+
+    def __init__(self, pool: str, error: ApiError) -> None:
+        said = str(error).partition(": ")[2]
+        text = f"{said}; no node is restarted until nodePools {pool} is corrected"
         super().__init__(error.status, error.reason, text)
 
 
@@ -286,6 +299,20 @@ class Hands:
         wanted = marked(service)
         if not same(wanted, there):
             await self._api.apply(wanted, rehearse=True)
+
+    async def rehearse_pods(self) -> None:
+        """Find out, pool by pool, whether Kubernetes would take the pods that restarts make. Raises PodRefusedError.
+
+        A quota that is used up counts the pod that a restart deletes first: it refuses nothing here.
+        """
+        for pool in self._cluster.spec.node_pools:
+            try:
+                await self._api.apply(pods.rehearsal(self._cluster, pool), rehearse=True)
+            except ApiError as error:
+                if not error.lasting:
+                    raise
+                if QUOTA not in str(error):
+                    raise PodRefusedError(pool.name, error) from None
 
     async def _own(self, claims: Iterable[Object]) -> None:
         """Volumes go with the resource, or outlive it, as their pool says by now."""

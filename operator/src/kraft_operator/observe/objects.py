@@ -9,6 +9,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
 from kraft_operator.api.pools import NodePool
+from kraft_operator.api.template import NODE_CONTAINER
 from kraft_operator.kafka.client import Address
 from kraft_operator.observe.status import NodeStatus
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
@@ -169,11 +170,17 @@ def _runs(status: Object) -> bool:
     """Whether a container of it runs, or may: what waits for an image or for its next try does not."""
     if status.get("phase") in ENDED:
         return False
-    containers = status.get("containerStatuses", ())
+    containers = _nodes_own(status)
     if not containers:
         # Placed or not: the kubelet has said nothing yet, so what it may be starting is not taken for stopped.
         return any(c["type"] == "PodScheduled" and c["status"] == "True" for c in status.get("conditions", ()))
     return any("running" in c.get("state", {}) or _starts(c) for c in containers)
+
+
+def _nodes_own(status: Object) -> list[Object]:
+    """The container that runs the node, without sidecars; in other pods all of them."""
+    containers = list(status.get("containerStatuses", ()))
+    return [one for one in containers if one.get("name") == NODE_CONTAINER] or containers
 
 
 def _starts(container: Object) -> bool:
@@ -206,7 +213,7 @@ def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:
         (
             one["metadata"]["uid"],
             condition_of(one, "Ready").get("status") == "True",
-            sum(c.get("restartCount", 0) for c in one.get("status", {}).get("containerStatuses", ())),
+            sum(c.get("restartCount", 0) for c in _nodes_own(one.get("status", {}))),
         )
         for one in pods
     )
@@ -250,20 +257,19 @@ def processes(pods: Iterable[Object]) -> dict[int, tuple[object, Address]]:
 
 
 def _process(one: Object) -> object:
-    containers = one.get("status", {}).get("containerStatuses", ())
-    return one["metadata"]["uid"], sum(c.get("restartCount", 0) for c in containers)
+    return one["metadata"]["uid"], sum(c.get("restartCount", 0) for c in _nodes_own(one.get("status", {})))
 
 
 def _http_port(pod: Object) -> int | None:
     """Where its probes ask."""
-    container: Object = next((one for one in pod["spec"]["containers"] if one["name"] == "node"), {})
+    container: Object = next((one for one in pod["spec"]["containers"] if one["name"] == NODE_CONTAINER), {})
     port = container.get("readinessProbe", {}).get("httpGet", {}).get("port")
     return port if isinstance(port, int) else None
 
 
 def _listeners(pod: Object) -> list[int]:
     """Ports of a pod's listeners: what the resource says by now it may not have yet."""
-    ports = next((one.get("ports", ()) for one in pod["spec"]["containers"] if one["name"] == "node"), ())
+    ports = next((one.get("ports", ()) for one in pod["spec"]["containers"] if one["name"] == NODE_CONTAINER), ())
     return [one["containerPort"] for one in ports if one["name"] not in {"controller", "metrics"}]
 
 

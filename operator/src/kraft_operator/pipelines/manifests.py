@@ -26,7 +26,8 @@ from kraft_operator.pipelines import executors, grants
 from kraft_operator.pipelines.kinds import Kind
 from kraft_operator.specs.cluster import MANAGER, digest
 from kraft_operator.specs.network import MANAGER_APP, PIPELINE_APP, PIPELINES_CLUSTER
-from kraft_operator.specs.pods import container_security, placement, pod_security
+from kraft_operator.specs.pods import placement
+from kraft_operator.specs.template import container_security, pod_security
 
 KIND: Final = f"{GROUP}/kind"
 GENERATED: Final = f"{GROUP}/specification"

@@ -10,13 +10,13 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipelines import Driver
-from kraft_operator.api.pools import NodePool, PodTemplate
+from kraft_operator.api.pools import NodePool
+from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
 from kraft_operator.plan.record import Node
+from kraft_operator.specs import template
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
-USER: Final = 10001
-"""Of the image; volumes belong to this group."""
 CONFIG: Final = "/etc/kraft"
 FILE: Final = "server.properties"
 ASPECT: Final = f"aspect.{GROUP}/"
@@ -61,42 +61,54 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     if "broker" in roles:
         command += ["--override", f"advertised.listeners={advertised(cluster, node.id, external)}"]
     container = {
-        "name": "node",
+        "name": NODE_CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.spec.image_pull_policy,
         "command": command,
         "env": [
-            *({"name": one.name, "value": one.value} for one in pool.pod.env),
+            *template.variables(pool.pod.env),
             {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
         ],
         "ports": _ports(cluster, roles),
         "resources": pool.resources.model_dump(),
-        "securityContext": container_security(),
-        "volumeMounts": mounts(pool),
+        "securityContext": template.container_security(pool.pod.container_security_context),
+        "volumeMounts": [*mounts(pool), *template.mounts(pool.pod.mounts)],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # why it does not start, for the status
-        **_probes(cluster),
+        **_probes(cluster, pool.pod.probes),
     }
-    template = pool.pod
     spec: dict[str, Any] = {
         **base(cluster, pool, node, config_map(cluster, pool, node, aspects)["metadata"]["name"]),
         "hostname": cluster.node(node.id),
         "subdomain": cluster.nodes_service,
         "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": template.termination_grace_seconds,
-        "containers": [container],
+        "terminationGracePeriodSeconds": pool.pod.termination_grace_seconds,
+        "containers": [container, *map(template.sidecar, pool.pod.sidecars)],
+        "automountServiceAccountToken": pool.pod.automount_service_account_token,
     }
+    spec["volumes"] = [*spec["volumes"], *map(template.volume, pool.pod.volumes)]
+    if pool.pod.service_account_name is not None:
+        spec["serviceAccountName"] = pool.pod.service_account_name
     if aspects.get("rack") and cluster.spec.rack is not None:
-        spec["affinity"] = _near(cluster.spec.rack.node_label, aspects["rack"], template.affinity)
+        spec["affinity"] = _near(cluster.spec.rack.node_label, aspects["rack"], spec.get("affinity"))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
+    """A pod as restarts of this pool make it, under a name that no node has."""
+    node = Node(pool.first_node_id, pool.name, "controller" in pool.roles, "broker" in pool.roles)
+    aspects = {"roles": ",".join(sorted(pool.roles)), "voters": str(pool.first_node_id)}
+    external = {one.name: ("example.invalid", one.port) for one in cluster.external}
+    made = pod(cluster, pool, node, aspects, external)
+    made["metadata"] |= {"name": f"{cluster.name}-{pool.name}-rehearsal"}
+    return made
 
 
 def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str, Any]:
     """What a node's pod and its format job's have in common: who they are, where they run, what they see."""
-    template = pool.pod
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": template.pod_security(pool.pod.security_context),
         "volumes": [
             {"name": "config", "configMap": {"name": config}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
@@ -109,9 +121,11 @@ def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str,
             ),
         ],
     }
-    if template.topology_spread_constraints:
-        spec["topologySpreadConstraints"] = template.topology_spread_constraints
-    return spec | placement(template, cluster.spec.image_pull_secrets)
+    if pool.pod.topology_spread_constraints:
+        spec["topologySpreadConstraints"] = pool.pod.topology_spread_constraints
+    spec |= placement(pool.pod, cluster.spec.image_pull_secrets)
+    affinity = template.affinity(cluster, pool)
+    return {**spec, "affinity": affinity} if affinity else spec
 
 
 def mounts(pool: NodePool) -> list[dict[str, Any]]:
@@ -123,41 +137,20 @@ def mounts(pool: NodePool) -> list[dict[str, Any]]:
     ]
 
 
-def placement(template: PodTemplate | Driver, image_pull_secrets: Sequence[str]) -> dict[str, Any]:
+def placement(of: PodTemplate | Driver, image_pull_secrets: Sequence[str]) -> dict[str, Any]:
     """Where a pod may run and how urgent it is, of what was asked for; and who may pull its image."""
     spec: dict[str, Any] = {}
     if image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in image_pull_secrets]
-    if template.affinity is not None:
-        spec["affinity"] = template.affinity
-    if template.tolerations:
-        spec["tolerations"] = template.tolerations
-    if template.node_selector:
-        spec["nodeSelector"] = template.node_selector
-    if template.priority_class_name is not None:
-        spec["priorityClassName"] = template.priority_class_name
+    if of.affinity is not None:
+        spec["affinity"] = of.affinity
+    if of.tolerations:
+        spec["tolerations"] = of.tolerations
+    if of.node_selector:
+        spec["nodeSelector"] = of.node_selector
+    if of.priority_class_name is not None:
+        spec["priorityClassName"] = of.priority_class_name
     return spec
-
-
-def pod_security() -> dict[str, Any]:
-    """A user of no rights, who owns the volumes."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def container_security() -> dict[str, Any]:
-    """No way to more rights than it has."""
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
 
 
 def _roles(aspects: Mapping[str, str]) -> list[str]:
@@ -191,7 +184,7 @@ def _ports(cluster: Cluster, roles: list[str]) -> list[dict[str, Any]]:
     return ports
 
 
-def _probes(cluster: Cluster) -> dict[str, Any]:
+def _probes(cluster: Cluster, asked: Probes) -> dict[str, Any]:
     """`/livez` while its loop turns, `/readyz` once a broker is unfenced, a controller follows a leader."""
     port = cluster.spec.metrics.port
 
@@ -199,7 +192,7 @@ def _probes(cluster: Cluster) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": port}, "periodSeconds": period_s, "failureThreshold": failures}
 
     return {
-        "startupProbe": probe("/livez", 1, STARTING_S_MAX),
-        "readinessProbe": probe("/readyz", 1, 3),
-        "livenessProbe": probe("/livez", 10, 6),
+        "startupProbe": probe("/livez", 1, STARTING_S_MAX) | template.given(asked.startup),
+        "readinessProbe": probe("/readyz", 1, 3) | template.given(asked.readiness),
+        "livenessProbe": probe("/livez", 10, 6) | template.given(asked.liveness),
     }

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec, Listener
 from kraft_operator.api.pools import NodePool
+from kraft_operator.api.template import without_later
 from kraft_operator.plan.wanted import STARTS_WITH
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.dynamic_keys import DYNAMIC
@@ -138,7 +139,7 @@ def _digests(cluster: Cluster, pool: NodePool, *, defaults: bool) -> dict[str, s
         static["addresses"] = addresses
     static["volumes"] = sorted(volume.name for volume in pool.storage.volumes)
     static["http"] = spec.metrics.port
-    template = pool.pod.model_dump(exclude_defaults=not defaults)
+    template = without_later(pool.pod) if defaults else pool.pod.model_dump(exclude_defaults=True)
     return {
         "config": digest(static),
         "resources": digest(pool.resources.model_dump(exclude_defaults=not defaults)),

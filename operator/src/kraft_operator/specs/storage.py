@@ -11,7 +11,8 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.record import Node
 from kraft_operator.specs.cluster import Cluster
-from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, container_security, mounts
+from kraft_operator.specs.pods import ASPECT, CONFIG, FILE, base, mounts
+from kraft_operator.specs.template import container_security
 
 FORMATTED: Final = f"{GROUP}/formatted-for"
 """On a claim: `CLUSTER-ID/NODE-ID`, written after its job is done."""

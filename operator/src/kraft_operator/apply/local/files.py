@@ -73,8 +73,8 @@ def log_dirs(pool: NodePool, disk: Path) -> list[Path]:
 
 
 def environment(pool: NodePool) -> Mapping[str, str]:
-    """Beyond what this program has itself."""
-    return {one.name: one.value for one in pool.pod.env}
+    """Beyond what this program has itself. Variables with `valueFrom`, whose sources Kubernetes has, are left out."""
+    return {one.name: one.value for one in pool.pod.env if one.value_from is None}
 
 
 def format_roles(node: Node) -> list[str]:

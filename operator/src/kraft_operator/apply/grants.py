@@ -1,0 +1,100 @@
+"""What a pool's pod template may use: service accounts, Secrets and claims that an administrator has allowed.
+
+The author of a KRaftCluster need not be allowed to read Secrets, and a container hands on whatever it is given. The
+operator reads no Secret and edits no grant:
+
+- a service account is allowed by the label `kraftcluster.io/nodes: allowed`,
+- a Secret by the `secrets` of the pool's service account, or of the account `kraft-node` where the pool names none,
+- a claim by the same label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kraft_operator.api.base import GROUP
+from kraft_operator.api.pools import NodePool
+from kraft_operator.api.template import EnvVar, ExtraVolume
+from kraft_operator.kube.client import Api
+from kraft_operator.specs.cluster import MANAGED_BY, MANAGER, Cluster
+
+ACCOUNT: Final = "kraft-node"
+"""Lists the Secrets of pools that name no service account. Pods do not run as it."""
+ALLOWED: Final = f"{GROUP}/nodes"
+"""The label of a service account or a claim that node pools may use: `allowed`."""
+_NO_VOLUME: Final[Mapping[str, Any]] = {}
+
+
+class UngrantedError(Exception):
+    """A pod template names something that no administrator has allowed. `reason` for programs."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def check_templates(api: Api, cluster: Cluster) -> None:
+    """Ask for the grants of all pools. A template that names nothing costs no request. Raises UngrantedError."""
+    for pool in cluster.spec.node_pools:
+        await _check_pool(api, cluster.namespace, pool)
+
+
+async def _check_pool(api: Api, namespace: str, pool: NodePool) -> None:
+    asked, name = list(secrets(pool)), pool.pod.service_account_name
+    where = f"nodePools {pool.name}"
+    if name is not None or asked:
+        account = await api.get("ServiceAccount", namespace, name or ACCOUNT)
+        if name is not None and not _is_allowed(account):
+            text = f"{where}: pod.serviceAccountName names {name}, which node pools may not use: an administrator"
+            text = f"{text} allows it by kubectl label serviceaccount {name} -n {namespace} {ALLOWED}=allowed"
+            raise UngrantedError("ServiceAccountNotAllowed", text)
+        granted = {one["name"] for one in (account or {}).get("secrets", ())}
+        for field, secret in asked:
+            if secret not in granted:
+                grant = f"kubectl patch serviceaccount {name or ACCOUNT} -n {namespace}"
+                grant += f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
+                text = f"{where}: {field} names the Secret {secret}, which node pools of this namespace may not use"
+                raise UngrantedError("SecretNotAllowed", f"{text}: an administrator allows it by {grant}")
+    for volume in pool.pod.volumes:
+        claim = (volume.persistent_volume_claim or _NO_VOLUME).get("claimName")
+        if claim is not None:
+            _check_claim(await api.get("PersistentVolumeClaim", namespace, str(claim)), str(claim), namespace)
+
+
+def secrets(pool: NodePool) -> Iterable[tuple[str, str]]:
+    """Each Secret that a pod of the pool would be given, and by which field."""
+    template = pool.pod
+    yield from _of_env("pod.env", template.env)
+    for sidecar in template.sidecars:
+        yield from _of_env(f"pod.sidecars {sidecar.name} env", sidecar.env)
+    for volume in template.volumes:
+        yield from _of_volume(volume)
+
+
+def _of_env(field: str, env: Iterable[EnvVar]) -> Iterable[tuple[str, str]]:
+    for one in env:
+        if one.value_from is not None and one.value_from.secret_key_ref is not None:
+            yield f"{field} {one.name}", one.value_from.secret_key_ref.name
+
+
+def _of_volume(volume: ExtraVolume) -> Iterable[tuple[str, str]]:
+    field = f"pod.volumes {volume.name}"
+    if volume.secret is not None:
+        yield field, str(volume.secret.get("secretName", ""))
+    for source in (volume.projected or _NO_VOLUME).get("sources", ()):
+        if "secret" in source:
+            yield field, str(source["secret"].get("name", ""))
+
+
+def _is_allowed(one: Mapping[str, Any] | None) -> bool:
+    return one is not None and one["metadata"].get("labels", {}).get(ALLOWED) == "allowed"
+
+
+def _check_claim(claim: Mapping[str, Any] | None, name: str, namespace: str) -> None:
+    if claim is not None and claim["metadata"].get("labels", {}).get(MANAGED_BY) == MANAGER:
+        text = f"the claim {name} is a node's or a pipeline's: it cannot be an extra volume; name another claim"
+        raise UngrantedError("ClaimNotAllowed", text)
+    if not _is_allowed(claim):
+        text = f"node pools may not mount the claim {name}: an administrator makes it, and allows it by"
+        raise UngrantedError("ClaimNotAllowed", f"{text} kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed")

@@ -1,0 +1,300 @@
+"""A pool's pod template: what reaches the pod, what the operator keeps for itself, what must be granted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kraft_operator.api.base import rules_of
+from kraft_operator.api.template import LATER, ContainerSecurity, EnvVar, ExtraVolume, PodTemplate
+from kraft_operator.apply.grants import ALLOWED, UngrantedError, check_templates
+from kraft_operator.apply.local.cel import compiled
+from kraft_operator.kube.client import ApiError
+from kraft_operator.observe.objects import pod as seen_pod
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.record import Node
+from kraft_operator.specs import pods, storage
+from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.properties import aspects, aspects_of_before
+from tests.unit.operator.fake_kubernetes import FakeApi
+from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, pods_of, settle
+from tests.unit.operator.sample import CLUSTER_ID, sample
+
+CONTROLLER = Node(1, "controllers", True, False)
+BROKER = Node(101, "brokers", False, True)
+EVERYTHING: dict[str, Any] = {
+    "env": [
+        {"name": "A", "value": "1"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ],
+    "volumes": [
+        {"name": "certs", "secret": {"secretName": "certs"}},
+        {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}},
+        {"name": "spool", "emptyDir": {}},
+        {"name": "labels", "downwardAPI": {"items": []}},
+    ],
+    "mounts": [{"name": "certs", "mountPath": "/certs", "readOnly": True}],
+    "sidecars": [
+        {
+            "name": "shipper",
+            "image": "shipper:1",
+            "env": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "shipper", "key": "t"}}}],
+            "mounts": [{"name": "spool", "mountPath": "/spool"}],
+            "resources": {"limits": {"memory": "64Mi"}},
+        }
+    ],
+    "probes": {"liveness": {"failureThreshold": 20}, "readiness": {"timeoutSeconds": 3}},
+    "securityContext": {"runAsUser": 2000, "fsGroup": 2000},
+    "containerSecurityContext": {"readOnlyRootFilesystem": False},
+    "serviceAccountName": "brokers",
+    "priorityClassName": "high",
+}
+
+
+def _with(template: dict[str, Any], pool: int = 1, **changes: Any) -> Cluster:
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)
+    document["nodePools"][pool]["pod"] = template
+    return sample(nodePools=document["nodePools"], **changes)
+
+
+def _pod(cluster: Cluster, node: Node = BROKER, **more: str) -> dict[str, Any]:
+    pool = next(pool for pool in cluster.spec.node_pools if pool.name == node.pool)
+    return pods.pod(cluster, pool, node, {"roles": ",".join(pool.roles), **more}, {})
+
+
+def _refused(template: dict[str, Any], model: type = PodTemplate) -> list[str]:
+    """Messages of the rules that refuse it."""
+    value = model.model_validate(template).model_dump(by_alias=True, exclude_none=True)
+    rules = rules_of(model.RULES)["x-kubernetes-validations"]
+    return [rule["message"] for rule in rules if not compiled(rule["rule"])({"self": value})]
+
+
+# What reaches the pod
+
+
+def test_everything_of_the_template_reaches_the_pod() -> None:
+    spec = _pod(_with(EVERYTHING))["spec"]
+    node, shipper = spec["containers"]
+    env = {one["name"]: one for one in node["env"]}
+    assert env["A"] == {"name": "A", "value": "1"}
+    assert env["KEY"]["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "k", "optional": False}}
+    assert env["HOST_IP"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
+    volumes = {one.pop("name"): one for one in spec["volumes"]}
+    assert volumes["certs"] == {"secret": {"secretName": "certs"}}
+    assert volumes["labels"] == {"downwardAPI": {"items": []}}
+    assert {"config", "tmp", "volume-data", "shared", "spool"} <= volumes.keys()
+    assert {"name": "certs", "mountPath": "/certs", "readOnly": True} in node["volumeMounts"]
+    assert node["livenessProbe"] == {
+        "httpGet": {"path": "/livez", "port": 9404},
+        "periodSeconds": 10,
+        "failureThreshold": 20,
+    }
+    assert node["readinessProbe"]["timeoutSeconds"] == 3
+    assert node["securityContext"]["readOnlyRootFilesystem"] is False
+    assert node["securityContext"]["allowPrivilegeEscalation"] is False
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsNonRoot"]) == (2000, True)
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("brokers", False)
+    assert shipper["volumeMounts"] == [{"name": "spool", "mountPath": "/spool", "readOnly": False}]
+    assert shipper["resources"] == {"limits": {"memory": "64Mi"}}
+    assert shipper["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_format_job_has_the_volumes_user_and_place_of_the_pod_but_no_sidecars() -> None:
+    cluster = _with({**EVERYTHING, "antiAffinity": "Required"})
+    job = storage.format_job(cluster, cluster.spec.node_pools[1], BROKER, CLUSTER_ID, "c")["spec"]["template"]["spec"]
+    assert len(job["containers"]) == 1
+    assert job["securityContext"] == _pod(cluster)["spec"]["securityContext"]
+    assert job["affinity"] == _pod(cluster)["spec"]["affinity"]
+    assert "serviceAccountName" not in job
+
+
+# Digests
+
+
+def test_fields_that_came_later_restart_nobody_until_they_are_used() -> None:
+    before = _with({"env": [{"name": "A", "value": "1"}]})
+    pool = before.spec.node_pools[1]
+    assert set(aspects_of_before(before, pool)) >= {"template"}
+    legacy = pool.pod.model_dump(exclude=set(LATER))
+    legacy["env"] = [{"name": "A", "value": "1"}]
+    assert aspects_of_before(before, pool)["template"] == digest([legacy, [], "IfNotPresent"])
+
+
+@pytest.mark.parametrize("field", sorted(EVERYTHING))
+def test_each_field_of_the_template_is_a_restart_also_for_pods_of_older_operators(field: str) -> None:
+    before, after = _with({}), _with({field: EVERYTHING[field]})
+    pool = after.spec.node_pools[1]
+    assert aspects(after, pool)["template"] != aspects(before, before.spec.node_pools[1])["template"]
+    assert (
+        aspects_of_before(after, pool)["template"] != aspects_of_before(before, before.spec.node_pools[1])["template"]
+    )
+
+
+# What the operator keeps for itself
+
+
+@pytest.mark.parametrize(
+    ("template", "named"),
+    [
+        ({"env": [{"name": "HOST_IP", "value": "x"}]}, "HOST_IP"),
+        ({"labels": {"kraftcluster.io/node": "7"}}, "kraftcluster.io/node"),
+        ({"annotations": {"aspect.kraftcluster.io/image": "x"}}, "aspect.kraftcluster.io"),
+        ({"mounts": [{"name": "x", "mountPath": "/data"}]}, "pod.volumes"),
+        *(
+            ({"volumes": [{"name": "x", "emptyDir": {}}], "mounts": [{"name": "x", "mountPath": path}]}, "/etc/kraft")
+            for path in ("/", "/etc", "/etc/kraft", "/etc/kraft/x", "/var/lib/kraft/data", "/var/lib/", "/tmp/x")
+        ),
+        ({"sidecars": [{"name": "s", "image": "i", "mounts": [{"name": "data", "mountPath": "/x"}]}]}, "pod.volumes"),
+    ],
+)
+def test_what_the_operator_owns_is_refused_by_name(template: dict[str, Any], named: str) -> None:
+    (message,) = _refused(template)
+    assert named in message
+
+
+@pytest.mark.parametrize("path", ["/certs", "/etc/ssl/mine", "/var/lib/kraftwerk", "/var/log", "/tmpfs"])
+def test_other_places_may_be_mounted(path: str) -> None:
+    assert _refused({"volumes": [{"name": "x", "emptyDir": {}}], "mounts": [{"name": "x", "mountPath": path}]}) == []
+
+
+def test_volumes_and_values_have_one_source() -> None:
+    for name in ("config", "tmp", "volume-data"):
+        assert any("choose another name" in one for one in _refused({"name": name, "emptyDir": {}}, ExtraVolume))
+    assert any("one source" in one for one in _refused({"name": "x"}, ExtraVolume))
+    two = {"name": "x", "emptyDir": {}, "configMap": {"name": "c"}}
+    assert any("one source" in one for one in _refused(two, ExtraVolume))
+    both = {"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}
+    assert any("value or valueFrom" in one for one in _refused(both, EnvVar))
+    assert not ContainerSecurity.model_fields.keys() & {"privileged", "capabilities", "allow_privilege_escalation"}
+
+
+# Apart from each other
+
+
+def test_nodes_are_kept_apart_by_pool_and_controllers_among_all_their_pools() -> None:
+    for node, pools in ((CONTROLLER, ["controllers"]), (BROKER, ["brokers"])):
+        (term,) = _pod(sample(), node)["spec"]["affinity"]["podAntiAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
+        selector = term["podAffinityTerm"]["labelSelector"]
+        assert selector["matchExpressions"][0]["values"] == pools
+        labels = _pod(sample(), node)["metadata"]["labels"]
+        assert selector["matchLabels"].items() <= labels.items()
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)["nodePools"]
+    more = {**document[0], "name": "more", "firstNodeId": 301}
+    cluster = sample(nodePools=[*document, more], quorum={"allowVoterChanges": True})
+    (term,) = _pod(cluster, CONTROLLER)["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["labelSelector"]["matchExpressions"][0]["values"] == ["controllers", "more"]
+
+
+def test_anti_affinity_may_be_required_or_left_to_the_author() -> None:
+    own = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+    assert _pod(_with({"affinity": own}))["spec"]["affinity"] == own
+    assert "affinity" not in _pod(_with({"antiAffinity": "None"}))["spec"]
+    both = _pod(_with({"affinity": own, "antiAffinity": "Required"}))["spec"]["affinity"]["podAntiAffinity"]
+    keys = [one["topologyKey"] for one in both["requiredDuringSchedulingIgnoredDuringExecution"]]
+    assert keys == ["zone", "kubernetes.io/hostname"]
+    near = _pod(_with({}, rack={"nodeLabel": "zone"}), rack="a")["spec"]["affinity"]
+    assert near.keys() == {"podAntiAffinity", "nodeAffinity"}
+
+
+# Sidecars and the node's process
+
+
+def test_a_sidecar_that_runs_does_not_make_a_node_run() -> None:
+    own = {"name": "node", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 4}
+    beside = {"name": "shipper", "state": {"running": {}}, "restartCount": 0}
+    one = {"metadata": {"labels": {}}, "spec": {}, "status": {"phase": "Running", "containerStatuses": [beside, own]}}
+    assert not seen_pod(one).running
+    one["status"] = {"phase": "Running", "containerStatuses": [{**own, "state": {"running": {}}}, beside]}
+    assert seen_pod(one).running
+
+
+# Grants
+
+
+async def _error(api: FakeApi, template: dict[str, Any]) -> str:
+    try:
+        await check_templates(api, _with(template))
+    except UngrantedError as error:
+        return f"{error.reason}: {error}"
+    return ""
+
+
+def _account(name: str, *secrets: str, allowed: bool = True) -> dict[str, Any]:
+    labels = {ALLOWED: "allowed"} if allowed else {}
+    return {"metadata": {"name": name, "labels": labels}, "secrets": [{"name": one} for one in secrets]}
+
+
+def test_secrets_accounts_and_claims_must_be_granted() -> None:
+    async def main() -> None:
+        api = FakeApi()
+        assert await _error(api, {"env": [{"name": "A", "value": "1"}]}) == ""
+        assert api.reads == 0, "a template that names nothing costs no request"
+        secret = {"env": EVERYTHING["env"]}
+        assert "pod.env KEY names the Secret keys" in await _error(api, secret)
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "keys", allowed=False)
+        assert await _error(api, secret) == ""
+        assert (await _error(api, {"serviceAccountName": "brokers"})).startswith("ServiceAccountNotAllowed")
+        api.objects["ServiceAccount", "demo", "brokers"] = _account("brokers", "keys", "certs", allowed=False)
+        assert (await _error(api, {"serviceAccountName": "brokers"})).startswith("ServiceAccountNotAllowed")
+        api.objects["ServiceAccount", "demo", "brokers"] = _account("brokers", "keys", "certs")
+        assert "pod.sidecars shipper env TOKEN names the Secret shipper" in await _error(api, EVERYTHING)
+        api.objects["ServiceAccount", "demo", "brokers"] = _account("brokers", "keys", "certs", "shipper")
+        assert (await _error(api, EVERYTHING)).startswith("ClaimNotAllowed")
+        claim = {"metadata": {"name": "shared", "labels": {ALLOWED: "allowed"}}}
+        api.objects["PersistentVolumeClaim", "demo", "shared"] = claim
+        assert await _error(api, EVERYTHING) == ""
+        claim["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kraft-operator"
+        assert "a node's or a pipeline's" in await _error(api, EVERYTHING)
+        hidden = {"volumes": [{"name": "x", "projected": {"sources": [{"secret": {"name": "other"}}]}}]}
+        assert "pod.volumes x names the Secret other" in await _error(api, hidden)
+
+    asyncio.run(main())
+
+
+def test_nothing_is_started_or_stopped_for_a_template_without_its_grant() -> None:
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        api.objects["KRaftCluster", *KEY]["spec"]["nodePools"][1]["pod"]["env"] = EVERYTHING["env"]
+        for _ in range(4):
+            await operator.reconcile(KEY)
+            api.work()
+        assert pods_of(api) == []
+        assert condition(api, "Degraded")["reason"] == "SecretNotAllowed"
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "keys")
+        await settle(api, operator)
+        operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_pod_that_kubernetes_refuses_is_rehearsed_before_a_node_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
+        resource = api.objects["KRaftCluster", *KEY]
+        resource["spec"]["nodePools"][1]["pod"]["priorityClassName"] = "missing"
+        resource["metadata"]["generation"] = 2
+        answers = [ApiError(403, "Forbidden", "no PriorityClass with name missing was found")]
+        restart = do.Plan(steps=[do.Restart((101,), "template")], good_ms=5000)
+        monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: do.Plan(list(restart.steps), good_ms=5000))
+        api.before = lambda verb, kind, _: answers[0] if (verb, kind) == ("rehearse", "Pod") else None
+        for _ in range(3):
+            with pytest.raises(ApiError, match="no PriorityClass"):
+                await operator.reconcile(KEY)
+        assert "deletionTimestamp" not in api.objects["Pod", "demo", "sample-101"]["metadata"]
+        assert "until nodePools controllers is corrected" in condition(api, "Degraded")["message"]
+        answers[0] = ApiError(403, "Forbidden", "exceeded quota: pods")
+        await operator.reconcile(KEY)
+        assert "deletionTimestamp" in api.objects["Pod", "demo", "sample-101"]["metadata"], "a quota counts this pod"
+        operator.close()
+
+    asyncio.run(main())
