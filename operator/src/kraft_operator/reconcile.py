@@ -46,6 +46,7 @@ from kraft_operator.plan.topics import Declared, TopicState, replicas_of
 from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster
+from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.wishes import wishes
 from kraft_operator.telling import Teller, now_text, topics_without_cluster
 
@@ -300,6 +301,10 @@ class Reconciler:
             before = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
         except ValidationError as error:
             await memory.teller.wrong(resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
+            return None
+        wrong = cluster_config_problems(spec)
+        if wrong:
+            await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None
         cluster = Cluster(key.name, key.namespace, resource["metadata"]["uid"], spec, self._node_image)
         if not cluster.image:

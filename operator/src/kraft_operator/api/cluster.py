@@ -273,6 +273,10 @@ class KRaftClusterSpec(Model):
         list[NodePool], Field(min_length=1, max_length=POOLS_MAX, json_schema_extra=marked(keys=("name",)))
     ]
     config: Annotated[Properties, Field(description="Kafka's keys for all nodes")] = {}
+    unknown_config: Annotated[
+        Literal["Refuse", "Allow"],
+        Field(description="keys that this operator does not know; a node of a later version may know them"),
+    ] = "Refuse"
     listeners: Annotated[
         list[Listener], Field(min_length=1, max_length=LISTENERS_MAX, json_schema_extra=marked(keys=("name",)))
     ] = [Listener(name="plain", port=9092)]

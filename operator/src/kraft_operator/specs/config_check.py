@@ -1,0 +1,123 @@
+"""Mistakes in Kafka's configuration, named before anything is restarted: unknown keys, values that no node takes.
+
+The keys are the node's own (`config_keys`). What needs several keys, or the machine, is the node's to refuse: the
+check takes nothing for wrong that a node takes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.specs import config_keys
+
+ALIKE: Final = 0.6
+"""How alike a name must be to be suggested."""
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+_INTEGER: Final = re.compile(r"[+-]?\d{1,400}")
+_DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_BITS: Final = {"short": 15, "int": 31, "long": 63}
+
+
+class ConfigKeyFacts(NamedTuple):
+    """What is known of a key."""
+
+    kind: str
+    constraint: str
+
+
+@cache
+def _keys(table: str) -> Mapping[str, ConfigKeyFacts]:
+    rows = (line.split(" ") for line in table.splitlines())
+    return {name: ConfigKeyFacts(kind, constraint) for name, kind, constraint in rows}
+
+
+def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
+    """One line for each mistake in `spec.config` and the pools' own, with its field."""
+    parts = [("spec.config", spec.config)]
+    parts += [(f"spec.nodePools {pool.name} config", pool.config) for pool in spec.node_pools]
+    refuse = spec.unknown_config == "Refuse"
+    return [line for where, texts in parts for line in config_problems(where, texts, config_keys.BROKER, refuse)]
+
+
+def topic_config_problems(texts: Mapping[str, str]) -> list[str]:
+    """One line for each mistake in a KRaftTopic's `spec.config`."""
+    return list(config_problems("spec.config", texts, config_keys.TOPIC, True))
+
+
+def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unknown: bool) -> Iterable[str]:
+    """Mistakes of keys and values, in the order of the keys."""
+    keys = _keys(table)
+    for name, text in sorted(texts.items()):
+        facts = keys.get(name)
+        if facts is not None:
+            expected = _expected(facts, text)
+            if expected:
+                yield f"{where} {name}: {text!r} is not valid: {expected} is expected"
+        elif refuse_unknown and not name.startswith(config_keys.LISTENER_PREFIX):
+            near = difflib.get_close_matches(name, keys, 1, ALIKE)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"{where} {name}: nodes know no such key{hint}"
+
+
+def _expected(facts: ConfigKeyFacts, text: str) -> str:
+    """What is expected in place of `text`; empty if it will do."""
+    word = text.strip(_BLANKS)
+    if facts.kind == "boolean":
+        return "" if word.lower() in {"true", "false"} else "true or false"
+    if facts.kind in _BITS:
+        limit = 1 << _BITS[facts.kind]
+        if not _INTEGER.fullmatch(word) or not -limit <= int(word) < limit:
+            return f"a whole number ({facts.kind})"
+        return _outside(facts.constraint, int(word))
+    if facts.kind == "double":
+        if not _DECIMAL.fullmatch(word):
+            return "" if word.lower().lstrip("+-").startswith("0x") else "a number"
+        return _outside(facts.constraint, float(word.rstrip("fFdD") if word[-1] in "fFdD" else word))
+    rule, _, rest = facts.constraint.partition(":")
+    check = _TEXTS.get("list" if rule.startswith("list") else rule)
+    return check(rule, rest, word) if check is not None else ""
+
+
+def _outside(constraint: str, number: float) -> str:
+    if constraint == "gzip-level":
+        return "" if number == -1 or 1 <= number <= 9 else "-1, or 1 to 9"
+    rule, _, bounds = constraint.partition(":")
+    if rule != "range":
+        return ""
+    low, _, high = bounds.partition("..")
+    if (low and number < float(low)) or (high and number > float(high)):
+        return f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    return ""
+
+
+def _in(_: str, rest: str, word: str) -> str:
+    return "" if word in rest.split(",") else f"one of {', '.join(rest.split(','))}"
+
+
+def _in_any_case(_: str, rest: str, word: str) -> str:
+    return "" if word.upper() in rest.split(",") else f"one of {', '.join(rest.split(','))}"
+
+
+def _of_list(rule: str, rest: str, word: str) -> str:
+    words = [one.strip(" \t\n\v\f\r") for one in word.split(",")] if word else []
+    allowed = rest.split(",") if rest else []
+    if not words:
+        return "" if "e" in rule.removeprefix("list") else "at least one entry"
+    if not all(words):
+        return "a list without empty entries"
+    if allowed and not set(words) <= set(allowed):
+        return f"a list of {', '.join(allowed)}"
+    return ""
+
+
+_TEXTS: Final[Mapping[str, Callable[[str, str, str], str]]] = {
+    "in": _in,
+    "ci": _in_any_case,
+    "list": _of_list,
+    "non-empty": lambda _rule, _rest, word: "" if word else "a text that is not empty",
+}
