@@ -17,4 +17,5 @@ from kraft_operator.handlers import register
 from kraft_operator.leader import Operator
 from kraft_operator.settings import Settings
 
-register(kopf.get_default_registry(), Operator(Settings.of(os.environ)))
+_settings = Settings.of(os.environ)
+register(kopf.get_default_registry(), Operator(_settings), _settings)

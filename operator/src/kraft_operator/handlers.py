@@ -11,12 +11,14 @@ from typing import Any, Final, Protocol
 
 import kopf
 
+from kraft_operator.admission import configure_webhooks, register_webhooks
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.kube.access import access
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import KIND
 from kraft_operator.pipelines.reconcile import key_of
 from kraft_operator.reconcile import Key
+from kraft_operator.settings import Settings
 from kraft_operator.specs.network import PIPELINE_APP
 
 INSTANCE: Final = "app.kubernetes.io/instance"
@@ -63,12 +65,17 @@ class Works(Protocol):
         """For the probe. Raises RuntimeError if only a new process can help."""
 
 
-def register(made: kopf.OperatorRegistry, operator: Works) -> None:
-    """All handlers of the operator."""
+def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None = None) -> None:
+    """All handlers of the operator; those of the webhook where `ours` ask for it."""
     _wakers(made, operator.wake, operator.wake_pipeline)
+    webhook = ours is not None and bool(ours.webhook_port)
+    if webhook:
+        register_webhooks(made)
 
     async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)
+        if ours is not None and webhook:
+            configure_webhooks(settings, ours)
         await operator.start()
 
     async def cleanup(**_: Any) -> None:

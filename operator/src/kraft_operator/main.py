@@ -22,7 +22,7 @@ from kraft_operator.settings import Settings
 async def run(settings: Settings) -> int:
     """Until a signal, or until it fails; the exit code."""
     operator, registry = Operator(settings), kopf.OperatorRegistry()
-    register(registry, operator)
+    register(registry, operator, settings)
     await kopf.operator(
         registry=registry,
         standalone=True,

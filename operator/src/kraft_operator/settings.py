@@ -37,6 +37,8 @@ class Settings:
     pipeline_image: str = ""
     metrics_port: int = 8080
     health_port: int = 8081
+    webhook_port: int = 0
+    webhook_certs: str = ""
     level: str = "INFO"
     as_json: bool = False
     me: str = "operator"
@@ -47,6 +49,8 @@ class Settings:
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
         """Raises ValueError that names the variable."""
+        if _number(env, "KRAFT_WEBHOOK_PORT", 0) and not env.get("KRAFT_WEBHOOK_CERTS"):
+            raise ValueError("KRAFT_WEBHOOK_PORT needs KRAFT_WEBHOOK_CERTS: a folder with tls.crt and tls.key")
         return cls(
             namespaces=tuple(name for word in env.get("KRAFT_NAMESPACES", "").split(",") if (name := word.strip())),
             lease=env.get("KRAFT_LEASE", ""),
@@ -57,6 +61,8 @@ class Settings:
             pipeline_image=env.get("KRAFT_PIPELINE_IMAGE", ""),
             metrics_port=int(_number(env, "KRAFT_METRICS_PORT", 8080)),
             health_port=int(_number(env, "KRAFT_HEALTH_PORT", 8081)),
+            webhook_port=int(_number(env, "KRAFT_WEBHOOK_PORT", 0)),
+            webhook_certs=env.get("KRAFT_WEBHOOK_CERTS", ""),
             level=_level(env.get("KRAFT_LOG_LEVEL") or "INFO"),
             as_json=env.get("KRAFT_LOG_JSON", "false").lower() == "true",
             me=f"{env.get('POD_NAME') or socket.gethostname()}-{os.getpid()}",

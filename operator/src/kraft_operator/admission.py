@@ -1,0 +1,69 @@
+"""The optional admission webhook, served by kopf: what CEL cannot say of a resource, said when it is applied.
+
+It decides nothing that a pass does not decide, too: without the webhook the same words are in the status. Both
+replicas serve it. A failure of it should not stand between an administrator and the resource: `failurePolicy: Ignore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kopf
+from pydantic import ValidationError
+
+from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.problems import problems
+from kraft_operator.api.topic import KRaftTopicSpec
+from kraft_operator.plan.levels import NAMES, level_of
+from kraft_operator.settings import Settings
+from kraft_operator.specs.config_check import cluster_config_problems, topic_config_problems
+
+INVALID = 422
+
+
+def register_webhooks(made: kopf.OperatorRegistry) -> None:
+    """Handlers of `/kraftclusters` and `/krafttopics`."""
+    for plural, check in (("kraftclusters", refusals_of_cluster), ("krafttopics", refusals_of_topic)):
+        kopf.on.validate(GROUP, VERSION, plural, id=plural, registry=made)(_handler(check))
+
+
+def configure_webhooks(settings: kopf.OperatorSettings, ours: Settings) -> None:
+    """Serve with the certificate of `webhook_certs`; the configuration of the API server is the chart's."""
+    certs = Path(ours.webhook_certs)
+    settings.admission.server = kopf.WebhookServer(
+        addr=ours.host, port=ours.webhook_port, certfile=certs / "tls.crt", pkeyfile=certs / "tls.key"
+    )
+
+
+def _handler(check: Any) -> Any:
+    def admit(spec: Mapping[str, Any], operation: str | None = None, **_: Any) -> None:
+        lines = check(dict(spec)) if operation != "DELETE" else []
+        if lines:
+            raise kopf.AdmissionError("; ".join(lines), code=INVALID)
+
+    return admit
+
+
+def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a KRaftCluster."""
+    try:
+        parsed = KRaftClusterSpec.model_validate(spec, extra="ignore")
+    except ValidationError as error:
+        return problems(error)
+    lines = cluster_config_problems(parsed)
+    level = parsed.metadata_version
+    if level is not None and level_of(level) is None:
+        lines.append(f"spec.metadataVersion: {level} is not known to this operator: {NAMES[0]} to {NAMES[-1]} are")
+    return lines
+
+
+def refusals_of_topic(spec: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a KRaftTopic."""
+    try:
+        parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")
+    except ValidationError as error:
+        return problems(error)
+    return topic_config_problems(parsed.config)

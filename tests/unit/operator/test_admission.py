@@ -1,0 +1,87 @@
+"""The webhook: what it refuses, that it is off unless it is asked for, and what it is served with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import kopf
+import pytest
+
+from kraft_operator.admission import configure_webhooks, refusals_of_cluster, refusals_of_topic, register_webhooks
+from kraft_operator.settings import Settings
+from tests.unit.operator.sample import sample
+
+
+def _spec(**changes: Any) -> dict[str, Any]:
+    return sample(**changes).spec.model_dump(by_alias=True, exclude_none=True)
+
+
+def test_what_is_refused_is_named() -> None:
+    assert refusals_of_cluster(_spec()) == []
+    (line,) = refusals_of_cluster(_spec(config={"min.insync.replica": "2"}))
+    assert "did you mean min.insync.replicas?" in line
+    (line,) = refusals_of_cluster(_spec(metadataVersion="9.9"))
+    assert line.startswith("spec.metadataVersion: 9.9 is not known")
+    (line,) = refusals_of_cluster({**_spec(), "paused": "maybe"})
+    assert line == 'spec.paused: "maybe" is not valid: true or false is expected'
+    assert refusals_of_cluster({**_spec(), "laterField": 1}) == [], "it is for a later operator"
+    assert refusals_of_topic({"cluster": "c", "config": {"retention.ms": "1"}}) == []
+    assert len(refusals_of_topic({"cluster": "c", "config": {"retention.ms": "x", "y": "1"}})) == 2
+
+
+def test_a_port_without_certificates_is_named() -> None:
+    with pytest.raises(ValueError, match="KRAFT_WEBHOOK_CERTS"):
+        Settings.of({"KRAFT_WEBHOOK_PORT": "9443"})
+    assert Settings.of({}).webhook_port == 0
+
+
+def test_handlers_belong_to_their_paths() -> None:
+    made = kopf.OperatorRegistry()
+    register_webhooks(made)
+    handlers = {handler.id: handler for handler in made._webhooks.get_all_handlers()}
+    assert handlers.keys() == {"kraftclusters", "krafttopics"}
+    for plural, handler in handlers.items():
+        assert handler.selector is not None
+        assert plural in {handler.selector.any_name, handler.selector.plural}
+    with pytest.raises(kopf.AdmissionError, match="no such key"):
+        handlers["krafttopics"].fn(spec={"cluster": "c", "config": {"y": "1"}}, operation="UPDATE")
+    assert handlers["krafttopics"].fn(spec={"cluster": "c", "config": {"y": "1"}}, operation="DELETE") is None
+
+
+def test_it_is_served_with_the_given_certificate(tmp_path: Path) -> None:
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.crt")]
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True)
+
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        ours = Settings(webhook_port=0, webhook_certs=str(tmp_path), host="127.0.0.1")
+        configure_webhooks(settings, ours)
+        server = settings.admission.server
+        assert isinstance(server, kopf.WebhookServer)
+        server.port = None  # any
+        asked: list[Any] = []
+
+        async def serve(review: Any, *, webhook: str | None = None, **_: Any) -> Any:
+            asked.append((webhook, review))
+            return {"response": {"allowed": True}}
+
+        config = await anext(aiter(server(serve)))
+        trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+        url = f"https://127.0.0.1:{server.port or _port(config['url'])}/kraftclusters"
+        async with aiohttp.ClientSession() as session, session.post(url, json={"a": 1}, ssl=trust) as answer:
+            assert json.loads(await answer.text())["response"]["allowed"]
+        assert asked == [("kraftclusters", {"a": 1})]
+
+    asyncio.run(main())
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 0
