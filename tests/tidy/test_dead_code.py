@@ -1,0 +1,127 @@
+"""Shipped functions, methods and classes have a caller outside the tests.
+
+A name counts as used if it occurs anywhere in the products, tools, benchmarks or end-to-end tests, besides its own
+definition: as a name, an attribute, an import, a keyword, or a string. So the check misses dead code that shares its
+name with live code. What it finds is dead, or is called by a library.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from tests.tidy.sources import PRODUCTS, python_files, tree
+
+USERS = (*PRODUCTS, "tools/", "bench/", "e2e/")
+
+CALLED_BY_LIBRARIES = {
+    "_cat": "the shell, by the name of its command",
+    "_tree": "the shell, by the name of its command",
+    "_ls": "the shell, by the name of its command",
+    "_cd": "the shell, by the name of its command",
+    "_pwd": "the shell, by the name of its command",
+    "_history": "the shell, by the name of its command",
+    "_help": "the shell, by the name of its command",
+    "_man": "the shell, by the name of its command",
+    "initialOffset": "PySpark's data sources",
+    "getDefaultReadLimit": "PySpark's data sources",
+    "reportLatestOffset": "PySpark's data sources",
+    "streamReader": "PySpark's data sources",
+    "streamWriter": "PySpark's data sources",
+    "_build_manifest_evaluator": "PyIceberg",
+    "_build_delete_files_partition_predicate": "PyIceberg",
+    "new_input": "PyIceberg",
+    "new_output": "PyIceberg",
+    "to_input_file": "PyIceberg",
+    "commit_table": "PyIceberg",
+    "do_GET": "http.server",
+    "log_message": "http.server",
+    "seekable": "io",
+    "readinto": "io",
+    "model_post_init": "pydantic",
+    "behind_latest": "users: docs/pipeline.md",
+    "emit": "logging",
+}
+"""Name -> what calls it."""
+
+DEAD = {
+    "resolve_group",  # kraft_node/base/config/group.py
+    "is_combined",  # kraft_node/base/config/node.py
+    "log_retention_ms",  # kraft_node/base/config/node.py
+    "topic_defaults",  # kraft_node/base/config/node.py
+    "int_or_none",  # kraft_node/base/config/view.py
+    "is_simple",  # kraft_node/broker/coordinators/group/classic.py
+    "on_transaction_marker",  # kraft_node/broker/coordinators/group/coordinator.py
+    "gauges",  # kraft_node/broker/coordinators/group/coordinator.py
+    "get_committed",  # kraft_node/broker/coordinators/group/offsets.py
+    "has_uncommitted",  # kraft_node/broker/coordinators/group/shard.py
+    "since_contact_ms",  # kraft_node/controller/sessions.py
+    "list_offsets_version",  # kraft_node/metadata/features.py
+    "bootstrap_metadata_level",  # kraft_node/metadata/features.py
+    "fetch_version",  # kraft_node/metadata/features.py
+    "has_producer_id",  # kraft_node/records/batch.py
+    "iter_all_records",  # kraft_node/records/batch.py
+    "build_marker",  # kraft_node/records/control.py
+    "read_varint",  # kraft_node/records/varint.py
+    "read_varlong",  # kraft_node/records/varint.py
+    "write_uvarint",  # kraft_node/records/varint.py
+    "varint_size",  # kraft_node/records/varint.py
+    "is_up",  # kraft_node/testing/raft/replica.py
+    "all_of",  # kraft_node/testing/script.py
+    "forget_connections",  # kraft_node/testing/workloads/session.py
+    "encode_key",  # kraft_node/wire/coordinator.py
+    "encode_value",  # kraft_node/wire/coordinator.py
+    "decode_key",  # kraft_node/wire/coordinator.py
+    "decode_value",  # kraft_node/wire/coordinator.py
+}
+"""Without a caller today. This list only shrinks: remove the code with its tests, or use it."""
+
+
+def _defined(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name and place of every function, method and class, less `__names__` and what a decorator registers."""
+    for name in names:
+        for node in ast.walk(tree(name)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                registered = any(isinstance(one, ast.Call) for one in node.decorator_list)
+                if not registered and not (node.name.startswith("__") and node.name.endswith("__")):
+                    yield node.name, f"{name}:{node.lineno}"
+
+
+def _used(trees: Iterable[ast.AST]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in trees:
+        for node in ast.walk(one):
+            if isinstance(node, ast.Name):
+                found[node.id] += 1
+            elif isinstance(node, ast.Attribute):
+                found[node.attr] += 1
+            elif isinstance(node, ast.alias):
+                found[node.name.rpartition(".")[2]] += 1
+            elif isinstance(node, ast.keyword) and node.arg:
+                found[node.arg] += 1
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+                found.update(node.value.replace(":", ".").split("."))
+    return found
+
+
+@cache
+def _unused() -> dict[str, str]:
+    used = _used(tree(name) for name in python_files() if name.startswith(USERS))
+    products = [name for name in python_files() if name.startswith(PRODUCTS)]
+    return {name: place for name, place in _defined(products) if not used[name]}
+
+
+def test_shipped_code_has_a_caller() -> None:
+    known = CALLED_BY_LIBRARIES.keys() | DEAD
+    assert {name: place for name, place in _unused().items() if name not in known} == {}, "remove it with its tests"
+
+
+def test_the_list_of_dead_code_only_shrinks() -> None:
+    assert sorted(DEAD - _unused().keys()) == [], "used or gone: take it off the list"
+
+
+def test_the_check_of_dead_code_sees_what_it_forbids() -> None:
+    source = ast.parse("def f(): pass\ndef g(): pass\nx.f()\n")
+    assert [name for name in ("f", "g") if not _used([source])[name]] == ["g"]

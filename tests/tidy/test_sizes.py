@@ -1,0 +1,106 @@
+"""Files, functions and folders stay small enough to be read in one go.
+
+The lists of larger ones only shrink: a number may be lowered, an entry may go. New code is split instead.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import PurePosixPath
+
+from tests.tidy.sources import python_files, text, tree
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+FOLDER_FILES_MAX = 30
+
+LARGER_FILES = {
+    "node/src/kraft_node/base/config/tables.py": 560,
+    "node/src/kraft_node/log/directory.py": 520,
+    "node/src/kraft_node/log/log.py": 520,
+    "node/src/kraft_node/log/manager.py": 520,
+    "node/src/kraft_node/partition/partition.py": 580,
+    "node/src/kraft_node/raft/wire_form.py": 580,
+    "node/src/kraft_node/server/node.py": 580,
+    "node/src/kraft_node/testing/disk.py": 540,
+    "operator/src/kraft_operator/apply/local/supervisor.py": 520,
+    "tests/unit/broker/test_broker.py": 620,
+    "tests/unit/log/test_log.py": 520,
+    "tests/unit/operator/test_pipelines.py": 520,
+    "tests/unit/operator/test_planner_more.py": 520,
+    "tests/unit/server/test_raft_driver_quorum.py": 520,
+}
+LARGER_FUNCTIONS = {
+    "node/src/kraft_node/broker/broker.py:__init__": 70,
+    "node/src/kraft_node/broker/fetch/reader.py:collect": 65,
+    "node/src/kraft_node/broker/handlers/fetch.py:__call__": 65,
+    "node/src/kraft_node/testing/workloads/fetching.py:_fetch_from": 65,
+    "operator/src/kraft_operator/reconcile.py:_pass": 75,
+    "pipeline/src/kraft_pipeline/tables/spec.py:parse": 65,
+    "tests/golden/broker/test_admin_parity.py:test_quotas_and_users": 65,
+    "tests/property/controller/test_change_parity.py:case": 70,
+    "tests/unit/broker/test_log_dir_moves.py:test_the_copy_is_the_log_whatever_happens_to_that": 65,
+    "tests/unit/operator/world.py:apply": 70,
+    "tests/unit/operator/world.py:observe": 65,
+}
+LARGER_FOLDERS = {
+    "bench": 35,
+    "node/src/kraft_node/log": 40,
+    "node/src/kraft_node/raft": 35,
+    "pipeline/src/kraft_pipeline/tables": 35,
+    "tests/compat": 55,
+    "tests/unit/operator": 40,
+}
+
+
+def _file_sizes() -> dict[str, int]:
+    return {name: text(name).count("\n") for name in python_files()}
+
+
+def _function_sizes() -> dict[str, int]:
+    """Lines of each function, by file and name; the largest, if a file has several of one name."""
+    found: dict[str, int] = {}
+    for name in python_files():
+        for node in ast.walk(tree(name)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                key = f"{name}:{node.name}"
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                found[key] = max(found.get(key, 0), lines)
+    return found
+
+
+def _folder_sizes() -> dict[str, int]:
+    return Counter(str(PurePosixPath(name).parent) for name in python_files())
+
+
+def _problems(sizes: dict[str, int], limit: int, larger: dict[str, int], what: str) -> list[str]:
+    found = [
+        f"{name} has {size} {what}, at most {larger.get(name, limit)} are allowed: split it"
+        for name, size in sizes.items()
+        if size > larger.get(name, limit)
+    ]
+    found += [
+        f"{name} is within the limit or gone: take it off the list" for name in larger if sizes.get(name, 0) <= limit
+    ]
+    return found
+
+
+def test_files_are_small() -> None:
+    assert _problems(_file_sizes(), FILE_LINES_MAX, LARGER_FILES, "lines") == []
+
+
+def test_functions_are_small() -> None:
+    assert _problems(_function_sizes(), FUNCTION_LINES_MAX, LARGER_FUNCTIONS, "lines") == []
+
+
+def test_folders_are_small() -> None:
+    assert _problems(_folder_sizes(), FOLDER_FILES_MAX, LARGER_FOLDERS, "files") == []
+
+
+def test_the_check_of_sizes_sees_what_it_forbids() -> None:
+    assert len(_problems({"a": 501}, 500, {}, "lines")) == 1
+    assert len(_problems({"a": 551}, 500, {"a": 550}, "lines")) == 1
+    assert _problems({"a": 549}, 500, {"a": 550}, "lines") == []
+    assert len(_problems({"a": 400}, 500, {"a": 550}, "lines")) == 1
+    assert len(_problems({}, 500, {"a": 550}, "lines")) == 1
