@@ -139,7 +139,7 @@ peers: $(VENV)/.dev ## Apache Kafka, Spark's connector, and a Spark with Delta a
 faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 	$(BIN)/python -m tests.faults --minutes $(MINUTES)
 
-bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine: thirteen hours; bench-quick: does every row work?
+bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine: two hours; bench-quick: does every row work?
 	$(BIN)/python -m bench run
 
 bench-quick: $(VENV)/.dev peers

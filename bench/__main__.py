@@ -3,7 +3,7 @@
 python -m bench run [--budget 6h]    the whole protocol, unattended
 python -m bench resume FILE          go on with a run that ended early
 python -m bench page                 write docs/benchmarks from the samples
-python -m bench rows                 list scenarios, their rows, and how long a round takes
+python -m bench rows                 list scenarios, their rows, and how long they take
 python -m bench quick [SCENARIO ...] run everything at a tiny scale, to see that it works; no figures
 """
 
@@ -115,8 +115,8 @@ def _run(options: argparse.Namespace) -> int:
         _ready()
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     name = options.name or f"{time.strftime('%Y-%m-%d-%H%M', time.gmtime())}-{seed}"
-    minutes = sum(scenario.minutes for scenario in chosen) * options.rounds
-    console.print(f"seed {seed}, {len(chosen)} scenarios, {options.rounds} rounds, about {minutes / 60:.1f} hours")
+    minutes = sum(scenario.minutes for scenario in chosen) * options.rounds / ROUNDS
+    console.print(f"seed {seed}, {len(chosen)} scenarios, {options.rounds} rounds, about {minutes:.0f} minutes")
     with tempfile.TemporaryDirectory(prefix="kraft-bench-", dir=options.folder) as top:
         head = runner.header(chosen, options.rounds, seed, quick=False, whole=options.only is None, folder=Path(top))
         journal = Journal.create(DOCS / "data" / f"{name}.jsonl", head)
@@ -148,10 +148,11 @@ def _page(options: argparse.Namespace) -> int:
 
 def _rows(_options: argparse.Namespace) -> int:
     for scenario in scenarios_by_name().values():
-        print(f"{scenario.name} ({scenario.section}; {scenario.minutes:g} min a round; {', '.join(scenario.servers)})")
+        how = f"{scenario.rounds_of(ROUNDS)} rounds in {'one life' if scenario.live else 'lives of their own'}"
+        print(f"{scenario.name} ({scenario.section}; {scenario.minutes:g} min, {how}; {', '.join(scenario.servers)})")
         for row in scenario.rows:
             print(f"    {row.name} [{row.unit}]")
-    print(f"{sum(s.minutes for s in scenarios_by_name().values()):.0f} minutes a round")
+    print(f"{sum(s.minutes for s in scenarios_by_name().values()):.0f} minutes for {ROUNDS} rounds")
     return 0
 
 

@@ -184,28 +184,34 @@ def _leader(ports: list[int]) -> int:
     raise AssertionError(f"etcd has no leader within {WAIT_S} s")
 
 
-def commits(folder: Path, one_s: float, clients: int, many_s: float) -> tuple[list[float], float]:
-    """Milliseconds of each put of one client for `one_s` seconds, and puts a second of many clients for `many_s`.
-
-    The first half of each is for warming and does not count. Raises AssertionError if etcd is not in PATH.
-    """
+@contextmanager
+def started(folder: Path) -> Iterator[int]:
+    """Three members; the client port of their leader. Raises AssertionError if etcd is not in PATH."""
     program = shutil.which("etcd")
     assert program, "etcd is not in PATH"
     with _cluster(program, folder) as ports:
-        port = _leader(ports)
-        one = Connection.to(port)
-        taken: list[float] = []
-        start = time.monotonic()
-        while time.monotonic() - start < one_s:
-            begun = time.monotonic()
-            one.ask(PUT, _put(len(taken)))
-            taken.append((time.monotonic() - begun) * 1000)
-        one.close()
-        for _ in range(2):
-            many = [Connection.to(port) for _ in range(clients)]
-            try:
-                rate, _series = answers_a_second(many, seconds=many_s / 2)
-            finally:
-                for connection in many:
-                    connection.close()
-        return taken[len(taken) // 2 :], rate
+        yield _leader(ports)
+
+
+def commits(port: int, seconds: float, clients: int) -> tuple[list[float], float]:
+    """Milliseconds of each put of one client, and puts a second of many clients, each for so many seconds.
+
+    The first fifth of each is for warming and does not count.
+    """
+    one = Connection.to(port)
+    taken: list[float] = []
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        begun = time.monotonic()
+        one.ask(PUT, _put(len(taken)))
+        taken.append((time.monotonic() - begun) * 1000)
+    one.close()
+    rate = 0.0
+    for share in (0.2, 0.8):
+        many = [Connection.to(port) for _ in range(clients)]
+        try:
+            rate, _series = answers_a_second(many, seconds=seconds * share)
+        finally:
+            for connection in many:
+                connection.close()
+    return taken[len(taken) // 5 :], rate

@@ -31,8 +31,10 @@ LEGEND = """\
   holds values on both sides of the aim.
 - *Differs* is the number of what the two servers do differently in a row, below the table. A row or a line without that
   difference is near it.
+- *Samples* is the number of rounds that were measured. *One life*: each server was started and warmed once and served
+  all rounds, so the interval tells how rounds differ, not how starts do. Without it each round had fresh servers.
 """
-HEAD = ("row", "first", "second", "ratio (interval)", "verdict", "aim", "reached", "differs")
+HEAD = ("row", "first", "second", "ratio (interval)", "verdict", "aim", "reached", "differs", "samples")
 
 
 def write(folder: Path, *, only_check: bool = False) -> list[str]:
@@ -87,8 +89,8 @@ def number(value: float) -> str:
 class Line:
     """One row of one pair of servers, judged."""
 
-    def __init__(self, run: Run, row: Row, pair: tuple[str, str], *, is_main: bool) -> None:
-        self.row, self.pair, self.is_main = row, pair, is_main
+    def __init__(self, run: Run, row: Row, pair: tuple[str, str], *, is_main: bool, one_life: bool = False) -> None:
+        self.row, self.pair, self.is_main, self._one_life = row, pair, is_main, one_life
         self.first = run.values(row.name, pair[0])
         self.second = run.values(row.name, pair[1]) if pair[1] else {}
         pairs = ratios(self.first, self.second)
@@ -99,6 +101,16 @@ class Line:
     def verdict(self) -> str:
         """Better, within noise, worse, too few samples; empty without a second server."""
         return verdict(self.ratio, more_is_better=self.row.more_is_better) if self.ratio else ""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is something to show; the line of a variant needs figures of both servers."""
+        return bool((self.first or self.second) if self.is_main else self.ratio)
+
+    def samples(self) -> str:
+        """How many rounds count, and whether their servers lived over all of them."""
+        count = self.ratio.count if self.ratio else len(self.first or self.second)
+        return f"{count}, one life" if self._one_life else str(count)
 
     def reached(self) -> str:
         """Whether the aim is reached; empty without an aim or a figure."""
@@ -136,11 +148,11 @@ def lines_of(run: Run, section: str) -> list[tuple[str, list[Line]]]:
     for name, scenario in run.header["scenarios"].items():
         if scenario["section"] == section:
             lines = [
-                Line(run, Row(**row), (pair[0], pair[1]), is_main=number == 0)
+                Line(run, Row(**row), (pair[0], pair[1]), is_main=number == 0, one_life=scenario.get("one_life", False))
                 for row in scenario["rows"]
                 for number, pair in enumerate(scenario["pairs"])
             ]
-            found.append((name, [line for line in lines if line.first or line.second]))
+            found.append((name, [line for line in lines if line.is_measured]))
     return found
 
 
@@ -155,7 +167,7 @@ def _section(run: Run, section: str) -> tuple[str, str]:
     first, second = next(iter(heads)) if len(heads) == 1 else ("first", "second")
     notes = list(dict.fromkeys(line.row.differs for line in mains if line.row.differs))
     marks = {what: f"({number})" for number, what in enumerate(notes, 1)}
-    cells = [[*line.cells(), marks.get(line.row.differs, "") if line.is_main else ""] for line in lines]
+    cells = [[*line.cells(), marks.get(line.row.differs, "") if line.is_main else "", line.samples()] for line in lines]
     body = grid([*HEAD[:1], first, second, *HEAD[3:]], cells)
     body += "".join(f"\n({number}) {what}.\n" for number, what in enumerate(notes, 1))
     bars = [(line.row.name, line.ratio, line.row.more_is_better, line.verdict) for line in mains if line.ratio]

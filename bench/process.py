@@ -14,6 +14,7 @@ from tests.compat.targets import Apache, Target
 MIB = 1 << 20
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 JDK_TIMEOUT_S = 120
+SETTLE_S = 0.3
 
 
 def cpu_s(*targets: Target) -> float:
@@ -68,7 +69,7 @@ def pid(target: Target) -> int:
 def settle() -> None:
     """Let the kernel write back what was written before, so that a measurement does not pay for it."""
     os.sync()
-    time.sleep(1)
+    time.sleep(SETTLE_S)
 
 
 def warm_memory(size: int) -> None:

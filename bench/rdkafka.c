@@ -5,9 +5,10 @@
  *   rdkafka LIBRARY rate     BOOTSTRAP TOPIC SIZE SECONDS RATE [KEY=VALUE ...]   RATE records a second
  *   rdkafka LIBRARY fetch    BOOTSTRAP TOPIC END SECONDS [KEY=VALUE ...]         offsets 0 to END, again and again
  *
- * Everything goes to partition 0. A record that is not delivered, or an error of the consumer, ends the program with exit
- * code 1. It prints one JSON object: seconds, records, bytes of values, quantiles in microseconds from produce() to the
- * delivery report, bytes of values a second, and the client's processor seconds.
+ * SECONDS may be WARM+SECONDS: the same client first works for WARM seconds that do not count, so that neither connecting
+ * nor an id for the producer is measured. Everything goes to partition 0. A record that is not delivered, or an error of the consumer, ends the program with exit
+ * code 1. It prints one JSON object: seconds, records, bytes of values, both with those of the WARM seconds, quantiles in
+ * microseconds from produce() to the delivery report, bytes of values a second, and the client's processor seconds.
  *
  * The library is opened at run time and its functions are declared here: they are its public, stable interface, and
  * wheels of confluent-kafka bring the library without headers.
@@ -61,10 +62,11 @@ static struct {
 } rd;
 
 static struct {
-    double start, bytes, series[MAX_SECONDS], *began;
-    long sent, records, room;
+    double start, warm, bytes, bytes_all, series[MAX_SECONDS], *began;
+    long sent, records, records_all, room, first;
     float *times;
 } done;
+/* `first` is the number of the first record that counts. */
 
 static double now_s(void) {
     struct timespec t;
@@ -105,8 +107,17 @@ static void count(size_t bytes) {
     size_t second = now_s() - done.start;
     if (second < MAX_SECONDS)
         done.series[second] += bytes;
-    done.bytes += bytes;
-    done.records++;
+    done.bytes += bytes, done.bytes_all += bytes;
+    done.records++, done.records_all++;
+}
+
+/* Begins to count anew once the WARM seconds are over. */
+static void end_of_warming(void) {
+    double now = now_s();
+    if (!done.warm || now - done.start < done.warm)
+        return;
+    done.start = now, done.warm = 0, done.bytes = 0, done.records = 0, done.first = done.sent;
+    memset(done.series, 0, sizeof done.series);
 }
 
 /* A delivery report; the opaque value is the record's number, whose times are kept where latency is measured. */
@@ -162,16 +173,17 @@ static void keep_times(long room) {
 
 static void produce(void *client, void *topic, void *value, size_t size, double seconds, int waits, double rate) {
     if (waits || rate)
-        keep_times(rate ? (long)(rate * (seconds + 1)) + 1 : (long)(seconds + 1) * 100000);
+        keep_times((long)((done.warm + seconds + 1) * (rate ? rate : 100000)) + 1);
     done.start = now_s();
-    while (now_s() - done.start < seconds && (!done.room || done.sent < done.room)) {
-        if (rate && (now_s() - done.start) * rate < done.sent) {
+    while ((done.warm || now_s() - done.start < seconds) && (!done.room || done.sent < done.room)) {
+        end_of_warming();
+        if (rate && (now_s() - done.start) * rate < done.sent - done.first) {
             rd.poll(client, 1);
             continue;
         }
         send_one(client, topic, value, size);
         if (waits)
-            while (done.records < done.sent)
+            while (done.records_all < done.sent)
                 rd.poll(client, 100);
         else if (done.sent % 100 == 0 || rate)
             rd.poll(client, 0);
@@ -186,7 +198,8 @@ static void fetch(void *topic, int64_t end, double seconds) {
         die("consume_start", rd.err2str(rd.last_error()));
     done.start = now_s();
     double last = done.start;
-    while (now_s() - done.start < seconds) {
+    while (done.warm || now_s() - done.start < seconds) {
+        end_of_warming();
         ssize_t found = rd.consume_batch(topic, 0, 100, batch, BATCH);
         int again = 0;
         for (ssize_t i = 0; i < found; i++) {
@@ -212,11 +225,13 @@ static void report(void) {
     getrusage(RUSAGE_SELF, &used);
     double cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
     printf("{\"seconds\": %.6f, \"records\": %ld, \"bytes\": %.0f, \"client_cpu_s\": %.2f", seconds, done.records, done.bytes, cpu);
-    if (done.times && done.records) {
-        long n = done.records;
-        qsort(done.times, n, sizeof *done.times, compare);
-        printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f", done.times[n / 2],
-               done.times[(long)(n * 0.99)], done.times[(long)(n * 0.999)], done.times[n - 1]);
+    printf(", \"records_all\": %ld, \"bytes_all\": %.0f", done.records_all, done.bytes_all);
+    long n = done.sent - done.first;
+    if (done.times && n) {
+        float *times = done.times + done.first;
+        qsort(times, n, sizeof *times, compare);
+        printf(", \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f", times[n / 2],
+               times[(long)(n * 0.99)], times[(long)(n * 0.999)], times[n - 1]);
     }
     printf(", \"series\": [");
     for (int i = 0; i + 1 <= seconds && i < MAX_SECONDS; i++)
@@ -236,16 +251,19 @@ int main(int argc, char **argv) {
     open_library(argv[1]);
     void *client = new_client(is_fetch ? CONSUMER : PRODUCER, argv[3], argc - given, argv + given);
     void *topic = rd.topic_new(client, argv[4], NULL);
+    char *plus = strchr(argv[6], '+');
+    double seconds = atof(plus ? plus + 1 : argv[6]);
+    done.warm = plus ? atof(argv[6]) : 0;
     if (!topic)
         die("topic", rd.err2str(rd.last_error()));
     if (is_fetch) {
-        fetch(topic, atoll(argv[5]), atof(argv[6]));
+        fetch(topic, atoll(argv[5]), seconds);
     } else {
         size_t size = atol(argv[5]);
         char *value = malloc(size);
         for (size_t i = 0; i < size; i++)
             value[i] = i * 7 % 251;
-        produce(client, topic, value, size, atof(argv[6]), !strcmp(mode, "pingpong"), has_rate ? atof(argv[7]) : 0);
+        produce(client, topic, value, size, seconds, !strcmp(mode, "pingpong"), has_rate ? atof(argv[7]) : 0);
     }
     report();
     return 0;

@@ -1,14 +1,15 @@
 """What is measured: rows, and the scenarios that measure them.
 
 A `Row` is a line of the page: a figure with its unit, its aim, and what the two servers do differently. A `Scenario`
-measures the figures of some rows on a server that it starts itself, so that scenarios can run in any order. Files in
-`bench.scenarios` list their scenarios in `SCENARIOS`.
+measures the figures of some rows on a server that it starts itself, so that scenarios can run in any order: either on a
+fresh server in each round (`measure`), or on a server that lives over all rounds (`live`). Files in `bench.scenarios`
+list their scenarios in `SCENARIOS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +49,18 @@ class Measured:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
+class ImpossibleError(Exception):
+    """This machine cannot run the step, whatever the server does; the message names the limit. The step is skipped."""
+
+
+@dataclass
+class Life:
+    """A server that lives over the rounds of a scenario: `measure` takes one round, `warm` says how it was warmed."""
+
+    measure: Callable[[], Measured]
+    warm: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Step:
     """One scenario on one server in one round, with the folder for its files. Scenarios take all sizes from here."""
@@ -61,6 +74,13 @@ class Step:
     def size(self, full: T, quick: T) -> T:
         """The size for a measurement, or for a quick run, which shows only that the scenario works."""
         return quick if self.quick else full
+
+    @property
+    def shared(self) -> Path:
+        """A folder for what is prepared once and used by many steps of the run; it exists."""
+        folder = self.folder.parent / "shared"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     @contextmanager
     def node(self, **overrides: str) -> Iterator[Target]:
@@ -87,21 +107,34 @@ class Scenario:
     name: str
     section: str
     rows: tuple[Row, ...]
-    measure: Callable[[Step], Measured]
+    measure: Callable[[Step], Measured] | None
+    """One round on a fresh server; None if the servers live over the rounds."""
     minutes: float
-    """How long a round on all servers takes, roughly."""
+    """How long all rounds of a run on all servers take, roughly."""
     pairs: tuple[tuple[str, str], ...] = OURS_AND_KAFKA
     keeps_files: bool = False
     """Whether its files stay until the run ends: after many files were removed, ext4 makes new ones slowly for minutes,
     and the next server would pay for that."""
+    live: Callable[[Step], AbstractContextManager[Life]] | None = None
+    """Starts and warms a server for all rounds."""
+    apart: bool = False
+    """Whether the servers live one after the other, because both at once would disturb each other."""
+    rounds: int = 0
+    """At most so many rounds; 0: all rounds of the run."""
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The names of all servers of the pairs, each once."""
         return tuple(dict.fromkeys(name for pair in self.pairs for name in pair if name))
 
+    def rounds_of(self, rounds: int) -> int:
+        """How many rounds a run of so many rounds measures."""
+        return min(rounds, self.rounds or rounds)
+
     def check(self) -> None:
-        """Raise ValueError if a pair names an unknown server."""
+        """Raise ValueError if a pair names an unknown server, or unless exactly one way to measure is given."""
+        if (self.measure is None) == (self.live is None):
+            raise ValueError(f"scenario {self.name}: either measure or live")
         unknown = set(self.servers) - set(SERVERS)
         if unknown:
             raise ValueError(f"scenario {self.name}: unknown servers {', '.join(sorted(unknown))}")

@@ -1,7 +1,8 @@
 """A run: the plan from a seed, then step after step, each added to the journal when it ends.
 
-Rounds are the outer order, so a run that ends early has whole rounds. Within a round the scenarios are shuffled, and
-within a scenario its servers.
+The run passes over the scenarios as often as it has rounds, each time in another order. A scenario with fresh servers
+has one round in each pass. A scenario whose servers live over the rounds has all its rounds in one pass, drawn before;
+its servers are started and warmed first, then take turns. Servers are shuffled in each round.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from bench import environment
 from bench.journal import Journal, Key, Run
 from bench.registry import SECTIONS, SLOTS
-from bench.row import Measured, Scenario, Step
-from bench.server import SERVERS
+from bench.row import ImpossibleError, Life, Measured, Scenario, Step
+from bench.server import SERVERS, Server
 
 STEP_LIMIT_S = 3600
 """A step that takes longer has failed, so that a server that hangs does not end an unattended run."""
-PAUSE_S = 5.0
+PAUSE_S = 2.0
 """Between steps, after a sync, so that a step does not pay for the one before."""
+TURN_PAUSE_S = 0.5
+"""The same between servers that take turns."""
 
 Say = Callable[[str], None]
 
@@ -38,15 +42,25 @@ class StepTimeoutError(AssertionError):
 def plan(scenarios: Sequence[Scenario], rounds: int, seed: int) -> list[Key]:
     """All steps in order; the same seed gives the same order."""
     rng = random.Random(seed)
+    ordered = sorted(scenarios, key=lambda scenario: scenario.name)
+    passes = {scenario.name: rng.randint(1, rounds) for scenario in ordered if scenario.live}
     steps = []
     for at in range(1, rounds + 1):
-        order = sorted(scenarios, key=lambda scenario: scenario.name)
-        rng.shuffle(order)
-        for scenario in order:
-            servers = list(scenario.servers)
-            rng.shuffle(servers)
-            steps += [(at, scenario.name, server) for server in servers]
+        turn = [s for s in ordered if (passes[s.name] == at if s.live else at <= s.rounds_of(rounds))]
+        rng.shuffle(turn)
+        for scenario in turn:
+            steps += _rounds(scenario, range(1, scenario.rounds_of(rounds) + 1) if scenario.live else [at], rng)
     return steps
+
+
+def _rounds(scenario: Scenario, rounds: Iterable[int], rng: random.Random) -> list[Key]:
+    """Steps of a scenario: servers shuffled in each round, or one server after the other if they live apart."""
+    if scenario.apart:
+        servers = rng.sample(scenario.servers, len(scenario.servers))
+        return [(at, scenario.name, server) for server in servers for at in rounds]
+    return [
+        (at, scenario.name, server) for at in rounds for server in rng.sample(scenario.servers, len(scenario.servers))
+    ]
 
 
 def header(
@@ -63,7 +77,13 @@ def header(
         "plan": plan(scenarios, rounds, seed),
         "sections": list(SECTIONS),
         "scenarios": {
-            s.name: {"section": s.section, "pairs": s.pairs, "rows": [asdict(row) for row in s.rows]} for s in scenarios
+            s.name: {
+                "section": s.section,
+                "pairs": s.pairs,
+                "rows": [asdict(row) for row in s.rows],
+                "one_life": s.live is not None,
+            }
+            for s in scenarios
         },
         "slots": SLOTS,
         "servers": {name: SERVERS[name].described() for name in servers},
@@ -81,44 +101,131 @@ def go_on(journal: Journal, scenarios: dict[str, Scenario], folder: Path, budget
     assert not gone, f"the plan has scenarios that do not exist any more: {', '.join(sorted(gone))}"
     begun = time.monotonic()
     left = run.left()
-    for number, key in enumerate(left, 1):
+    done = 0
+    for name, keys in _blocks(left, scenarios):
         if time.monotonic() - begun > budget_s:
-            say(f"the budget is used up; {len(left) - number + 1} steps are left: `resume {journal.path}`")
+            say(f"the budget is used up; {len(left) - done} steps are left: `resume {journal.path}`")
             return False
-        _step(journal, scenarios[key[1]], key, folder, lambda text, at=number: say(f"[{at}/{len(left)}] {text}"))  # type: ignore[misc]
+
+        def told(text: str, done: int = done + 1) -> None:
+            say(f"[{done}/{len(left)}, {(time.monotonic() - begun) / 60:.1f} min] {text}")
+
+        _Block(journal, scenarios[name], folder, told).run(keys)
+        done += len(keys)
     journal.add("finished", at=environment.now())
     return True
 
 
-def _step(journal: Journal, scenario: Scenario, key: Key, folder: Path, say: Say) -> None:
-    at, name, server = key
-    place = {"round": at, "scenario": name, "server": server}
-    what = f"round {at}, {name}, {server}"
-    missing = SERVERS[server].missing()
-    if missing:
-        journal.add("skipped", **place, why=missing)
-        say(f"{what}: skipped, {missing}")
-        return
-    journal.add("begun", **place, at=environment.now())
-    files = folder / f"{at}-{name}-{server}"
-    step = Step(SERVERS[server], files, bool(journal.run.header["quick"]), _prepared(journal.run))
-    load, others, begun = environment.load(), environment.others_cpu(), time.monotonic()
-    try:
-        with _limit(STEP_LIMIT_S):
-            found = scenario.measure(step)
-        _check(scenario, found)
-    except Exception as error:  # also a defect of a scenario must not end an unattended run
-        journal.add("failed", **place, error=_told(error, folder), seconds=_since(begun), load=load)
-        say(f"{what}: failed: {_told(error, folder)[:200]}")
-    else:
-        spent = {"seconds": _since(begun), "load": load, "others_cpu_s": others()}
-        journal.add("sample", **place, **spent, figures=found.figures, detail=found.detail)
-        say(f"{what}: {spent['seconds']:.0f} s, {spent['others_cpu_s']} s of CPU used by others")
-    if not scenario.keeps_files:
-        shutil.rmtree(files, ignore_errors=True)
-    if not step.quick:  # what this step wrote must not be written back during the next one
-        subprocess.run(["sync"], check=False)
-        time.sleep(PAUSE_S)
+def _blocks(left: list[Key], scenarios: dict[str, Scenario]) -> Iterator[tuple[str, list[Key]]]:
+    """Steps that belong together: each alone, or all of a scenario whose servers live over the rounds."""
+    for name, keys in groupby(left, key=lambda key: key[1]):
+        if scenarios[name].live:
+            yield name, list(keys)
+        else:
+            yield from ((name, [key]) for key in keys)
+
+
+class _Block:
+    """Steps of one scenario, measured one after the other."""
+
+    def __init__(self, journal: Journal, scenario: Scenario, folder: Path, say: Say) -> None:
+        self._journal, self._scenario, self._folder, self._say = journal, scenario, folder, say
+
+    def run(self, keys: list[Key]) -> None:
+        """Measure the steps; a server that cannot be started or measured is named in the journal."""
+        if self._scenario.measure is not None:
+            for key in keys:
+                self._fresh(key, self._scenario.measure)
+        elif self._scenario.apart:
+            for _, own in groupby(keys, key=lambda key: key[2]):
+                self._living(list(own))
+        else:
+            self._living(keys)
+
+    def _fresh(self, key: Key, measure: Callable[[Step], Measured]) -> None:
+        step = self._step_of(key, f"{key[0]}-{key[1]}-{key[2]}")
+        self._take(key, lambda: measure(step))
+        self._leave(step)
+
+    def _living(self, keys: list[Key]) -> None:
+        """Start and warm all servers, then let them take turns."""
+        steps = {key[2]: self._step_of(key, f"{key[1]}-{key[2]}") for key in keys}
+        with ExitStack() as stack:
+            born = {server: self._born(stack, step) for server, step in steps.items()}
+            for key in keys:
+                self._take(key, born[key[2]])
+                self._pause(steps[key[2]], TURN_PAUSE_S)
+        for step in steps.values():
+            self._leave(step)
+
+    def _born(self, stack: ExitStack, step: Step) -> Callable[[], Measured]:
+        """How to take a round of a server that is started and warmed now. Its first sample says how it was warmed."""
+        assert self._scenario.live is not None
+        begun = time.monotonic()
+        try:
+            _check_server(step.server)
+            with _limit(STEP_LIMIT_S):
+                life: Life = stack.enter_context(self._scenario.live(step))
+        except Exception as error:
+            return lambda error=error: _raise(error)  # type: ignore[misc]
+        warm = [{"prepared": life.warm.pop("prepared", {}), "warm": {**life.warm, "seconds": _since(begun)}}]
+        self._say(f"{self._scenario.name}, {step.server.name}: warm after {_since(begun):.0f} s")
+        self._pause(step, TURN_PAUSE_S)
+
+        def measured() -> Measured:
+            found = life.measure()
+            return Measured(found.figures, {**(warm.pop() if warm else {}), **found.detail})
+
+        return measured
+
+    def _step_of(self, key: Key, name: str) -> Step:
+        run = self._journal.run
+        return Step(SERVERS[key[2]], self._folder / name, bool(run.header["quick"]), _prepared(run))
+
+    def _take(self, key: Key, measure: Callable[[], Measured]) -> None:
+        """One step, with its end in the journal."""
+        at, name, server = key
+        place = {"round": at, "scenario": name, "server": server}
+        what = f"round {at}, {name}, {server}"
+        load, others, begun = environment.load(), environment.others_cpu(), time.monotonic()
+        try:
+            _check_server(SERVERS[server])
+            self._journal.add("begun", **place, at=environment.now())
+            with _limit(STEP_LIMIT_S):
+                found = measure()
+            _check(self._scenario, found)
+        except ImpossibleError as error:
+            self._journal.add("skipped", **place, why=str(error))
+            self._say(f"{what}: skipped, {error}")
+        except Exception as error:  # also a defect of a scenario must not end an unattended run
+            told = _told(error, self._folder)
+            self._journal.add("failed", **place, error=told, seconds=_since(begun), load=load)
+            self._say(f"{what}: failed: {told[:200]}")
+        else:
+            spent = {"seconds": _since(begun), "load": load, "others_cpu_s": others()}
+            self._journal.add("sample", **place, **spent, figures=found.figures, detail=found.detail)
+            self._say(f"{what}: {spent['seconds']:.0f} s, {spent['others_cpu_s']} s of CPU used by others")
+
+    def _leave(self, step: Step) -> None:
+        if not self._scenario.keeps_files:
+            shutil.rmtree(step.folder, ignore_errors=True)
+        self._pause(step, PAUSE_S)
+
+    @staticmethod
+    def _pause(step: Step, seconds: float) -> None:
+        """What this step wrote must not be written back during the next one."""
+        if not step.quick:
+            subprocess.run(["sync"], check=False)
+            time.sleep(seconds)
+
+
+def _check_server(server: Server) -> None:
+    if server.missing():
+        raise ImpossibleError(server.missing())
+
+
+def _raise(error: Exception) -> Measured:
+    raise error
 
 
 def _prepared(run: Run) -> dict[str, Any]:

@@ -1,18 +1,28 @@
-"""The rule by which a server counts as warm: at least a minute of the same load, then until its figures stand still."""
+"""The rule by which a server counts as warm, and the short warming before each round of a server that lives on."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.row import Step
 
 WARM_S = 60
-BLOCK_S = 15
-LIMIT_S = 180
+"""Of each load, on a server whose code is compiled while it runs."""
+READY_S = 10
+"""Of all loads at once, on a server whose code was compiled before or never is: it needs memory and files, no more."""
+BLOCK_S = 5
+LIMIT_S = 40
+"""Of each load alone."""
 WITHIN = 0.05
 """The medians of the last two blocks of seconds differ by no more than this share."""
+AGAIN_S = 1.5
+"""Of the same load before each round: compiled code stays, caches may not."""
+
+Load = Callable[[float], Sequence[float]]
+"""Runs for so many seconds and returns a figure a second."""
 
 
 def is_steady(series: Sequence[float], block: int = BLOCK_S) -> bool:
@@ -23,16 +33,34 @@ def is_steady(series: Sequence[float], block: int = BLOCK_S) -> bool:
     return before > 0 and abs(last / before - 1) <= WITHIN
 
 
-def warmed(step: Step, load: Callable[[float], Sequence[float]]) -> dict[str, Any]:
-    """Run `load` (for so many seconds; it returns a figure a second) until it is steady or LIMIT_S are over.
+def warmed(step: Step, loads: Mapping[str, Load]) -> dict[str, Any]:
+    """Run all loads at once for WARM_S, then each alone until it is steady or LIMIT_S more are over.
 
-    Returns `warm_s`, `steady` and the `series` for the samples.
+    A server without a compiler at run time gets READY_S of all loads at once. Returns `together_s`, and of each load
+    `alone_s`, `steady` and the `series` alone, for the samples.
     """
     if step.quick:
-        return {"warm_s": 1, "series": list(load(1))}
-    series = list(load(WARM_S))
-    seconds = WARM_S
+        return {name: {"series": list(load(1))} for name, load in loads.items()}
+    is_compiled = step.server.kind == "kafka"
+    seconds = WARM_S if is_compiled else READY_S
+    with ThreadPoolExecutor(len(loads)) as pool:
+        found = [running.result() for running in [pool.submit(load, seconds) for load in loads.values()]]
+    if not is_compiled:
+        return {"together_s": seconds, "series": [list(map(round, series)) for series in found]}
+    # A load that had the server to itself has been alone all the time.
+    before = found[0] if len(loads) == 1 else ()
+    return {"together_s": seconds, **{name: _alone(load, before) for name, load in loads.items()}}
+
+
+def _alone(load: Load, before: Sequence[float]) -> dict[str, Any]:
+    series = list(before)
+    seconds = 0
     while not is_steady(series) and seconds < LIMIT_S:
         series += load(BLOCK_S)
         seconds += BLOCK_S
-    return {"warm_s": seconds, "steady": is_steady(series), "series": [round(value) for value in series]}
+    return {"alone_s": seconds, "steady": is_steady(series), "series": [round(value) for value in series]}
+
+
+def again(step: Step, load: Callable[[float], object]) -> None:
+    """The short warming before a round."""
+    load(step.size(AGAIN_S, 0.2))

@@ -70,7 +70,7 @@ SCENARIOS = [
         SECTION,
         tuple(Row(_codec_row(case.name), "µs", False, round(1 / case.aim, 3)) for case in codec.cases()),
         codecs,
-        0.5,
+        2,
         (("ours", "kafka-python"),),
     ),
     Scenario(
@@ -81,10 +81,10 @@ SCENARIOS = [
             Row(LONGEST, "ms", False, 10.0, absolute=True),
         ),
         compactions,
-        2,
+        4,
         (("ours", ""),),
     ),
-    Scenario("image", SECTION, (Row(ONE_TOPIC, "x", False, 1.2, True),), one_topic, 0.5, (("ours", ""),)),
+    Scenario("image", SECTION, (Row(ONE_TOPIC, "x", False, 1.2, True),), one_topic, 1, (("ours", ""),)),
     Scenario(
         "image-of-many",
         SECTION,
@@ -97,5 +97,6 @@ SCENARIOS = [
         many,
         3,
         (("ours", ""),),
+        rounds=1,
     ),
 ]

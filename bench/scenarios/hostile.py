@@ -5,29 +5,40 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from bench import asking, hostile, steady
-from bench.row import Measured, Row, Scenario, Step
+from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.storage import p99, spread
 
-MEASURED_S = 30
-INPUTS = {
+ALONE_S = 5
+BESIDE_S, OTHERS_S = 4.0, 2.5
+"""Of each input in each round."""
+BEGIN_S, REST_S = 1.0, 0.5
+"""For an attacker to begin, and for the server after its end."""
+COMPARED = {
     "bombs": "batches of 472 bytes with 600,000 records",
     "api-versions": "50 connections with 10,000 ApiVersions each at once",
     "describe-configs": "one topic described 20,000 times in a request",
     "metadata-unread": "60 connections ask for 100,000 topics and never read",
+    "list-offsets": "300,000 partitions in a ListOffsets",
 }
+"""Inputs that are sent to both servers. All others are sent to ours only: their aim is of ours alone, and some of them
+change what a server holds."""
+OTHERS = tuple(name for name in hostile.INPUTS if name not in COMPARED)
+OTHERS_ROUNDS = 3
 
 
 def _row(name: str) -> str:
-    return f"honest producer's p99 beside {INPUTS.get(name, name)}, against alone"
+    return f"honest producer's p99 beside {COMPARED.get(name, name)}, against alone"
 
 
-def beside(step: Step, name: str) -> Measured:
-    """p99 of a record each 5 ms, alone when warm, then while attackers send."""
-    seconds = step.size(MEASURED_S, 2)
+@contextmanager
+def beside(step: Step, names: tuple[str, ...]) -> Iterator[Life]:
+    """p99 of a record each 5 ms: alone, then beside one input after the other, on one server."""
     with step.started() as target:
         asking.create(target, ["honest", "victim"])
         time.sleep(1)
@@ -35,29 +46,54 @@ def beside(step: Step, name: str) -> Measured:
         def medians(seconds: float) -> list[float]:
             return [statistics.median(hostile.honest(target.port, 1)) * 1000 for _ in range(int(seconds))]
 
-        detail = steady.warmed(step, medians)
-        alone = hostile.honest(target.port, seconds)
-        attacker = multiprocessing.get_context("spawn").Process(
-            target=hostile.attack, args=(target.port, name), daemon=True
-        )
-        attacker.start()
-        try:
-            time.sleep(1.0)
-            attacked = hostile.honest(target.port, seconds)
-        finally:
-            attacker.kill()
-            attacker.join()
-    figures: dict[str, Any] = {"alone": spread(alone), "attacked": spread(attacked)}
-    return Measured({_row(name): p99(attacked) / p99(alone)}, {**detail, **figures})
+        yield Life(partial(_round, step, target.port, names), steady.warmed(step, {"alone": medians}))
 
+
+def _round(step: Step, port: int, names: tuple[str, ...]) -> Measured:
+    alone = hostile.honest(port, step.size(ALONE_S, 1))
+    figures: Figures = {}
+    detail: dict[str, Any] = {"alone": spread(alone)}
+    for name in names:
+        attacked = _attacked(port, name, step.size(BESIDE_S if name in COMPARED else OTHERS_S, 1))
+        figures[_row(name)] = p99(attacked) / p99(alone)
+        detail[name] = spread(attacked)
+        time.sleep(REST_S)
+        hostile.honest(port, 0.1)  # until it serves again
+    return Measured(figures, detail)
+
+
+def _attacked(port: int, name: str, seconds: float) -> list[float]:
+    """Milliseconds of the honest producer's records while attackers send."""
+    attacker = multiprocessing.get_context("spawn").Process(target=hostile.attack, args=(port, name), daemon=True)
+    attacker.start()
+    try:
+        time.sleep(BEGIN_S)
+        return hostile.honest(port, seconds)
+    finally:
+        attacker.kill()
+        attacker.join()
+
+
+SECTION = "Hostile input"
+SAME_CORES = "the attackers run on the same two cores as the server"
 
 SCENARIOS = [
     Scenario(
-        f"hostile-{name}",
-        "Hostile input",
-        (Row(_row(name), "x", False, 3.0, True, "the attackers run on the same two cores as the server"),),
-        partial(beside, name=name),
-        4,
-    )
-    for name in hostile.INPUTS
+        "hostile",
+        SECTION,
+        tuple(Row(_row(name), "x", False, 3.0, True, SAME_CORES) for name in COMPARED),
+        None,
+        9,
+        live=partial(beside, names=tuple(COMPARED)),
+    ),
+    Scenario(
+        "hostile-others",
+        SECTION,
+        tuple(Row(_row(name), "x", False, 3.0, True, SAME_CORES) for name in OTHERS),
+        None,
+        7,
+        (("ours", ""),),
+        live=partial(beside, names=OTHERS),
+        rounds=OTHERS_ROUNDS,
+    ),
 ]

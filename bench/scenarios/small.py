@@ -1,49 +1,63 @@
-"""Requests of one record, at several depths of the pipeline; catch-up fetch; memory of idle connections."""
+"""Requests of one record, at several depths of the pipeline; catch-up fetch."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from bench import asking, frames, load, steady
-from bench.process import MIB, cpu_s, rss_mib, settle, warm_memory
-from bench.row import Measured, Row, Scenario, Step
+from bench.process import MIB, cpu_s, settle, warm_memory
+from bench.row import Figures, Life, Measured, Row, Scenario, Step
 
-MEASURED_S = 20
-DEPTHS: dict[int, tuple[str, str, float]] = {
-    100: ("one-record-100-in-flight", "one-record requests, 100 in flight", 2.5),
-    5: ("one-record-5-in-flight", "one-record requests, 5 in flight (default of clients)", 1.0),
-    1: ("one-record-ping-pong", "one-record requests, ping-pong", 0.8),
+MEASURED_S = 4
+"""Of each row in each round."""
+DEPTHS: dict[int, tuple[str, float]] = {
+    100: ("one-record requests, 100 in flight", 2.5),
+    5: ("one-record requests, 5 in flight (default of clients)", 1.0),
+    1: ("one-record requests, ping-pong", 0.8),
 }
-"""Requests in flight -> scenario, row, aim."""
+"""Requests in flight -> row, aim."""
 FETCH, FETCH_CPU = "catch-up fetch", "catch-up fetch, CPU per GB"
-CONNECTION = "memory of an idle connection"
 KEPT_GIB = 1.5
 
 
-def one_record(step: Step, depth: int) -> Measured:
-    """Requests a second, each with a batch of one record of 100 bytes, acks=all."""
+@contextmanager
+def one_record(step: Step) -> Iterator[Life]:
+    """Requests a second, each with a batch of one record of 100 bytes, acks=all, at each depth of the pipeline."""
     request = frames.produce("one", 0, frames.batch(1, 100))
     with step.started(**asking.TRIMMED_OFTEN) as target:
         asking.create(target, ["one"], configs=asking.BOUNDED)
         asking.until_accepted(target, request, "one record")
-        before, sent = asking.end_offset(target, "one"), 0
 
-        def run(seconds: float) -> dict[str, float]:
-            nonlocal sent
-            got = load.send(target, [request], seconds=seconds, inflight=depth)
-            sent += got["requests"]
-            return got
+        def run(depth: int, seconds: float) -> dict[str, Any]:
+            return load.send(target, [request], seconds=seconds, inflight=depth)
 
-        detail = steady.warmed(step, lambda seconds: run(seconds)["series"])  # type: ignore[arg-type,return-value]
-        got = run(step.size(MEASURED_S, 1))
-        end = asking.end_offset(target, "one")
-        assert end == before + sent, f"the log ends at {end}; acknowledged records end at {before + sent}"
-    got.pop("series")
-    return Measured({DEPTHS[depth][1]: got["requests"] / got["seconds"]}, {**detail, "measured": got})
+        def taken() -> Measured:
+            figures: Figures = {}
+            detail = {}
+            for depth, (row, _aim) in DEPTHS.items():
+                steady.again(step, partial(run, depth))
+                before = asking.end_offset(target, "one")
+                got = run(depth, step.size(MEASURED_S, 1))
+                end = asking.end_offset(target, "one")
+                expected = before + got["requests"]
+                assert end == expected, f"the log ends at {end}; acknowledged records end at {expected}"
+                got.pop("series")
+                figures[row], detail[row] = got["requests"] / got["seconds"], got
+            return Measured(figures, detail)
+
+        loads = {row: partial(_series, partial(run, depth)) for depth, (row, _aim) in DEPTHS.items()}
+        yield Life(taken, steady.warmed(step, loads))
 
 
-def fetch(step: Step) -> Measured:
+def _series(run: Callable[[float], dict[str, Any]], seconds: float) -> Any:
+    return run(seconds)["series"]
+
+
+@contextmanager
+def fetch(step: Step) -> Iterator[Life]:
     """A consumer that reads a log from its beginning again and again, out of the page cache, 8 MiB a request."""
     with step.started() as target:
         asking.create(target, ["kept"])
@@ -55,59 +69,37 @@ def fetch(step: Step) -> Measured:
         load.send(target, [request], count=size // len(batch))
         settle()
         ask, at = frames.fetch("kept", 0, 0, 8 * MIB)
-        run = partial(load.send, target, [ask], fetch_at=at, rewind=True)
-        detail = steady.warmed(step, lambda seconds: run(seconds=seconds)["series"])
-        spent = cpu_s(target)
-        got = run(seconds=step.size(MEASURED_S, 1))
-        figures = {
-            FETCH: got["received"] / 1e6 / got["seconds"],
-            FETCH_CPU: (cpu_s(target) - spent) / got["received"] * 1e9,
-        }
-    got.pop("series")
-    return Measured(figures, {**detail, "measured": got})
 
+        def run(seconds: float) -> dict[str, Any]:
+            return load.send(target, [ask], fetch_at=at, rewind=True, seconds=seconds)
 
-def connections(step: Step) -> Measured:
-    """Memory that connections cost which have each asked once."""
-    count = step.size(1000, 100)
-    request = frames.metadata([])
-    with step.started() as target:
-        warm = [frames.Wire(target.port) for _ in range(count // 5)]
-        for wire in warm:
-            wire.ask(request)
-        before = rss_mib(target)
-        wires = [frames.Wire(target.port) for _ in range(count)]
-        for wire in wires:
-            wire.ask(request)
-        time.sleep(2)
-        grown = (rss_mib(target) - before) * 1024 / count
-        for wire in warm + wires:
-            wire.close()
-    return Measured({CONNECTION: grown})
+        def taken() -> Measured:
+            steady.again(step, run)
+            spent = cpu_s(target)
+            got = run(step.size(MEASURED_S, 1))
+            cpu = cpu_s(target) - spent
+            got.pop("series")
+            figures = {FETCH: got["received"] / 1e6 / got["seconds"], FETCH_CPU: cpu / got["received"] * 1e9}
+            return Measured(figures, {"measured": got})
+
+        yield Life(taken, steady.warmed(step, {FETCH: partial(_series, run)}))
 
 
 SCENARIOS = [
-    *(
-        Scenario(name, "One node", (Row(row, "/s", True, aim),), partial(one_record, depth=depth), 3)
-        for depth, (name, row, aim) in DEPTHS.items()
+    Scenario(
+        "one-record",
+        "One node",
+        tuple(Row(row, "/s", True, aim) for row, aim in DEPTHS.values()),
+        None,
+        6,
+        live=one_record,
     ),
     Scenario(
         "fetch",
         "One node",
         (Row(FETCH, "MB/s", True, 1.0), Row(FETCH_CPU, "s/GB", False, 1.0)),
-        fetch,
+        None,
         3,
-    ),
-    Scenario(
-        "connections",
-        "One node",
-        (
-            Row(
-                *(CONNECTION, "KiB", False, 20.0, True),
-                differs="a JVM whose heap has room shows no growth: there is no ratio then",
-            ),
-        ),
-        connections,
-        1,
+        live=fetch,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Start of a node, its memory while idle, and serving again after a SIGKILL."""
+"""Start of a node, its memory while idle and with idle connections, and serving again after a SIGKILL."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from bench.process import live_mib, rss_mib
 from bench.row import Measured, Row, Scenario, Step
 from tests.compat.targets import Target
 
-IDLE_S = 5.0
+IDLE_S = 3.0
 KILL_RATE = 2000
 LEASE = "Kafka waits until the broker session of its former life has expired; ours recognises the same directory"
 FIRST = "start: formatted disk to first acknowledged produce"
+CONNECTION = "memory of an idle connection"
 RSS, LIVE = "memory, idle: RSS", "memory, idle: live set"
 IDLE_KILL, LOAD_KILL = "SIGKILL of an idle server to serving again", "SIGKILL under load to serving again"
 
 
 def starts(step: Step) -> Measured:
-    """Start, idle memory, SIGKILL while idle and under load."""
+    """Start, memory while idle and of idle connections, SIGKILL while idle and under load."""
     batch = frames.batch(100, 100)
     request = frames.produce("first", 0, batch)
     with step.node() as target:
@@ -28,13 +29,31 @@ def starts(step: Step) -> Measured:
         first = asking.until_produced(target, "first", begun)
         time.sleep(step.size(IDLE_S, 0.5))
         rss, live = rss_mib(target), live_mib(target)
+        grown = _connections(target, step.size(1000, 100))
         load.send(target, [request], count=step.size(2000, 20))
         idle = _killed(target)
         with load.sending(target, request, KILL_RATE) as sender:
             time.sleep(step.size(5.0, 0.5))
             assert sender.poll() is None, f"the load ended early\n{target.tail()}"
             loaded = _killed(target)
-    return Measured({FIRST: first, RSS: rss, LIVE: live, IDLE_KILL: idle, LOAD_KILL: loaded})
+    return Measured({FIRST: first, RSS: rss, LIVE: live, CONNECTION: grown, IDLE_KILL: idle, LOAD_KILL: loaded})
+
+
+def _connections(target: Target, count: int) -> float:
+    """KiB that idle connections cost which have each asked once."""
+    request = frames.metadata([])
+    warm = [frames.Wire(target.port) for _ in range(count // 5)]
+    for wire in warm:
+        wire.ask(request)
+    before = rss_mib(target)
+    wires = [frames.Wire(target.port) for _ in range(count)]
+    for wire in wires:
+        wire.ask(request)
+    time.sleep(2)
+    grown = (rss_mib(target) - before) * 1024 / count
+    for wire in warm + wires:
+        wire.close()
+    return max(0.0, grown)
 
 
 def _killed(target: Target) -> float:
@@ -55,10 +74,14 @@ SCENARIOS = [
             Row(FIRST, "s", False, 0.15),
             Row(RSS, "MiB", False, 0.12),
             Row(LIVE, "MiB", False),
+            Row(
+                *(CONNECTION, "KiB", False, 20.0, True),
+                differs="a JVM whose heap has room shows little growth or none: there is no ratio then",
+            ),
             Row(IDLE_KILL, "s", False, 0.1, differs=LEASE),
             Row(LOAD_KILL, "s", False, 0.1, differs=LEASE),
         ),
         starts,
-        2,
+        5,
     )
 ]

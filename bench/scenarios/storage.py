@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench import asking, frames, hostile, load
 from bench.process import MIB, settle, warm_memory
-from bench.row import Measured, Row, Scenario, Step
+from bench.row import Life, Measured, Row, Scenario, Step
 from kraft_node.cli.client import Client
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.messages import IncrementalAlterConfigsRequest
@@ -21,21 +22,27 @@ from tests.compat.targets import Target
 SMALL_PARTITIONS = 32
 SMALL_BATCH = 900
 """Bytes of the only record's value: a batch takes one KiB."""
-WATCHED_S = 15
+WATCHED_S = 10
+FILL_DEPTH = 50
+"""Requests in flight while a log is filled, which is not measured."""
+COLD_GIB, PARTS = 20, 5
+"""Of a cold log, and the rounds that read it."""
 SEGMENT = MIB
 """The smallest segment that both servers allow."""
-HONEST_S = 30
+HONEST_S = 5
+"""Of the honest producer alone, in each round."""
 
 KILLED = "SIGKILL with 5 GiB of small batches not flushed, until every partition takes a produce"
-REFUSED = "produce requests refused in the 15 s after that"
+REFUSED = "produce requests refused in the 10 s after that"
 EXPIRED = "retention of 10,000 segments, until their files are gone"
 BESIDE_EXPIRY = "honest producer's p99 beside retention of 10,000 segments, against alone"
 COLD = "cold fetch of 20 GiB"
 BESIDE_COLD = "honest producer's p99 beside a cold fetch of 20 GiB, against alone"
 
 
-def recovery(step: Step) -> Measured:
-    """One KiB a batch, 32 partitions a request, no segment full: nothing of it has been flushed by the server."""
+@contextmanager
+def recovery(step: Step) -> Iterator[Life]:
+    """One KiB a batch, 32 partitions a request, no segment full: the server has flushed nothing, in no round."""
     partitions = step.size(SMALL_PARTITIONS, 4)
     batch = frames.batch(1, SMALL_BATCH)
     request = frames.produce_all(["small"], partitions, batch)
@@ -44,15 +51,18 @@ def recovery(step: Step) -> Measured:
         asking.create(target, ["small"], partitions)
         _until_all_accept(target, request, time.monotonic())
         warm_memory(total)
-        load.send(target, [request], count=total // (len(batch) * partitions))
-        assert target.process is not None
-        target.process.send_signal(signal.SIGKILL)
-        target.process.wait()
-        begun = time.monotonic()
-        asking.spawn(target)
-        seconds = _until_all_accept(target, request, begun)
-        refused = _refused(target, request, step.size(WATCHED_S, 1))
-    return Measured({KILLED: seconds, REFUSED: refused})
+        load.send(target, [request], count=total // (len(batch) * partitions), inflight=FILL_DEPTH)
+
+        def taken() -> Measured:
+            assert target.process is not None
+            target.process.send_signal(signal.SIGKILL)
+            target.process.wait()
+            begun = time.monotonic()
+            asking.spawn(target)
+            seconds = _until_all_accept(target, request, begun)
+            return Measured({KILLED: seconds, REFUSED: _refused(target, request, step.size(WATCHED_S, 1))})
+
+        yield Life(taken)
 
 
 def _until_all_accept(target: Target, request: bytes, begun: float) -> float:
@@ -140,23 +150,30 @@ def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, li
     return taken[0], waits
 
 
-def cold_fetch(step: Step) -> Measured:
-    """A log that is not in the page cache is read from its beginning; an honest producer works meanwhile."""
-    total = step.size(20 * 1024, 64) * MIB
+@contextmanager
+def cold_fetch(step: Step) -> Iterator[Life]:
+    """A log that is not in the page cache is read, a part in each round; an honest producer works meanwhile."""
+    part = step.size(COLD_GIB * 1024, 64) * MIB // PARTS
     with step.started() as target:
         asking.create(target, ["cold", "honest"])
         batch = frames.batch(8, 131_000)
         request = frames.produce("cold", 0, batch)
         asking.until_accepted(target, request, "cold fetch")
-        load.send(target, [request], count=total // len(batch))
-        alone = hostile.honest(target.port, step.size(HONEST_S, 2))
+        load.send(target, [request], count=PARTS * part // len(batch))
         settle()
-        _evict(target.data / "cold-0")
-        ask, at = frames.fetch("cold", 0, 0, 8 * MIB)
-        got: dict[str, Any] = {}
-        _, beside = honest_during(target, lambda: got.update(load.send(target, [ask], count=total, fetch_at=at)))
+        parts = iter(range(PARTS))
+        yield Life(lambda: _cold_part(step, target, next(parts) * (part // len(batch)) * 8, part))
+
+
+def _cold_part(step: Step, target: Target, offset: int, size: int) -> Measured:
+    """Read so many bytes from an offset on."""
+    alone = hostile.honest(target.port, step.size(HONEST_S, 1))
+    _evict(target.data / "cold-0")
+    ask, at = frames.fetch("cold", 0, offset, 8 * MIB)
+    got: dict[str, Any] = {}
+    _, beside = honest_during(target, lambda: got.update(load.send(target, [ask], count=size, fetch_at=at)))
     figures = {COLD: got["received"] / 1e6 / got["seconds"], BESIDE_COLD: p99(beside) / p99(alone)}
-    return Measured(figures, {"alone": spread(alone), "beside": spread(beside)})
+    return Measured(figures, {"alone": spread(alone), "beside": spread(beside), "bytes": got["received"]})
 
 
 def _evict(folder: Path) -> None:
@@ -194,21 +211,24 @@ SCENARIOS = [
             ),
             Row(REFUSED, "requests", False, 0.0, absolute=True),
         ),
-        recovery,
-        5,
+        None,
+        6,
+        live=recovery,
     ),
     Scenario(
         "retention",
         SECTION,
         (Row(EXPIRED, "s", False), Row(BESIDE_EXPIRY, "x", False, 3.0, absolute=True)),
         retention,
-        4,
+        6,
     ),
     Scenario(
         "cold-fetch",
         SECTION,
         (Row(COLD, "MB/s", True), Row(BESIDE_COLD, "x", False, 3.0, absolute=True)),
-        cold_fetch,
+        None,
         6,
+        live=cold_fetch,
+        apart=True,
     ),
 ]

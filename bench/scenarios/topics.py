@@ -81,7 +81,7 @@ SCENARIOS = [
             Row(RESTARTED, "s", False, 0.1),
         ),
         topics,
-        2,
+        6,
         keeps_files=True,
     )
 ]

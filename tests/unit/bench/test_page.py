@@ -70,8 +70,8 @@ def text_of(folder: Path) -> str:
 def test_a_row_has_colour_interval_and_aim(tmp_path: Path) -> None:
     run(tmp_path, "one").add("finished")
     text = text_of(tmp_path)
-    assert "| produce | 220 MB/s | 100 MB/s | 2.20 (2.00 to 2.40) | 🟢 better | ≥ 1.3 | yes | (1) |" in text
-    assert "| memory | 11 KiB | 5 KiB | 2.20 (2.00 to 2.40) | 🔴 worse | ≤ 20 KiB | yes |  |" in text
+    assert "| produce | 220 MB/s | 100 MB/s | 2.20 (2.00 to 2.40) | 🟢 better | ≥ 1.3 | yes | (1) | 5 |" in text
+    assert "| memory | 11 KiB | 5 KiB | 2.20 (2.00 to 2.40) | 🔴 worse | ≤ 20 KiB | yes |  | 5 |" in text
     assert "1 are better, 0 within noise, 1 worse. 2 of 2 aims" in text
     assert "\n(1) ours reads less.\n" in text
     assert "| compaction MB/s |" in text
@@ -92,8 +92,23 @@ def test_a_variant_has_a_line_below_its_row(tmp_path: Path) -> None:
     pairs = [["ours", "kafka"], ["ours", "kafka-linger0"]]
     scenarios = {"bulk": {"section": "One node", "pairs": pairs, "rows": [PRODUCE]}}
     run(tmp_path, "one", {**FIGURES, "kafka-linger0": (110.0,) * 5}, scenarios=scenarios).add("finished")
-    line = "| ↳ ours beside Kafka with `linger=0` | 220 MB/s | 110 MB/s | 2.00 (1.82 to 2.18) | 🟢 better |  |  |  |"
+    line = (
+        "| ↳ ours beside Kafka with `linger=0` | 220 MB/s | 110 MB/s | 2.00 (1.82 to 2.18) | 🟢 better |  |  |  | 5 |"
+    )
     assert line in text_of(tmp_path)
+
+
+def test_a_variant_without_figures_has_no_line(tmp_path: Path) -> None:
+    pairs = [["ours", "kafka"], ["ours", "kafka-linger0"]]
+    scenarios = {"bulk": {"section": "One node", "pairs": pairs, "rows": [PRODUCE]}}
+    run(tmp_path, "one", scenarios=scenarios).add("finished")
+    assert "↳" not in text_of(tmp_path)
+
+
+def test_rounds_of_one_life_are_named(tmp_path: Path) -> None:
+    scenarios = {"bulk": {"section": "One node", "pairs": [["ours", "kafka"]], "rows": [PRODUCE], "one_life": True}}
+    run(tmp_path, "one", scenarios=scenarios).add("finished")
+    assert "| (1) | 5, one life |" in text_of(tmp_path)
 
 
 def test_mishaps_of_a_run_are_told(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 from bench import environment, runner, steady
 from bench.journal import Journal
 from bench.registry import SECTIONS, SLOTS, rows, scenarios_by_name
-from bench.row import Measured, Row, Scenario, Step
+from bench.row import ImpossibleError, Life, Measured, Row, Scenario, Step
 from bench.server import SERVERS
 
 ROW = Row("row", "s", False, 1.0)
@@ -51,13 +55,35 @@ def test_the_order_follows_from_the_seed_and_interleaves_servers() -> None:
     order = runner.plan(chosen, 5, 1)
     assert order == runner.plan(list(reversed(chosen)), 5, 1)
     assert order != runner.plan(chosen, 5, 2)
-    assert [key[0] for key in order] == sorted(key[0] for key in order)
-    assert len(set(order)) == len(order) == 5 * sum(len(s.servers) for s in chosen)
+    assert len(set(order)) == len(order) == sum(s.rounds_of(5) * len(s.servers) for s in chosen)
+    fresh = [key for key in order if not scenarios_by_name()[key[1]].live]
+    assert [key[0] for key in fresh] == sorted(key[0] for key in fresh)
     firsts = {
         [key[2] for key in order if key[:2] == (at, "starts")][0]  # noqa: RUF015
         for at in range(1, 6)
     }
     assert firsts == {"ours", "kafka"}
+
+
+def test_rounds_of_one_life_follow_each_other_and_servers_take_turns() -> None:
+    order = runner.plan(list(scenarios_by_name().values()), 5, 1)
+    at = order.index(next(key for key in order if key[1] == "produce"))
+    block = order[at : at + 10]
+    assert {key[1] for key in block} == {"produce"}
+    assert [key[0] for key in block] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert [{key[2] for key in block[two : two + 2]} for two in range(0, 10, 2)] == [{"ours", "kafka"}] * 5
+
+
+def test_servers_that_live_apart_have_all_their_rounds_one_after_the_other() -> None:
+    order = [key for key in runner.plan(list(scenarios_by_name().values()), 5, 1) if key[1] == "cluster-faults"]
+    assert [key[0] for key in order] == [1, 2, 3, 4, 5] * 3
+    assert all(len({key[2] for key in order[at : at + 5]}) == 1 for at in (0, 5, 10))
+
+
+def test_every_compared_row_has_five_rounds_unless_the_protocol_names_it() -> None:
+    fewer = {name for name, s in scenarios_by_name().items() if s.rounds_of(5) < 5}
+    text = (environment.ROOT / "docs" / "benchmarks" / "protocol.md").read_text()
+    assert all(f"`{name}`" in text for name in fewer), fewer
 
 
 def test_a_sample_and_its_detail_end_in_the_journal(tmp_path: Path) -> None:
@@ -97,6 +123,76 @@ def test_a_step_that_hangs_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "took longer than 1 s" in end["error"]
 
 
+def living(live: Any, rounds: int = 0, *, apart: bool = False) -> Scenario:
+    pairs = (("ours", "kafka"),)
+    return Scenario("one", SECTIONS[0], (ROW,), None, 1, pairs, live=live, rounds=rounds, apart=apart)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_server_that_lives_over_the_rounds_is_started_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    monkeypatch.setattr(runner, "_check_server", lambda _server: None)
+    told: list[str] = []
+
+    @contextmanager
+    def live(step: Step) -> Iterator[Life]:
+        told.append(f"begin {step.server.name}")
+        yield Life(lambda: Measured({"row": float(len(told))}, {"raw": 1}), {"series": [1]})
+        told.append(f"end {step.server.name}")
+
+    journal = measured(tmp_path, living(live, apart=apart), rounds=3)
+    assert sorted(told) == ["begin kafka", "begin ours", "end kafka", "end ours"]
+    assert [text.split()[0] for text in told] == (["begin", "end"] * 2 if apart else ["begin"] * 2 + ["end"] * 2)
+    ends = journal.run.ends
+    assert len(ends) == 6 and all(end["detail"]["raw"] == 1 for end in ends.values())
+    warm = [key for key, end in ends.items() if end["detail"].get("warm", {}).get("series") == [1]]
+    assert sorted(warm) == [(1, "one", "kafka"), (1, "one", "ours")]
+
+
+def test_a_server_that_cannot_be_started_fails_its_rounds_and_not_those_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_check_server", lambda _server: None)
+
+    @contextmanager
+    def live(step: Step) -> Iterator[Life]:
+        assert step.server.name == "ours", "it does not start"
+        yield Life(lambda: Measured({"row": 1.0}))
+
+    journal = measured(tmp_path, living(live), rounds=2)
+    kinds = {key: end["kind"] for key, end in journal.run.ends.items()}
+    assert [kinds[at, "one", "ours"] for at in (1, 2)] == ["sample"] * 2
+    assert [kinds[at, "one", "kafka"] for at in (1, 2)] == ["failed"] * 2
+    assert journal.run.finished
+
+
+def test_a_scenario_may_have_fewer_rounds_than_the_run(tmp_path: Path) -> None:
+    one = Scenario("one", SECTIONS[0], (ROW,), lambda _step: Measured({"row": 1.0}), 1, (("ours", ""),), rounds=2)
+    assert len(measured(tmp_path, one, rounds=5).run.ends) == 2
+
+
+def test_a_step_that_the_machine_cannot_run_is_skipped_by_name(tmp_path: Path) -> None:
+    def refuse(_step: Step) -> Measured:
+        raise ImpossibleError("the hard limit of open files is 20000")
+
+    (end,) = measured(tmp_path, scenario(refuse)).run.ends.values()
+    assert (end["kind"], end["why"]) == ("skipped", "the hard limit of open files is 20000")
+
+
+def test_a_child_that_lives_on_is_not_counted_with_others() -> None:
+    before = environment._own_s()
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        deadline = time.monotonic() + 60
+        while environment._own_s() <= before + 0.1:
+            assert time.monotonic() < deadline, "the child's processor time is not seen"
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_a_server_that_is_missing_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     one = scenario(lambda _step: Measured({"row": 1.0}), pairs=(("etcd", ""),))
@@ -129,26 +225,47 @@ def test_later_steps_get_what_the_first_found_out(tmp_path: Path) -> None:
 
 
 def test_steady_needs_two_blocks_with_the_same_median() -> None:
-    assert not steady.is_steady([100.0] * 29)
-    assert steady.is_steady([50.0] * 30 + [100.0] * 15 + [104.0] * 15)
-    assert not steady.is_steady([100.0] * 15 + [106.0] * 15)
+    assert not steady.is_steady([100.0] * 9)
+    assert steady.is_steady([50.0] * 30 + [100.0] * 5 + [104.0] * 5)
+    assert not steady.is_steady([100.0] * 5 + [106.0] * 5)
     assert not steady.is_steady([0.0] * 30)
 
 
-@pytest.mark.parametrize(("rising_s", "expected"), [(0, (60, True)), (60, (90, True)), (10_000, (180, False))])
-def test_warming_takes_a_minute_at_least_and_ends_when_figures_stand_still(
+@pytest.mark.parametrize(("rising_s", "expected"), [(0, (0, True)), (70, (20, True)), (1000, (40, False))])
+def test_kafka_is_warmed_for_a_minute_at_least_and_until_figures_stand_still(
     tmp_path: Path, rising_s: int, expected: tuple[int, bool]
 ) -> None:
     now = 0
 
     def load(seconds: float) -> list[float]:
         nonlocal now
-        values = [min(now + at, rising_s) + 10.0 for at in range(int(seconds))]
+        values = [100 * 1.02 ** min(now + at, rising_s) for at in range(int(seconds))]
         now += int(seconds)
         return values
 
-    found = steady.warmed(Step(SERVERS["ours"], tmp_path, quick=False), load)
-    assert (found["warm_s"], found["steady"]) == expected
+    found = steady.warmed(Step(SERVERS["kafka"], tmp_path, quick=False), {"load": load})
+    assert found["together_s"] == steady.WARM_S
+    assert (found["load"]["alone_s"], found["load"]["steady"]) == expected
+
+
+def test_each_of_several_loads_is_steady_alone(tmp_path: Path) -> None:
+    taken: dict[str, list[float]] = {"a": [], "b": []}
+
+    def load(name: str, seconds: float) -> list[float]:
+        taken[name].append(seconds)
+        return [10.0] * int(seconds)
+
+    found = steady.warmed(
+        Step(SERVERS["kafka"], tmp_path, quick=False),
+        {name: lambda seconds, name=name: load(name, seconds) for name in taken},  # type: ignore[misc]
+    )
+    assert taken == {"a": [60, 5, 5], "b": [60, 5, 5]}
+    assert found["a"]["steady"] and found["b"]["steady"]
+
+
+def test_a_server_without_a_compiler_gets_ten_seconds(tmp_path: Path) -> None:
+    found = steady.warmed(Step(SERVERS["ours"], tmp_path, quick=False), {"load": lambda seconds: [1.0] * int(seconds)})
+    assert found["together_s"] == steady.READY_S == 10
 
 
 def test_the_environment_names_no_host_and_no_path(tmp_path: Path) -> None:
