@@ -5,6 +5,7 @@ python -m bench resume FILE          go on with a run that ended early
 python -m bench page                 write docs/benchmarks from the samples
 python -m bench rows                 list scenarios, their rows, and how long they take
 python -m bench quick [SCENARIO ...] run everything at a tiny scale, to see that it works; no figures
+python -m bench rehearse SCENARIO ... run one round at the true scale, to see that it works and how long it takes
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ def _options() -> argparse.Namespace:
     quick = commands.add_parser("quick", help="everything at a tiny scale; no figures")
     quick.add_argument("only", nargs="*", metavar="SCENARIO")
     quick.set_defaults(function=_quick)
+    rehearse = commands.add_parser("rehearse", help="one round at the true scale; no figures")
+    rehearse.add_argument("only", nargs="+", metavar="SCENARIO")
+    rehearse.add_argument("--rounds", type=int, default=1)
+    rehearse.set_defaults(function=_rehearse)
     return parser.parse_args()
 
 
@@ -158,14 +163,21 @@ def _rows(_options: argparse.Namespace) -> int:
 
 def _quick(options: argparse.Namespace) -> int:
     """One round at a tiny scale. Exit code 1 if a step failed."""
-    chosen = _chosen(options.only)
+    return _tried("quick", options.only, 1, quick=True)
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    """Rounds at the true scale on any machine, quiet or not. Exit code 1 if a step failed."""
+    return _tried("rehearsal", options.only, options.rounds, quick=False)
+
+
+def _tried(what: str, only: list[str], rounds: int, *, quick: bool) -> int:
+    """Run scenarios into a file beside the bench, which no page is made from."""
+    chosen = _chosen(only)
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top:
-        head = runner.header(chosen, 1, 1, quick=True, whole=False, folder=Path(top))
-        path = (
-            QUICK
-            / f"quick-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{random.SystemRandom().randrange(10**6)}.jsonl"
-        )
-        journal = Journal.create(path, head)
+        head = runner.header(chosen, rounds, 1, quick=quick, whole=False, folder=Path(top))
+        now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        journal = Journal.create(QUICK / f"{what}-{now}-{random.SystemRandom().randrange(10**6)}.jsonl", head)
         runner.go_on(journal, scenarios_by_name(), Path(top), ENDLESS_S, console.print)
     return 1 if failures(journal.run) else 0
 

@@ -85,11 +85,11 @@ def attack(port: int, name: str) -> None:
         time.sleep(0.001)
 
 
-def honest(port: int, seconds: float) -> list[float]:
-    """Milliseconds until each record was acknowledged."""
+def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
+    """Milliseconds until each record was acknowledged. Raises TimeoutError after `patience_s` without an answer."""
     record = frames.produce("honest", 0, frames.batch(1, 100), acks=1)
     waits = []
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -13,10 +13,15 @@ from typing import Any
 from bench import asking, hostile, steady
 from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.storage import p99, spread
+from tests.compat.targets import Target
 
 ALONE_S = 5
 BESIDE_S, OTHERS_S = 4.0, 2.5
 """Of each input in each round."""
+PATIENCE_S = 15.0
+"""Without an answer: the wait counts as that long, and after the input the server is started anew."""
+ANEW_S = 10
+"""Of the honest producer on a server that was started anew."""
 BEGIN_S, REST_S = 1.0, 0.5
 """For an attacker to begin, and for the server after its end."""
 COMPARED = {
@@ -46,32 +51,52 @@ def beside(step: Step, names: tuple[str, ...]) -> Iterator[Life]:
         def medians(seconds: float) -> list[float]:
             return [statistics.median(hostile.honest(target.port, 1)) * 1000 for _ in range(int(seconds))]
 
-        yield Life(partial(_round, step, target.port, names), steady.warmed(step, {"alone": medians}))
+        yield Life(partial(_round, step, target, names), steady.warmed(step, {"alone": medians}))
 
 
-def _round(step: Step, port: int, names: tuple[str, ...]) -> Measured:
-    alone = hostile.honest(port, step.size(ALONE_S, 1))
+def _round(step: Step, target: Target, names: tuple[str, ...]) -> Measured:
+    alone = hostile.honest(target.port, step.size(ALONE_S, 1))
     figures: Figures = {}
-    detail: dict[str, Any] = {"alone": spread(alone)}
+    detail: dict[str, Any] = {"alone": spread(alone), "started_anew_after": []}
     for name in names:
-        attacked = _attacked(port, name, step.size(BESIDE_S if name in COMPARED else OTHERS_S, 1))
+        attacked = _attacked(target.port, name, step.size(BESIDE_S if name in COMPARED else OTHERS_S, 1))
         figures[_row(name)] = p99(attacked) / p99(alone)
         detail[name] = spread(attacked)
         time.sleep(REST_S)
-        hostile.honest(port, 0.1)  # until it serves again
+        if not _serves(target.port):
+            detail["started_anew_after"].append(name)
+            target.kill()
+            target.start()
+            hostile.honest(target.port, step.size(ANEW_S, 1))
     return Measured(figures, detail)
 
 
 def _attacked(port: int, name: str, seconds: float) -> list[float]:
-    """Milliseconds of the honest producer's records while attackers send."""
+    """Milliseconds of the honest producer's records while attackers send; without an answer PATIENCE_S."""
     attacker = multiprocessing.get_context("spawn").Process(target=hostile.attack, args=(port, name), daemon=True)
     attacker.start()
+    waits: list[float] = []
     try:
         time.sleep(BEGIN_S)
-        return hostile.honest(port, seconds)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                waits += hostile.honest(port, min(left, 1), PATIENCE_S)
+            except OSError:  # no answer in time, or the connection is closed
+                waits.append(PATIENCE_S * 1000)
+                time.sleep(REST_S)
+        return waits
     finally:
         attacker.kill()
         attacker.join()
+
+
+def _serves(port: int) -> bool:
+    """Whether the honest producer is served again, and no more than PATIENCE_S late."""
+    try:
+        return bool(hostile.honest(port, 0.2, PATIENCE_S))
+    except OSError:
+        return False
 
 
 SECTION = "Hostile input"
