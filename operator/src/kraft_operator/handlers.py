@@ -81,7 +81,7 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
     async def cleanup(**_: Any) -> None:
         await operator.stop()
 
-    def health(**_: Any) -> Mapping[str, Any]:
+    async def health(**_: Any) -> Mapping[str, Any]:
         try:
             return operator.health()
         except RuntimeError as error:
@@ -106,15 +106,24 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
         seen[key] = mark
         return True
 
-    def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+    # Handlers are coroutines: kopf would run plain functions in threads, and queues belong to the loop.
+
+    async def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = Key(namespace or "", name or "")
         if changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
             wake(key)
 
-    def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
+    async def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
         wake(Key(namespace or "", labels.get(INSTANCE, "")))
 
-    def of_topic(namespace: str | None, name: str | None, meta: Any, spec: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+    async def of_topic(
+        namespace: str | None,
+        name: str | None,
+        meta: Any,
+        spec: Any,
+        type: str | None,  # noqa: A002
+        **_: Any,
+    ) -> None:
         """A topic wakes its cluster, and the one that it belonged to."""
         key = Key(namespace or "", f"topic/{name}")
         before, now = seen.get(key), (meta.get("generation"), spec.get("cluster"))
@@ -123,12 +132,19 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
             for cluster in sorted(filter(None, owners)):
                 wake(Key(namespace or "", cluster))
 
-    def of_pipeline(namespace: str | None, name: str | None, body: Any, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
+    async def of_pipeline(
+        namespace: str | None,
+        name: str | None,
+        body: Any,
+        meta: Any,
+        type: str | None,  # noqa: A002
+        **_: Any,
+    ) -> None:
         key = key_of(namespace or "", body["kind"], name or "")
         if changed(key, meta.get("generation"), type):
             wake_pipeline(key)
 
-    def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:
+    async def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:
         if labels.get(KIND) in KINDS:
             wake_pipeline(key_of(namespace or "", labels[KIND], labels.get(INSTANCE, "")))
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from prometheus_client import start_http_server
@@ -128,11 +128,12 @@ class Operator:
                     time.monotonic,
                 )
                 self._state = "waits for the lease"
-                if await self._unless_stopped(lease.acquire()):
-                    try:
+                try:
+                    if await self._unless_stopped(lease.acquire()):
                         await self._lead(api, lease)
-                    finally:
-                        await lease.release()
+                finally:
+                    # Also where a stop cut the request off that took it: it may have been granted.
+                    await lease.release()
 
     async def _connect(self, api: Api) -> Api | None:
         """`api` with a login that could be loaded; None if the operator is stopped before."""
@@ -211,21 +212,27 @@ class Operator:
         assert self._pipelines is not None, "the queue runs while we lead"
         return await self._pipelines.reconcile(key)
 
-    async def _resync(self, api: Api) -> None:
-        """Clusters and pipelines of which no event came, ever: a watch that failed must not hide them."""
+    async def _resync(self, api: Api, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Clusters and pipelines of which no event came, ever: a watch that failed must not hide them.
+
+        A new leader looks at once at what it has not listed before, whatever its watches have told.
+        """
         assert self._queue is not None
         assert self._others is not None
-        every_s = self._settings.resync_s
+        every_s, listed = self._settings.resync_s, set[Key]()
         while True:
             for namespace in self._settings.namespaces or (None,):
                 try:
                     for one in await api.list("KRaftCluster", namespace, only_metadata=True):
-                        self._queue.put(Key(one["metadata"]["namespace"], one["metadata"]["name"]), every_s)
+                        key = Key(one["metadata"]["namespace"], one["metadata"]["name"])
+                        self._queue.put(key, every_s if key in listed else 0.0)
+                        listed.add(key)
                     for key in await every(api, namespace):
-                        self._others.put(key, every_s)
+                        self._others.put(key, every_s if key in listed else 0.0)
+                        listed.add(key)
                 except ApiError as error:
                     log.warning("clusters and pipelines were not listed: %s", error)
-            await asyncio.sleep(max(every_s, LISTED_S))
+            await pause(max(every_s, LISTED_S))
 
     def _count(self, verb: str, kind: str, status: int) -> None:
         self.metrics.requests.labels(verb, kind).inc()

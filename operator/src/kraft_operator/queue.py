@@ -1,7 +1,8 @@
 """The one queue: which clusters want a pass, and when. Bounded by the number of clusters, as each is in it once.
 
 Events put a cluster in it at once, a pass puts it in again for later; the earlier time wins. A cluster is never in two
-passes at a time: what wants it meanwhile has it again afterwards. Passes that fail come again ever later.
+passes at a time: what wants it meanwhile has it again afterwards. Events that come together, such as those of a pass's
+own writes, make a single pass: it begins PACE_S after the pass before. Passes that fail come again ever later.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ log = logging.getLogger("kraft_operator.queue")
 
 WORKERS: Final = 4
 """Passes at once: they mostly wait for answers, and one slow cluster must not keep the others."""
+PACE_S: Final = 0.1
+"""From the end of a pass to the begin of the next one of the same cluster, at least."""
 FAILED_S: Final = 0.5
 """Before the first repetition of a pass that failed; doubled up to FAILED_S_MAX."""
 FAILED_S_MAX: Final = 30.0
@@ -38,13 +41,15 @@ class Queue:
         self._heap: list[tuple[float, Key]] = []
         self._busy: dict[Key, float] = {}
         """Since when."""
+        self._ended: dict[Key, float] = {}
+        """When the last pass ended; not of clusters that are gone."""
         self._closed = False
         self._failures: dict[Key, int] = {}
         self._changed = asyncio.Event()
 
     def put(self, key: Key, after_s: float = 0.0) -> None:
         """Let it have a pass by then."""
-        due = self._clock() + after_s
+        due = max(self._clock() + after_s, self._ended.get(key, float("-inf")) + PACE_S)
         if key not in self._due and len(self._due) >= CLUSTERS_MAX:
             log.error("more than %d clusters: %s/%s is not looked after", CLUSTERS_MAX, *key)
             return
@@ -85,10 +90,20 @@ class Queue:
                 after_s = min(FAILED_S * 2 ** min(count - 1, 10), FAILED_S_MAX)
                 log.warning("%s/%s: the pass failed, again in %g s: %s", *key, after_s, error, exc_info=_unknown(error))
             finally:
-                del self._busy[key]
-                self._changed.set()
+                self._end(key)
             if after_s is not None:
                 self.put(key, after_s)
+            elif key not in self._due:
+                self._ended.pop(key, None)
+
+    def _end(self, key: Key) -> None:
+        """Of a pass. What wanted it meanwhile keeps to the pace, too."""
+        del self._busy[key]
+        now = self._ended[key] = self._clock()
+        if self._due.get(key, float("inf")) < now + PACE_S:
+            self._due[key] = now + PACE_S
+            heapq.heappush(self._heap, (now + PACE_S, key))
+        self._changed.set()
 
     def _next(self) -> Key | None:
         """Whoever is due and not in a pass."""

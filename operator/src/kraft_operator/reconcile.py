@@ -244,7 +244,7 @@ class Reconciler:
             elif failure is None and one.found is not None and not plan_.steps and memory.changes == changes:
                 until = self._clock() + RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
                 rest = _Rest(cluster, record, wanted, one.found, generation, after, declared, {}, until)
-                await self._rest(memory, rest)
+                await self._rest(memory, rest, changes)
         if failure is not None:
             raise failure
         told = conditions(s, plan_)
@@ -335,10 +335,10 @@ class Reconciler:
 
     # A pass over a cluster that rests
 
-    async def _rest(self, memory: _Memory, rest: _Rest) -> None:
-        """Let the cluster rest if everything is known that its objects could say."""
+    async def _rest(self, memory: _Memory, rest: _Rest, changes: int) -> None:
+        """Let the cluster rest if everything is known that its objects could say, and no watch has told of more."""
         states = await self._topics(memory, rest) if rest.found.whole else None
-        if states is not None:
+        if states is not None and memory.changes == changes:
             memory.rest = replace(rest, topics=states)
 
     async def _topics(self, memory: _Memory, rest: _Rest) -> Mapping[str, TopicState] | None:

@@ -46,7 +46,7 @@ class Life:
         asyncio.set_event_loop(self.loop)
         logging.disable()
         try:
-            with _simulated(self):
+            with simulated(self):
                 self.loop.run_until_complete(self._main())
         finally:
             asyncio.set_event_loop(None)
@@ -193,7 +193,7 @@ class Life:
 
 
 @contextlib.contextmanager
-def _simulated(life: Life) -> Iterator[None]:
+def simulated(life: Life) -> Iterator[None]:
     """The reconciler's eyes and its requests to the cluster are the simulation's."""
     cluster = life.api.cluster
 

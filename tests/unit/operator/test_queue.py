@@ -11,7 +11,7 @@ import pytest
 
 from kraft_operator.kube.client import ApiError
 from kraft_operator.kube.lease import Lease
-from kraft_operator.queue import FAILED_S, Queue
+from kraft_operator.queue import FAILED_S, PACE_S, Queue
 from kraft_operator.reconcile import Key
 from kraft_operator.settings import Settings
 from tests.unit.operator.fake_kubernetes import FakeApi
@@ -53,7 +53,8 @@ def test_events_that_come_together_are_one_pass_and_those_during_it_another() ->
             passes.append(key)
             await gate.wait()
 
-        queue = Queue(work, Clock())
+        clock = Clock()
+        queue = Queue(work, clock)
         for _ in range(5):
             queue.put(A)
         task = asyncio.create_task(queue.run(workers=3))
@@ -66,7 +67,10 @@ def test_events_that_come_together_are_one_pass_and_those_during_it_another() ->
         assert passes == [A, B], "a cluster is never in two passes"
         gate.set()
         await _turns()
-        assert passes == [A, B, A]
+        clock.now += PACE_S
+        queue.put(B)
+        await _turns()
+        assert passes == [A, B, A, B]
         task.cancel()
 
     run(main())
@@ -94,9 +98,10 @@ def test_the_earlier_time_wins() -> None:
         queue._changed.set()
         await _turns()
         assert passes == [0.0, 30.0]
+        clock.now = 40.0
         queue.put(A)
         await _turns()
-        assert passes == [0.0, 30.0, 30.0]
+        assert passes == [0.0, 30.0, 40.0]
         task.cancel()
 
     run(main())
@@ -126,6 +131,36 @@ def test_passes_that_fail_come_again_ever_later_and_keep_nobody_else() -> None:
         assert gaps == sorted(gaps)
         assert gaps[0] < gaps[-1]
         assert len(others) >= 50
+        task.cancel()
+
+    run(main())
+
+
+def test_events_of_a_pass_s_own_writes_make_a_single_pass_more() -> None:
+    """Each of six pods that a pass made began a pass of its own."""
+
+    async def main() -> None:
+        passes: list[float] = []
+        clock = Clock()
+
+        async def work(_: Key) -> float:
+            passes.append(clock.now)
+            if len(passes) == 1:
+                queue.put(A)
+            return 60.0
+
+        queue = Queue(work, clock)
+        queue.put(A)
+        task = asyncio.create_task(queue.run(workers=1))
+        await _turns()
+        for _ in range(5):
+            queue.put(A)
+            await _turns()
+        assert passes == [0.0]
+        clock.now += PACE_S
+        queue.put(B, 60.0)  # the clock of a test wakes nobody
+        await _turns()
+        assert passes == [0.0, PACE_S]
         task.cancel()
 
     run(main())
@@ -195,6 +230,33 @@ def test_a_lease_that_is_given_back_is_taken_at_once() -> None:
         assert await first._try()
         await first.release()
         assert not first.held()
+        assert await second._try()
+
+    run(main())
+
+
+def test_a_lease_is_given_back_whose_request_a_stop_cut_off() -> None:
+    """Nobody held it then, and nobody could take it for 15 s."""
+
+    async def main() -> None:
+        api, clock, taken = FakeApi(), Clock(), asyncio.Event()
+        replace = _replace(api)
+
+        async def late(body: dict[str, Any]) -> dict[str, Any]:
+            made = await replace(body)
+            taken.set()
+            await asyncio.sleep(60)
+            return dict(made)
+
+        api.replace = late  # type: ignore[attr-defined]
+        api.objects["Lease", "n", "l"] = {"kind": "Lease", "metadata": {"name": "l", "namespace": "n"}}
+        first, second = (Lease(api, "n", "l", name, 15.0, clock) for name in ("one", "two"))  # type: ignore[arg-type]
+        task = asyncio.create_task(first.acquire())
+        await taken.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        api.replace = replace  # type: ignore[attr-defined]
+        await first.release()
         assert await second._try()
 
     run(main())

@@ -113,6 +113,25 @@ def test_a_change_during_a_whole_pass_is_not_slept_through() -> None:
     asyncio.run(main())
 
 
+def test_a_change_while_topics_are_looked_at_is_not_slept_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster rested with the objects of before for twenty minutes."""
+
+    async def main() -> None:
+        _, operator = await _rested()
+        operator.touched(KEY)
+
+        async def told_meanwhile(*_: Any) -> Any:
+            operator.touched(KEY)
+            return {}
+
+        monkeypatch.setattr(operator, "_topics", told_meanwhile)
+        await operator.reconcile(KEY)
+        assert operator._memories[KEY].rest is None
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_an_operator_that_stops_begins_no_step() -> None:
     async def main() -> None:
         api = new_api()

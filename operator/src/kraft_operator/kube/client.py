@@ -35,6 +35,8 @@ PAUSE_S: float = 0.2
 PAUSE_S_MAX: Final = 10.0
 """Also where the API server asks for a longer pause: the pass begins anew before that."""
 TIMEOUT_S: Final = 30.0
+CONNECT_S: Final = 5.0
+"""A lost packet at the begin of a connection must not cost as much as a long list may."""
 RENEWAL_S: Final = 10.0
 """Between two loads of the login: a login that is refused must not run an exec plugin in a loop."""
 AT_ONCE_MAX: Final = 16
@@ -114,7 +116,7 @@ class Api:
         """`load` gives the login, now and whenever it has ended; `count` gets verb, kind and status of every answer."""
         self._login = load
         self._count = count or _uncounted
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_S))
         self._slots = asyncio.Semaphore(AT_ONCE_MAX)
         self._session: _Session | None = None
         self._renewing = asyncio.Lock()

@@ -33,6 +33,8 @@ class Lease:
         self._clock = clock
         self._seen: tuple[str, float] = ("", clock())
         self._renewed_at = float("-inf")
+        self._asked = False
+        """Whether a request of ours may have taken the lease without our knowing."""
         self._mine: Object | None = None
         """As we wrote it last: a renewal is one request, which fails if somebody else has written since."""
 
@@ -67,9 +69,9 @@ class Lease:
 
     async def release(self) -> None:
         """Let the next one take it at once."""
-        if not self.held():
+        if not self.held() and not self._asked:
             return
-        self._renewed_at = float("-inf")
+        self._renewed_at, self._asked = float("-inf"), False
         try:
             lease = await self._api.get("Lease", self._namespace, self._name)
             if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._holder:
@@ -83,6 +85,7 @@ class Lease:
         try:
             async with asyncio.timeout(min(self.period_s, within_s)):
                 done = await self._write()
+            self._asked = False
         except (ApiError, TimeoutError) as error:
             self._mine = None
             log.info("the lease was not taken: %s", str(error) or "no answer in time")
@@ -100,6 +103,7 @@ class Lease:
             "renewTime": now,
         }
         if lease is None:
+            self._asked = True
             metadata = {"name": self._name, "namespace": self._namespace}
             body: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
             await self._api.create({**body, "spec": {**spec, "acquireTime": now, "leaseTransitions": 0}})
@@ -110,6 +114,7 @@ class Lease:
             return False
         if not ours:
             spec |= {"acquireTime": now, "leaseTransitions": there.get("leaseTransitions", 0) + 1}
+        self._asked = True
         self._mine = await self._api.replace({**lease, "spec": {**there, **spec}})
         return True
 

@@ -1,0 +1,28 @@
+"""From apply to Ready, and through a roll, in simulated seconds: the operator adds little to what the world takes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.sim.operator.begin import ROLL_S, WORLD_S, Begin
+
+
+@cache
+def _life() -> Begin:
+    life = Begin()
+    life.run()
+    return life
+
+
+def test_from_apply_to_ready_the_operator_waits_for_nothing_that_has_happened() -> None:
+    assert _life().took_s["apply to ready"] < WORLD_S + 2.0
+
+
+def test_a_roll_waits_for_nothing_that_has_happened() -> None:
+    assert _life().took_s["roll"] < ROLL_S + 6 * 2.5
+
+
+def test_requests_keep_to_the_number_of_changes() -> None:
+    life = _life()
+    assert sum(life.cost["apply to ready"].values()) <= 18 * life.changes["apply to ready"]
+    assert sum(life.cost["roll"].values()) <= 18 * life.changes["roll"]

@@ -1,0 +1,64 @@
+"""What kopf calls, and what a new leader looks at by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+
+import kopf
+
+from kraft_operator import handlers, leader
+from kraft_operator.queue import Queue
+from kraft_operator.reconcile import Key
+from kraft_operator.settings import Settings
+from tests.unit.operator.fake_kubernetes import FakeApi
+
+KEYS = [Key("demo", "a"), Key("demo", "b")]
+
+
+def test_every_handler_runs_on_the_loop() -> None:
+    """kopf runs plain functions in threads: they woke queues that belong to the loop, and read them while it wrote."""
+    made = kopf.OperatorRegistry()
+    handlers.register(made, leader.Operator(Settings()))
+    found = [one for part in (made._watching, made._activities) for one in part.get_all_handlers()]
+    assert len(found) > 10
+    assert [one.id for one in found if not inspect.iscoroutinefunction(one.fn)] == []
+
+
+def test_a_new_leader_looks_at_all_clusters_at_once_and_at_each_only_once() -> None:
+    """A cluster whose event was lost waited for the whole pause between two looks."""
+
+    async def main() -> None:
+        passes: list[Key] = []
+
+        async def work(key: Key) -> None:
+            passes.append(key)
+
+        operator, api = leader.Operator(Settings()), FakeApi()
+        for key in KEYS:
+            api.objects["KRaftCluster", *key] = {"metadata": {"namespace": key.namespace, "name": key.name}}
+        queues = [Queue(work, asyncio.get_running_loop().time) for _ in range(2)]
+        operator._queue, operator._others = queues
+        lists = 0
+
+        async def pause(_: float) -> None:
+            nonlocal lists
+            lists += 1
+            if lists == 3:
+                raise asyncio.CancelledError
+            await asyncio.gather(*(_turns(queue) for queue in queues))
+
+        with contextlib.suppress(asyncio.CancelledError):
+            await operator._resync(api, pause)
+        assert sorted(passes) == KEYS
+
+    asyncio.run(main())
+
+
+async def _turns(queue: Queue) -> None:
+    task = asyncio.create_task(queue.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
