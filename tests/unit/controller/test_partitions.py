@@ -16,6 +16,7 @@ from kraft_node.wire.messages import (
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
+    UpdateFeaturesRequest,
 )
 from kraft_node.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory, uuid
@@ -292,6 +293,25 @@ def test_a_clean_restart_keeps_eligibility_an_unclean_one_loses_it(elr_quorum: Q
     assert quorum.partition("foo").elr == (2,)
     quorum.register(2, incarnation=3)
     assert quorum.partition("foo").elr == ()
+
+
+def test_the_last_in_sync_replica_stays_known_if_elr_came_after_it_was_fenced() -> None:
+    """Found by the simulation of clusters (seed 40040): after its unclean restart nobody was left who might lead."""
+    quorum = Quorum(bootstrap=[FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
+    quorum.start(1, 2)
+    quorum.create("foo", [[1, 2]])
+    for broker in (1, 2):
+        quorum.heartbeat(broker, want_fence=True)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr) == (-1, (2,))
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature=ELR_VERSION, max_version_level=1, upgrade_type=1)
+    assert quorum.respond(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == 0
+    quorum.register(2, incarnation=2)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), (2,))
+    quorum.heartbeat(2)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.leader_recovering) == (2, (2,), 1), "balanced recovery (KIP-966)"
 
 
 def test_a_changed_minimum_isr_forgets_who_was_eligible(elr_quorum: Quorum) -> None:

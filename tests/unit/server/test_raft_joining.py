@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from kraft_node.base.ids import Uuid
 from kraft_node.metadata.log_batches import leader_change_batch
-from kraft_node.raft import voter_changes
+from kraft_node.raft import events, voter_changes
+from kraft_node.raft.messages import BeginQuorumEpochRequest
 from kraft_node.raft.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.voter_history import encode_kraft_version, encode_voters
 from kraft_node.records.control import ControlType
 from kraft_node.server.raft_driver import RaftDriver
+from kraft_node.wire import messages
 from tests.unit.server.raft_world import DIRECTORY, MemoryStorage, World
 
 STATED = VoterSet([Voter(ReplicaKey(2, Uuid(bytes([2]) * 16)), {"CONTROLLER": ("host", 9092)})])
 
 
-def test_voters_of_a_truncated_log_do_not_count_after_a_restart() -> None:
-    """Raft seed 580, with drivers and dynamic voters."""
+def replica() -> RaftDriver:
+    """Started, with voter 2 stated in its log."""
     facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(STATED))]
     storage, world = MemoryStorage(), World()
     storage.batches = [leader_change_batch(0, 1, 2, [], [], 0, facts)]
@@ -29,7 +31,33 @@ def test_voters_of_a_truncated_log_do_not_count_after_a_restart() -> None:
     )
     driver.start()
     assert driver.voters == STATED
+    return driver
+
+
+def test_voters_of_a_truncated_log_do_not_count_after_a_restart() -> None:
+    """Raft seed 580, with drivers and dynamic voters."""
+    driver = replica()
     driver.node.log.truncated(0)
     voter_changes.take_back(driver.node, 0)
     assert driver.voters == VoterSet(())
     assert not driver.has_stated_voters
+
+
+def vote_response(epoch: int, port: int) -> messages.VoteResponse:
+    """An answer that names node 2 as the leader of that epoch, on that port."""
+    message = messages.VoteResponse
+    topics = [message.TopicData("__cluster_metadata", [message.PartitionData(0, 0, 2, epoch)])]
+    return message(0, topics, [message.NodeEndpoint(2, "host", port)])
+
+
+def test_an_epoch_that_is_refused_does_not_hide_where_the_leader_listens() -> None:
+    driver = replica()
+    driver.peers._answered(1, 2, vote_response(1, 9192))
+    assert (driver.epoch, driver.peers.endpoint_of(2)) == (1, ("host", 9192)), "the leader has moved"
+    driver.peers._answered(2, 2, vote_response(2**31 - 1, 9292))
+    assert (driver.epoch, driver.peers.endpoint_of(2)) == (1, ("host", 9192))
+    driver.peers._answered(3, 2, vote_response(1, 9392))
+    assert driver.peers.endpoint_of(2) == ("host", 9392), "the leader has moved again"
+    driver.peers._answered(4, 2, vote_response(2, 9492))
+    driver.step(events.Asked(None, BeginQuorumEpochRequest(2, 2)))
+    assert (driver.epoch, driver.peers.endpoint_of(2)) == (2, ("host", 9492)), "in the next epoch"

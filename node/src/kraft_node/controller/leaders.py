@@ -15,14 +15,27 @@ from kraft_node.controller.change import Election
 from kraft_node.controller.cluster import Cluster, check_operation_size
 from kraft_node.controller.index import members
 from kraft_node.controller.plan import Plan
-from kraft_node.metadata.partitions import NO_LEADER, PartitionState, TopicView
+from kraft_node.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, PartitionState, TopicView
 from kraft_node.wire.messages import ElectLeadersRequest, ElectLeadersResponse
+from kraft_node.wire.stored import PartitionChangeRecord
 
 SWEEP_ELECTIONS_MAX: Final = 1_000
 """Elections that one periodic sweep may hold before it lets others in; it goes on at once when there are more."""
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+
+
+def _remember_last_in_sync(state: PartitionState, record: PartitionChangeRecord) -> None:
+    """Keep the last in-sync replica of a leaderless partition as the last known leader if it leaves the ISR.
+
+    The partition lost its leader before eligible leader replicas were enabled, so no leader was noted then. Without
+    this, balanced recovery (KIP-966) finds no candidate, and the partition stays offline, as in Kafka.
+    """
+    is_leaderless = state.leader == NO_LEADER and record.leader == NO_LEADER_CHANGE
+    leaves_none = record.isr == [] and not (record.eligible_leader_replicas or state.last_known_elr)
+    if is_leaderless and leaves_none and len(state.isr) == 1:
+        record.last_known_elr = list(state.isr)
 
 
 class Leaders:
@@ -110,6 +123,8 @@ class Leaders:
                 change.isr = [broker_id for broker_id in state.isr if broker_id not in gone]
             record = change.record()
             if record is not None:
+                if unclean != NO_LEADER:
+                    _remember_last_in_sync(state, record)
                 records.append(record)
 
     # Elections on request

@@ -62,7 +62,7 @@ class _Told(NamedTuple):
 class RaftPeers:
     """Sends for one driver."""
 
-    __slots__ = ("_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems", "_told")
+    __slots__ = ("_ahead", "_bootstrap", "_driver", "_find", "_joining", "_learned", "_listener", "_problems", "_told")
 
     def __init__(
         self,
@@ -79,6 +79,9 @@ class RaftPeers:
         self._joining: tuple[int, tuple[str, int]] | None = None
         """The replica that is to become a voter, and where it is said to listen."""
         self._told: _Told | None = None
+        """For this epoch, or an earlier one."""
+        self._ahead: _Told | None = None
+        """For a later epoch, which the core may refuse (`raft.epochs`)."""
         self._problems: dict[int, str] = {}
         """Why the last request to a node was not answered."""
 
@@ -123,12 +126,21 @@ class RaftPeers:
 
     def _tell(self, told: _Told) -> None:
         """Others may repeat what the log stated before the leader has moved: its own word stays."""
+        self._use_ahead()
         before = self._told
-        if before is None or (told.epoch, told.by_itself) >= (before.epoch, before.by_itself):
+        if told.epoch > self._driver.epoch:
+            self._ahead = told
+        elif before is None or (told.epoch, told.by_itself) >= (before.epoch, before.by_itself):
             self._told = told
+
+    def _use_ahead(self) -> None:
+        """The core has taken the later epoch, or a still later one."""
+        if self._ahead is not None and self._ahead.epoch <= self._driver.epoch:
+            self._told, self._ahead = self._ahead, None
 
     def _told_of(self, node_id: int) -> tuple[str, int] | None:
         """Where that node listens if it leads this epoch and said so; static voters are where they are configured."""
+        self._use_ahead()
         driver, told = self._driver, self._told
         if told is None or (told.epoch, told.leader_id) != (driver.epoch, node_id) or not driver.has_stated_voters:
             return None

@@ -77,7 +77,7 @@ class DrivenReplica(Replica):
             guards_empty_disk=self.id not in sim.old_peers,
             faults=Ends(self),
         )
-        driver.own = self.own if dynamic else None
+        driver.own = self.own if dynamic or sim.is_upgradable else None
         driver.on_leader.append(self._led)
         driver.on_lost_leadership.append(self._lost)
         driver.on_commit.append(self._applied)
@@ -92,8 +92,8 @@ class DrivenReplica(Replica):
             driver.env.scheduler.call_later(DROP_EVERY_MS, self._drop_old)
 
     def _find(self, node_id: int) -> Way | None:
-        """The way to a replica: with dynamic voters by what the driver knows of its endpoint."""
-        if not self.sim.is_dynamic:
+        """The way to a replica: where voters change, by what the driver knows of its endpoint."""
+        if not (self.sim.is_dynamic or self.sim.is_upgradable):
             return Way(self, node_id)
         assert self.driver is not None
         where = self.driver.peers.endpoint_of(node_id)
@@ -181,6 +181,8 @@ class DrivenReplica(Replica):
                 self.enter(OTHER, driver.resign, epoch)
             case events.Shutdown():
                 self.enter(OTHER, driver.shutdown, lambda: self.later(0, self._stopped))
+            case events.UpgradeVersion(epoch, level):
+                self.enter(OTHER, driver.upgrade_kraft_version, epoch, level, False)
             case events.Propose(epoch, batches):
                 self.enter(OTHER, self._propose, epoch, batches)
             case events.Tick():
@@ -247,6 +249,7 @@ class DrivenReplica(Replica):
         if not node.is_leader:
             return False
         controls = list(iter_control_records(data, header)) if header.is_control else []
+        laws.upgrades += bool(controls) and controls[0].type is ControlType.KRAFT_VERSION
         if controls:
             self.leading_since_ms = self.local_us() // 1000  # other voters have the whole time to be heard of
         if controls and controls[0].type is ControlType.LEADER_CHANGE:

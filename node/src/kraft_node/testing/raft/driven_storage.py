@@ -76,7 +76,7 @@ class DrivenStorage:
                 piece = data[header.position : header.position + header.length]
                 if replica.writes_itself(data, header):
                     replica.sim.batches[place] = piece
-                known = replica.sim.batches[place]
+                known = replica.sim.batches.get(place)
                 require(known == piece, "followers write the leader's bytes", f"{replica.id} at {entry.base}")
                 self._disk.append(entry)
                 replica.sim.laws.appended(replica, entry)
@@ -97,7 +97,7 @@ class DrivenStorage:
     def truncate(self, offset: int) -> None:
         self._replica.check_disk()
         self._replica.sim.laws.truncated(self._replica, offset)
-        self._replica.voters_moved = self._replica.sim.is_dynamic
+        self._replica.voters_moved = self._replica.sim.is_dynamic or self._replica.sim.is_upgradable
         self._disk.truncate(offset)
 
     def begin_flush(self) -> Callable[[], object]:
@@ -122,7 +122,7 @@ class DrivenStorage:
     def reset_to(self, offset: int) -> None:
         (snapshot,) = (kept for kept in self._disk.snapshots if kept.id.end_offset == offset)
         self._disk.reset(snapshot)
-        self._replica.voters_moved = self._replica.sim.is_dynamic
+        self._replica.voters_moved = self._replica.sim.is_dynamic or self._replica.sim.is_upgradable
 
     # The quorum state.
 

@@ -239,7 +239,7 @@ class Faults:
         rng, network = self._sim.rng, self._sim.network
         network.loss = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
         network.doubling = rng.choice((0.0, 0.05, 0.2))
-        network.garbling = rng.choice((0.0, 0.0, 0.01))
+        network.garbling = rng.choice((0.0, 0.0, 0.1 if self._sim.is_driven else 0.01))
         network.delay_us = rng.choice((1_000, 5_000, 50_000))
         network.tail_us = rng.choice((0, 100_000, 3_000_000))
         self._sim.tell(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraft_node.raft import events
 from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
+from kraft_node.testing.raft.garbling import garble
 from kraft_node.testing.raft.replica import Token
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Network:
         self.loss = 0.0
         self.doubling = 0.0
         self.garbling = 0.0
-        """The share of answers that name the last epoch of the protocol."""
+        """The share of answers that name an epoch that is far off."""
         self.delay_us = 2_000
         self.tail_us = 0
 
@@ -76,8 +77,8 @@ class Network:
         asker = token.asker
         if token.number < 0:
             return
-        if self.garbling and "epoch" in getattr(reply, "_fields", ()) and self._sim.rng.random() < self.garbling:
-            reply = reply._replace(epoch=2**31 - 1)
+        if self.garbling and self._sim.rng.random() < self.garbling:
+            reply = garble(reply, self._sim.rng)
         if token.life == asker.life and self._passes(sender, asker):
             self._sim.at(self._delay_us(), asker, self._arrive_answer, asker, token.number, reply)
 

@@ -25,6 +25,9 @@ LOOK_US: Final = 20_000
 QUICK_LOOK_US: Final = 500
 """Where the moment is over within milliseconds."""
 
+UPGRADES_ALONE: Final = 0.3
+"""The share of upgrades that no other replica ever learns of."""
+
 PATIENCE_US: Final = 6_000_000
 """Longer than a leader that is cut off takes to resign."""
 
@@ -197,17 +200,19 @@ class Scenes:
         def is_stated() -> bool:
             return leader.node is not node or leader.disk.durable.end == leader.disk.log.end
 
-        def die() -> None:
-            sim.tell(f"{leader.id} is killed")
-            leader.die(loud=False)
-            sim.network.cut.clear()
-            self._until_us = 0
-
         if alone:
-            self._when(is_stated, die)
+            self._when(is_stated, lambda: self._kill_alone(leader))
+
+    def _kill_alone(self, leader: Replica) -> None:
+        """End the process of a leader that was cut off, and with it the scene."""
+        self._sim.tell(f"{leader.id} is killed")
+        leader.die(loud=False)
+        self._sim.network.cut.clear()
+        self._until_us = 0
 
     def upgrade(self) -> None:
-        """A tool raises kraft.version as soon as a leader knows enough of the voters; then anything may strike."""
+        """A tool raises kraft.version as soon as a leader knows enough of the voters; then anything may strike. Or the
+        leader is cut off before, and killed once its disk holds what no other replica will ever read."""
         sim = self._sim
         if any(r.node is not None and r.node.voter_sets.kraft_version for r in sim.replicas.values()):
             return
@@ -219,10 +224,21 @@ class Scenes:
 
         def upgrade() -> None:
             leader = next(filter(_can_upgrade, sim.leaders))
-            assert leader.node is not None
+            node = leader.node
+            assert node is not None
+            alone = len(node.voters) > 1 and sim.rng.random() < UPGRADES_ALONE
+            if alone:
+                sim.tell(f"{leader.id}, a leader, is cut off")
+                sim.network.split({leader.id})
             sim.tell(f"a tool asks {leader.id} to raise kraft.version")
-            leader.step(events.UpgradeVersion(leader.node.epoch, 1))
-            self._until_us = 0
+            leader.step(events.UpgradeVersion(node.epoch, 1))
+            if not alone:
+                self._until_us = 0
+                return
+            self._when(
+                lambda: leader.node is not node or leader.disk.durable.end == leader.disk.log.end,
+                lambda: self._kill_alone(leader),
+            )
 
         self._when(lambda: any(map(_can_upgrade, sim.leaders)), upgrade)
 

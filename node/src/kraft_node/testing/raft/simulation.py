@@ -76,11 +76,12 @@ class Simulation:
         }
         self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
         """They know neither pre-votes nor what to do about lost disks, as Kafka 3.9 and older."""
-        self.is_upgradable = not (self.is_dynamic or self.is_driven or self.old_peers) and rng.random() < 0.4
+        self.is_upgradable = not (self.is_dynamic or self.old_peers) and rng.random() < 0.4
         """Voters are static at first, and may become those of the log (kraft.version 0 to 1) at any time."""
         first = [self.replicas[node_id] for node_id in range(1, voters + 1)]
-        named = self.is_driven and self.is_dynamic  # a driver finds others by their endpoints alone
-        self.voters = VoterSet(replica.own if named else Voter(replica.voter_key) for replica in first)
+        # A driver finds voters that may change by their endpoints alone.
+        named = self.is_driven and (self.is_dynamic or self.is_upgradable)
+        self.voters = VoterSet(Voter(r.voter_key, r.own.endpoints if named else {}) for r in first)
         """At the beginning; of a dynamic quorum the log says who they are."""
         is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
         self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
