@@ -16,9 +16,9 @@ from tests.unit.server.raft_world import DIRECTORY, MemoryStorage, World
 STATED = VoterSet([Voter(ReplicaKey(2, Uuid(bytes([2]) * 16)), {"CONTROLLER": ("host", 9092)})])
 
 
-def replica() -> RaftDriver:
-    """Started, with voter 2 stated in its log."""
-    facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(STATED))]
+def replica(stated: VoterSet = STATED) -> RaftDriver:
+    """Started, with these voters stated in its log, and without a quorum-state."""
+    facts = [(ControlType.KRAFT_VERSION, encode_kraft_version(1)), (ControlType.KRAFT_VOTERS, encode_voters(stated))]
     storage, world = MemoryStorage(), World()
     storage.batches = [leader_change_batch(0, 1, 2, [], [], 0, facts)]
     driver = RaftDriver(
@@ -30,7 +30,7 @@ def replica() -> RaftDriver:
         bootstrap_servers=[("host", 9092)],
     )
     driver.start()
-    assert driver.voters == STATED
+    assert driver.voters == stated
     return driver
 
 
@@ -41,6 +41,12 @@ def test_voters_of_a_truncated_log_do_not_count_after_a_restart() -> None:
     voter_changes.take_back(driver.node, 0)
     assert driver.voters == VoterSet(())
     assert not driver.has_stated_voters
+
+
+def test_a_voter_of_the_log_without_a_quorum_state_has_never_voted() -> None:
+    """Raft seed 5001354: a quorum never elected a leader again when a voter left it before two others had caught up."""
+    local = Voter(ReplicaKey(1, DIRECTORY), {"CONTROLLER": ("host", 9091)})
+    assert not replica(STATED.with_voter(local)).node.is_amnesiac
 
 
 def vote_response(epoch: int, port: int) -> messages.VoteResponse:

@@ -86,8 +86,8 @@ class RaftDriver:
         place: str = f"{METADATA_TOPIC_NAME}-0",
     ) -> None:
         """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
-        use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a voter
-        of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told what
+        use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a static
+        voter of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told what
         ends the node, and that it was at `place`."""
         self.env = env
         self.storage = storage
@@ -227,9 +227,12 @@ class RaftDriver:
         self.step(events.Started())
 
     def _is_amnesiac(self) -> bool:
+        """Whether this voter may have lost its disk. At kraft.version 1 a new disk has another directory id, which is
+        not a voter's: a voter without a quorum-state has never voted there."""
         voters = self._voters
         is_one_of_several = len(voters) > 1 and voters.has(self.local)
-        return self._guards_empty_disk and is_one_of_several and not self.storage.has_quorum_state
+        is_guarded = self._guards_empty_disk and self.kraft_version < 1
+        return is_guarded and is_one_of_several and not self.storage.has_quorum_state
 
     def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
         """The offsets that the records get if they are scheduled next. Nothing changes.
