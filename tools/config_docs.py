@@ -118,9 +118,9 @@ def own_section() -> str:
         ),
         "config.revision": "a word that `/status` repeats, so that an operator knows which file the process has read",
         "quorum.empty.disk.guard": (
-            "a static voter without a quorum-state neither votes nor stands until it has caught up for sure, and the first "
-            "election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost its disk "
-            "can make the quorum lose records"
+            "a static voter without a quorum-state neither votes nor stands until it has caught up for sure, and the "
+            "first election of a new quorum waits for all voters; `false`: as in Kafka, where a voter that has lost "
+            "its disk can make the quorum lose records"
         ),
         "broker.session.closed.timeout.ms": (
             "a broker whose connection to the active controller is closed is fenced unless it heartbeats over another "

@@ -87,8 +87,8 @@ class RaftDriver:
     ) -> None:
         """`peers(node_id)` gives the way to another voter; None when there is none. `listener` is the one of theirs to
         use; `bootstrap_servers` are asked for the leader as long as no voters are known. `guards_empty_disk`: a static
-        voter of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told what
-        ends the node, and that it was at `place`."""
+        voter of several that has never saved a quorum-state may have lost its disk (`raft.amnesia`). `faults` are told
+        what ends the node, and that it was at `place`."""
         self.env = env
         self.storage = storage
         self.local = local
