@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind docs reference locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind docs reference release release-check release-images locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -167,6 +167,21 @@ reference: $(VENV)/.dev ## the generated pages and pictures of the documentation
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.raft_roles
+
+$(VENV)/.release: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	@touch $@
+
+release-check: $(VENV)/.release ## do all files state one version, and does the changelog have it?
+	@$(BIN)/python -m tools.release check
+
+release: $(VENV)/.release ## wheel, charts, bills of materials and sums into build/release; docs/project/releases.md has the rest
+	rm -rf build/release
+	@for step in wheel charts sbom sums; do $(BIN)/python -m tools.release $$step || exit 1; done
+
+release-images: $(VENV)/.release ## the three images, tagged with the version; needs Docker
+	@$(BIN)/python -m tools.release images
 
 locks: ## what the images are made of, by hash, anew
 	$(PYTHON) -m venv .locks && .locks/bin/pip install --quiet pip-tools

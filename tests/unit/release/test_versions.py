@@ -1,0 +1,56 @@
+"""A release states one version everywhere, and its notes come from the changelog."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tools.release.versions import PLACES, ROOT, changes, state, stated, version
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files that state the version, and a changelog."""
+    for name in PLACES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n## [9.8.7] - 2030-01-31\n\n### Added\n\n- A thing.\n\n"
+        "## [9.8.6] - 2030-01-01\n"
+    )
+    return tmp_path
+
+
+def test_all_files_state_one_version() -> None:
+    assert version() == stated()["pyproject.toml"][0]
+
+
+def test_a_new_version_reaches_every_place(copy: Path) -> None:
+    before = stated(copy)
+    state("9.8.7rc1", copy)
+    assert version(copy) == "9.8.7rc1"
+    assert {name: len(found) for name, found in stated(copy).items()} == {
+        name: len(one) for name, one in before.items()
+    }
+
+
+def test_files_that_disagree_are_named(copy: Path) -> None:
+    chart = copy / "charts/kraftcluster/Chart.yaml"
+    chart.write_text(chart.read_text().replace(f"appVersion: {version()}", "appVersion: 9.9.9"))
+    with pytest.raises(ValueError, match=r"charts/kraftcluster/Chart\.yaml: .*9\.9\.9"):
+        version(copy)
+
+
+@pytest.mark.parametrize("text", ["1.2", "v1.2.3", "1.2.3-rc1", "1.2.3\n"])
+def test_a_text_that_is_no_version_is_refused(copy: Path, text: str) -> None:
+    before = version(copy)
+    with pytest.raises(ValueError, match="is not a version"):
+        state(text, copy)
+    assert version(copy) == before
+
+
+def test_notes_are_the_dated_section(copy: Path) -> None:
+    assert changes("9.8.7", copy) == "### Added\n\n- A thing."
+    assert changes("1.0.0", copy) == ""
