@@ -13,10 +13,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WORDS_MAX = 1_500
 LONGER = {
-    "architecture.md": "to be split",
-    "operator.md": "to be split",
-    "pipeline.md": "to be split",
-    "raft.md": "to be split",
     "roadmap.md": "one list of what is left",
     "benchmarks/former.md": "the record of a protocol that is no longer used",
     "benchmarks/protocol.md": "the rules of a run belong together",

@@ -15,6 +15,11 @@ def test_the_runbook_names_every_reason() -> None:
     for path in (ROOT / "operator/src/kraft_operator").rglob("*.py"):
         found |= set(NAMED.findall(path.read_text()))
     assert len(found) > 25, found
-    section = (ROOT / "docs/operator.md").read_text().partition("### When it is Degraded")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs/reference/operator-conditions.md")
+        .read_text()
+        .partition("## When it is Degraded")[2]
+        .partition("\n## ")[0]
+    )
     told = {reason for line in section.splitlines() for reason in re.findall(r"`([A-Z][A-Za-z]+)`", line[:140])}
     assert found - WAITING <= told, found - WAITING - told
