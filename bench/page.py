@@ -146,10 +146,11 @@ def lines_of(run: Run, section: str) -> list[tuple[str, list[Line]]]:
     """Scenario -> its lines, for the scenarios of a section in order; rows without figures are left out."""
     found = []
     for name, scenario in run.header["scenarios"].items():
-        if scenario["section"] == section:
+        rows = [row for row in scenario["rows"] if (row.get("section") or scenario["section"]) == section]
+        if rows:
             lines = [
                 Line(run, Row(**row), (pair[0], pair[1]), is_main=number == 0, one_life=scenario.get("one_life", False))
-                for row in scenario["rows"]
+                for row in rows
                 for number, pair in enumerate(scenario["pairs"])
             ]
             found.append((name, [line for line in lines if line.is_measured]))

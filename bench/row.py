@@ -30,7 +30,8 @@ class Row:
     """A figure to compare.
 
     `aim` bounds the ratio of the first server to the second, or, if `absolute`, the first server's figure. None
-    means that the row has no aim. `differs` names what the two servers do differently.
+    means that the row has no aim. `differs` names what the two servers do differently. `section` is the heading of the
+    page if it is not the scenario's.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Row:
     aim: float | None = None
     absolute: bool = False
     differs: str = ""
+    section: str = ""
 
 
 @dataclass

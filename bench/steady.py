@@ -5,24 +5,46 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
-from bench.row import Step
+from bench.row import Life, Measured, Step
 
 WARM_S = 60
 """Of each load, on a server whose code is compiled while it runs."""
 READY_S = 10
 """Of all loads at once, on a server whose code was compiled before or never is: it needs memory and files, no more."""
 BLOCK_S = 5
-LIMIT_S = 40
+LIMIT_S = 30
 """Of each load alone."""
 WITHIN = 0.05
 """The medians of the last two blocks of seconds differ by no more than this share."""
-AGAIN_S = 1.5
+AGAIN_S = 1.0
 """Of the same load before each round: compiled code stays, caches may not."""
 
 Load = Callable[[float], Sequence[float]]
 """Runs for so many seconds and returns a figure a second."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one kind on a server that other kinds share: loads to warm it with, and how to take a round."""
+
+    loads: Mapping[str, Load]
+    measure: Callable[[], Measured]
+
+
+def life(step: Step, parts: Sequence[Part]) -> Life:
+    """Warm a server with the loads of all parts; a round is one of each part."""
+
+    def measured() -> Measured:
+        found = [part.measure() for part in parts]
+        return Measured(
+            {row: figure for one in found for row, figure in one.figures.items()},
+            {name: value for one in found for name, value in one.detail.items()},
+        )
+
+    return Life(measured, warmed(step, {name: load for part in parts for name, load in part.loads.items()}))
 
 
 def is_steady(series: Sequence[float], block: int = BLOCK_S) -> bool:

@@ -135,7 +135,7 @@ SCENARIOS = [
             Row(CONTROLLER_SILENT, "s", False, 1.0),
         ),
         None,
-        12,
+        9,
         (("ours", "kafka"), ("ours-lease", "kafka")),
         live=faults,
         apart=True,

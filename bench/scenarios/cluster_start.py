@@ -34,6 +34,6 @@ SCENARIOS = [
         "A cluster",
         (Row(FIRST, "s", False, 0.15), Row(RSS, "MiB", False, 0.15), Row(LIVE, "MiB", False)),
         starts,
-        5,
+        3.3,
     ),
 ]

@@ -24,7 +24,7 @@ from tests.compat.members import Members
 from tests.compat.targets import Target
 
 CLIENTS = 1000
-MEASURED_S = 4
+MEASURED_S = 3
 """Of each row in each round."""
 COMMIT = "metadata commit, one client, p50"
 COMMITS_OF_MANY = "metadata commits, 1,000 concurrent clients"
@@ -197,7 +197,7 @@ SCENARIOS = [
             Row(CAUGHT_UP_CPU, "s/GB", False, 1.0),
         ),
         None,
-        13,
+        8,
         (("ours", "kafka"), ("ours", "kafka-linger0"), ("ours", "etcd")),
         live=cluster,
         apart=True,

@@ -24,9 +24,9 @@ RATE, CPU, BESIDE = (
 
 
 def compacted(step: Step) -> Measured:
-    """A log of 1 GiB with 100,000 keys becomes compacted; an honest producer works meanwhile."""
+    """A log of 512 MiB with 100,000 keys becomes compacted; an honest producer works meanwhile."""
     rng = random.Random(1)
-    total = step.size(1024, 130) * MIB
+    total = step.size(512, 130) * MIB
     requests = []
     for _ in range(BATCHES):
         pairs = [(b"key-%09d" % rng.randrange(KEYS), rng.randbytes(VALUE_BYTES)) for _ in range(RECORDS)]
@@ -71,6 +71,6 @@ SCENARIOS = [
         "One node",
         (Row(RATE, "MB/s", True), Row(CPU, "s/GB", False), Row(BESIDE, "ms", False)),
         compacted,
-        5,
+        3,
     )
 ]

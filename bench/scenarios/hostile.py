@@ -29,12 +29,11 @@ COMPARED = {
     "api-versions": "50 connections with 10,000 ApiVersions each at once",
     "describe-configs": "one topic described 20,000 times in a request",
     "metadata-unread": "60 connections ask for 100,000 topics and never read",
-    "list-offsets": "300,000 partitions in a ListOffsets",
 }
 """Inputs that are sent to both servers. All others are sent to ours only: their aim is of ours alone, and some of them
 change what a server holds."""
 OTHERS = tuple(name for name in hostile.INPUTS if name not in COMPARED)
-OTHERS_ROUNDS = 3
+OTHERS_ROUNDS = 2
 
 
 def _row(name: str) -> str:
@@ -108,7 +107,7 @@ SCENARIOS = [
         SECTION,
         tuple(Row(_row(name), "x", False, 3.0, True, SAME_CORES) for name in COMPARED),
         None,
-        9,
+        6.5,
         live=partial(beside, names=tuple(COMPARED)),
     ),
     Scenario(
@@ -116,7 +115,7 @@ SCENARIOS = [
         SECTION,
         tuple(Row(_row(name), "x", False, 3.0, True, SAME_CORES) for name in OTHERS),
         None,
-        7,
+        3,
         (("ours", ""),),
         live=partial(beside, names=OTHERS),
         rounds=OTHERS_ROUNDS,

@@ -1,4 +1,7 @@
-"""The same work by a client that is not ours: librdkafka with its default settings, as `rdkafka.c` uses it."""
+"""The same work by a client that is not ours: librdkafka with its default settings, as `rdkafka.c` uses it.
+
+Fetch and single records share their server with rows of frames: see `small`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from bench import asking, frames, load, steady
 from bench.process import MIB, cpu_s, settle, warm_memory
 from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.produce import LESS_READ, VALIDATED
+from tests.compat.targets import Target
 
 SECTION = "One node, by librdkafka"
-MEASURED_S = 4
+MEASURED_S = 3
 """Of each row in each round."""
 LATENCY_S = 12
 """A minute in sum."""
@@ -93,63 +97,58 @@ def _series(run: Callable[[str], dict[str, Any]], seconds: float) -> Any:
     return run(str(seconds))["series"]
 
 
-@contextmanager
-def one_by_one(step: Step) -> Iterator[Life]:
+def one_by_one(step: Step, target: Target) -> steady.Part:
     """Records of 100 bytes that the client does not collect: each waits for the one before, or at a given rate."""
-    with step.started(**asking.TRIMMED_OFTEN) as target:
-        asking.create(target, ["one"], configs=asking.BOUNDED)
-        asking.until_accepted(target, frames.produce("one", 0, frames.batch(1, 10)), "one")
+    asking.create(target, ["client"], configs=asking.BOUNDED)
+    asking.until_accepted(target, frames.produce("client", 0, frames.batch(1, 10)), "client")
 
-        def ping_pong(seconds: str) -> dict[str, Any]:
-            return load.rdkafka(target, "pingpong", "one", "100", seconds, NO_LINGER)
+    def ping_pong(seconds: str) -> dict[str, Any]:
+        return load.rdkafka(target, "pingpong", "client", "100", seconds, NO_LINGER)
 
-        def at_rate(seconds: str) -> dict[str, Any]:
-            return load.rdkafka(target, "rate", "one", "100", seconds, str(RATE), NO_LINGER)
+    def at_rate(seconds: str) -> dict[str, Any]:
+        return load.rdkafka(target, "rate", "client", "100", seconds, str(RATE), NO_LINGER)
 
-        def medians(seconds: float) -> list[float]:
-            """Of each five seconds, once a second: the rate itself says nothing where it is given."""
-            found: list[float] = []
-            while len(found) < seconds:
-                found += [at_rate("1+4")["p50_us"]] * 5
-            return found
+    def medians(seconds: float) -> list[float]:
+        """Of each five seconds, once a second: the rate itself says nothing where it is given."""
+        found: list[float] = []
+        while len(found) < seconds:
+            found += [at_rate("1+4")["p50_us"]] * 5
+        return found
 
-        def taken() -> Measured:
-            pings, rated = ping_pong(_counted(step, MEASURED_S)), at_rate(_counted(step, LATENCY_S))
-            for got in (pings, rated):
-                got.pop("series")
-            figures = {PING_PONG: pings["records"] / pings["seconds"], P99: rated["p99_us"] / 1000}
-            return Measured(figures, {PING_PONG: pings, P99: rated})
-
-        loads: dict[str, Any] = {PING_PONG: partial(_series, ping_pong), P99: medians}
-        yield Life(taken, steady.warmed(step, loads))
-
-
-@contextmanager
-def fetch(step: Step) -> Iterator[Life]:
-    """A consumer that reads a log of 100-byte records from its beginning again and again, out of the page cache."""
-    with step.started() as target:
-        asking.create(target, ["kept"])
-        batch = frames.batch(9_000, 95)
-        request = frames.produce("kept", 0, batch)
-        asking.until_accepted(target, request, FETCH)
-        size = int(step.size(KEPT_GIB * 1024, 32) * MIB)
-        warm_memory(size)
-        load.send(target, [request], count=size // len(batch))
-        end = str(asking.end_offset(target, "kept"))
-        settle()
-
-        def run(seconds: str) -> dict[str, Any]:
-            return load.rdkafka(target, "fetch", "kept", end, seconds)
-
-        def taken() -> Measured:
-            spent = cpu_s(target)
-            got = run(_counted(step, MEASURED_S))
-            cpu = cpu_s(target) - spent
+    def taken() -> Measured:
+        pings, rated = ping_pong(_counted(step, MEASURED_S)), at_rate(_counted(step, LATENCY_S))
+        for got in (pings, rated):
             got.pop("series")
-            figures = {FETCH: got["bytes"] / 1e6 / got["seconds"], FETCH_CPU: cpu / got["bytes_all"] * 1e9}
-            return Measured(figures, {"measured": got})
+        figures = {PING_PONG: pings["records"] / pings["seconds"], P99: rated["p99_us"] / 1000}
+        return Measured(figures, {PING_PONG: pings, P99: rated})
 
-        yield Life(taken, steady.warmed(step, {FETCH: partial(_series, run)}))
+    return steady.Part({PING_PONG: partial(_series, ping_pong), P99: medians}, taken)
+
+
+def fetch(step: Step, target: Target) -> steady.Part:
+    """A consumer that reads a log of 100-byte records from its beginning again and again, out of the page cache."""
+    asking.create(target, ["read"])
+    batch = frames.batch(9_000, 95)
+    request = frames.produce("read", 0, batch)
+    asking.until_accepted(target, request, FETCH)
+    size = int(step.size(KEPT_GIB * 1024, 32) * MIB)
+    warm_memory(size)
+    load.send(target, [request], count=size // len(batch))
+    end = str(asking.end_offset(target, "read"))
+    settle()
+
+    def run(seconds: str) -> dict[str, Any]:
+        return load.rdkafka(target, "fetch", "read", end, seconds)
+
+    def taken() -> Measured:
+        spent = cpu_s(target)
+        got = run(_counted(step, MEASURED_S))
+        cpu = cpu_s(target) - spent
+        got.pop("series")
+        figures = {FETCH: got["bytes"] / 1e6 / got["seconds"], FETCH_CPU: cpu / got["bytes_all"] * 1e9}
+        return Measured(figures, {FETCH: got})
+
+    return steady.Part({FETCH: partial(_series, run)}, taken)
 
 
 SCENARIOS = [
@@ -161,23 +160,7 @@ SCENARIOS = [
             for row, shape in SHAPES.items()
         ),
         None,
-        9,
+        6,
         live=produce,
-    ),
-    Scenario(
-        "librdkafka-one-by-one",
-        SECTION,
-        (Row(PING_PONG, "/s", True, 1.5), Row(P99, "ms", False, 0.5)),
-        None,
-        7,
-        live=one_by_one,
-    ),
-    Scenario(
-        "librdkafka-fetch",
-        SECTION,
-        (Row(FETCH, "MB/s", True, 1.3), Row(FETCH_CPU, "s/GB", False, 0.8)),
-        None,
-        3.5,
-        live=fetch,
     ),
 ]

@@ -36,11 +36,11 @@ BATCH_RECORDS = 200
 LEASE_MS = 3_600_000
 COMMITS_MIN = 100
 """Commits that a p99 is made of at least."""
-SETTLE_S = 4.0
+SETTLE_S = 3.0
 HEAPS_MIB = (384, 512, 640, 768, 1024, 1280, 1536, 2048)
 """Heaps that are tried for Kafka, by bisection."""
 HEAP_START_S = 60
-SNAPSHOT_AFTER_S = 45
+SNAPSHOT_AFTER_S = 40
 LONG_ROUNDS = 3
 """Of rows that start a million partitions in each round: too few for a colour."""
 ROOM = 2
@@ -278,7 +278,7 @@ SCENARIOS = [
             _ROW(EACH, "bytes", aim=64.0, absolute=True),
         ),
         memory,
-        6,
+        4.5,
         rounds=LONG_ROUNDS,
     ),
     Scenario(
@@ -290,7 +290,7 @@ SCENARIOS = [
             _ROW(BESIDE, "x", aim=2.0, absolute=True),
         ),
         snapshots,
-        8,
+        5,
         rounds=LONG_ROUNDS,
     ),
     Scenario(
@@ -298,7 +298,7 @@ SCENARIOS = [
         "A million partitions",
         (_ROW(FAILOVER, "s", aim=0.3, differs=ROOMY), _ROW(AGAINST, "x", aim=1.2, absolute=True)),
         None,
-        6,
+        5.5,
         live=failover,
         apart=True,
     ),

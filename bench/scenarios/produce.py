@@ -15,7 +15,7 @@ from tests.compat.targets import Target
 LIBRDKAFKA_BATCH_RECORDS = 10_000
 LIBRDKAFKA_BATCH_BYTES = 1_000_000
 """The C client's default batching: batch.num.messages and batch.size, whichever comes first."""
-MEASURED_S = 4
+MEASURED_S = 3
 """Of each row in each round."""
 VALIDATED = {"message.timestamp.before.max.ms": str(10**15)}
 """A topic with this bound has every record read by both servers; its value lets every record pass."""
@@ -117,4 +117,4 @@ def _rows() -> tuple[Row, ...]:
     return (*rows, Row(RSS, "MiB", False, 0.1), Row(LIVE, "MiB", False))
 
 
-SCENARIOS = [Scenario("produce", "One node", _rows(), None, 13, live=produce)]
+SCENARIOS = [Scenario("produce", "One node", _rows(), None, 8, live=produce)]
