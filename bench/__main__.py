@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import environment, page, runner
+from bench import environment, page, preflight, runner
 from bench.journal import Journal, JournalError, Run
 from bench.registry import scenarios_by_name
 from bench.row import Scenario
@@ -97,9 +97,17 @@ def _chosen(names: list[str] | None) -> list[Scenario]:
     return [known[name] for name in names or known]
 
 
-def _ready() -> None:
-    if not peers.installed():
-        raise JournalError("Apache Kafka is not installed: `make peers`")
+def _check_machine(chosen: list[Scenario], folder: Path | None) -> None:
+    """Refuse a machine on which steps would fail; name those that will be skipped."""
+    found = [] if peers.installed() else ["Apache Kafka is not installed: `make peers`"]
+    found += preflight.problems(folder or Path(tempfile.gettempdir()))
+    if found:
+        raise JournalError("; ".join(found))
+    for text in preflight.skipped(chosen):
+        console.print(f"will be skipped: {text}")
+
+
+def _wait_until_quiet() -> None:
     deadline = time.monotonic() + WAIT_QUIET_S
     while not environment.is_quiet() and time.monotonic() < deadline:
         console.print(f"waiting for a quiet machine: load {environment.load()[0]}")
@@ -116,8 +124,9 @@ def _check_committed() -> None:
 def _run(options: argparse.Namespace) -> int:
     chosen = _chosen(options.only)
     _check_committed()
+    _check_machine(chosen, options.folder)
     if not options.even_if_busy:
-        _ready()
+        _wait_until_quiet()
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     name = options.name or f"{time.strftime('%Y-%m-%d-%H%M', time.gmtime())}-{seed}"
     minutes = sum(scenario.minutes for scenario in chosen) * options.rounds / ROUNDS
@@ -134,12 +143,14 @@ def _resume(options: argparse.Namespace) -> int:
     then, now = journal.run.header["environment"]["trees"], environment.trees()
     if then != now:
         raise JournalError(f"the node or the bench was changed since: {then} then, {now} now; check that commit out")
+    _check_machine(list(scenarios_by_name().values()), options.folder)
     with tempfile.TemporaryDirectory(prefix="kraft-bench-", dir=options.folder) as top:
         journal.add("continued", at=environment.now(), environment=environment.described(Path(top)))
         return _measured(journal, Path(top), options.budget)
 
 
 def _measured(journal: Journal, top: Path, budget_s: float) -> int:
+    preflight.raise_open_files()
     done = runner.go_on(journal, scenarios_by_name(), top, budget_s, console.print)
     console.print(f"samples: {journal.path}; write the page with `python -m bench page`")
     return 0 if done else 3

@@ -1,0 +1,53 @@
+"""What a run needs of the machine, asked before it begins: a run of hours must not fail for want of a program."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import load
+from bench.environment import GIB
+from bench.row import Scenario
+from bench.server import SERVERS
+
+PROGRAMS = ("java", "jcmd", "jstat", "gcc", "sync")
+DISK_GIB = 25
+"""Of the cold log, beside what other steps keep until the run ends."""
+MEMORY_GIB = 14
+"""Of six Kafkas with a heap of 1 GiB, the page cache of what they serve, and the clients."""
+OPEN_FILES = 15_000
+"""Of Kafka with 10,000 partitions."""
+
+
+def problems(folder: Path) -> list[str]:
+    """Why a run would fail here."""
+    found = [f"{name} is not in PATH" for name in PROGRAMS if shutil.which(name) is None]
+    try:
+        load.librdkafka()
+    except (AssertionError, ImportError) as error:
+        found.append(str(error))
+    free = shutil.disk_usage(folder).free / GIB
+    if free < DISK_GIB:
+        found.append(f"{folder} has {free:.0f} GiB free, a run needs {DISK_GIB}; give another folder with --folder")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    if memory < MEMORY_GIB:
+        found.append(f"the machine has {memory:.0f} GiB of memory, a run needs {MEMORY_GIB}")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < OPEN_FILES:
+        found.append(f"the hard limit of open files is {hard}, a run needs {OPEN_FILES}: ulimit -Hn")
+    return found
+
+
+def skipped(scenarios: Sequence[Scenario]) -> list[str]:
+    """Servers whose steps will be skipped here, and why; the run goes on without them."""
+    reasons = {name: SERVERS[name].missing() for scenario in scenarios for name in scenario.servers}
+    return [f"{name}: {why}" for name, why in reasons.items() if why]
+
+
+def raise_open_files() -> None:
+    """Allow this process, and what it starts, as many open files as the hard limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
