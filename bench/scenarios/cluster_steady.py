@@ -24,6 +24,8 @@ from tests.compat.members import Members
 from tests.compat.targets import Target
 
 CLIENTS = 1000
+ERROR_AT = 4 + 4 + 1 + 4 + 1
+"""Of IncrementalAlterConfigs v1, behind length, correlation id, tags, throttle time and the count of responses."""
 MEASURED_S = 3
 """Of each row in each round."""
 COMMIT = "metadata commit, one client, p50"
@@ -46,26 +48,22 @@ def cluster(step: Step) -> Iterator[Life]:
         for node in made.nodes.values():
             node.overrides.update({key.replace("_", "."): value for key, value in asking.TRIMMED_OFTEN.items()})
         members.start(made)
-        port = made.nodes[made.leader()].controller_port
-        with Client("127.0.0.1", port) as client:
-            loads: dict[str, Any] = {
-                COMMIT: partial(_medians, client),
-                COMMITS_OF_MANY: lambda seconds: _commits_of_many(port, step, seconds)[1],
-            }
-            bulk = _Bulk(made) if step.server.name in REPLICATED else None
-            if bulk:
-                loads[PRODUCE] = lambda seconds: bulk.send(seconds)["series"]
-            warm = steady.warmed(step, loads)
-            yield Life(partial(_round, step, made, client, bulk), warm)
+        loads: dict[str, Any] = {
+            COMMIT: partial(_medians, made),
+            COMMITS_OF_MANY: lambda seconds: _commits_of_many(made, step, seconds)[1],
+        }
+        bulk = _Bulk(made) if step.server.name in REPLICATED else None
+        if bulk:
+            loads[PRODUCE] = lambda seconds: bulk.send(seconds)["series"]
+        yield Life(partial(_round, step, made, bulk), steady.warmed(step, loads))
 
 
-def _round(step: Step, made: Members, client: Client, bulk: _Bulk | None) -> Measured:
+def _round(step: Step, made: Members, bulk: _Bulk | None) -> Measured:
     seconds = step.size(MEASURED_S, 1)
-    steady.again(step, partial(_commits_of_one, client))
-    figures: Figures = {COMMIT: statistics.median(_commits_of_one(client, seconds))}
-    port = made.nodes[made.leader()].controller_port
-    steady.again(step, partial(_commits_of_many, port, step))
-    figures[COMMITS_OF_MANY] = _commits_of_many(port, step, seconds)[0]
+    steady.again(step, partial(_commits_of_one, made))
+    figures: Figures = {COMMIT: statistics.median(_commits_of_one(made, seconds))}
+    steady.again(step, partial(_commits_of_many, made, step))
+    figures[COMMITS_OF_MANY] = _commits_of_many(made, step, seconds)[0]
     if bulk:
         steady.again(step, bulk.send)
         got = bulk.send(seconds)
@@ -74,23 +72,31 @@ def _round(step: Step, made: Members, client: Client, bulk: _Bulk | None) -> Mea
     return Measured(figures)
 
 
-def _commits_of_one(client: Client, seconds: float) -> list[float]:
+def _active_port(made: Members) -> int:
+    """Of the controller that is active now."""
+    return made.nodes[made.leader()].controller_port
+
+
+def _commits_of_one(made: Members, seconds: float) -> list[float]:
     """Milliseconds of each commit, one after another."""
     taken: list[float] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        begun = time.monotonic()
-        client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("ready", len(taken)))
-        taken.append((time.monotonic() - begun) * 1000)
+    with Client("127.0.0.1", _active_port(made)) as client:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            answer = client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, members.config_change("ready", len(taken)))
+            taken.append((time.monotonic() - begun) * 1000)
+            assert answer.responses[0].error_code == 0, answer
     return taken
 
 
-def _medians(client: Client, seconds: float) -> list[float]:
+def _medians(made: Members, seconds: float) -> list[float]:
     """Median microseconds of each second."""
-    return [statistics.median(_commits_of_one(client, 1)) * 1000 for _ in range(int(seconds))]
+    return [statistics.median(_commits_of_one(made, 1)) * 1000 for _ in range(int(seconds))]
 
 
-def _commits_of_many(port: int, step: Step, seconds: float) -> tuple[float, list[int]]:
+def _commits_of_many(made: Members, step: Step, seconds: float) -> tuple[float, list[int]]:
+    port = _active_port(made)
     connections = [_Changing(port, number) for number in range(step.size(CLIENTS, 50))]
     try:
         return answers_a_second(connections, seconds=seconds)
@@ -119,6 +125,8 @@ class _Changing:
     def receive(self) -> bool:
         answer = self._socket.recv(65536)
         assert len(answer) == 4 + struct.unpack_from(">i", answer)[0], "an answer in pieces, or none"
+        error = struct.unpack_from(">h", answer, ERROR_AT)[0]
+        assert error == 0, f"IncrementalAlterConfigs: error {error}"
         return True
 
     def close(self) -> None:
