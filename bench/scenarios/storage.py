@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def recovery(step: Step) -> Iterator[Life]:
         asking.create(target, ["small"], partitions)
         _until_all_accept(target, request, time.monotonic())
         warm_memory(total)
-        load.send(target, [request], count=total // (len(batch) * partitions), inflight=FILL_DEPTH)
+        _fill(target, request, total // (len(batch) * partitions))
 
         def taken() -> Measured:
             assert target.process is not None
@@ -63,6 +64,14 @@ def recovery(step: Step) -> Iterator[Life]:
             return Measured({KILLED: seconds, REFUSED: _refused(target, request, step.size(WATCHED_S, 1))})
 
         yield Life(taken)
+
+
+def _fill(target: Target, request: bytes, count: int) -> None:
+    """Send so many requests over two connections."""
+    with ThreadPoolExecutor(2) as pool:
+        halves = (count // 2, count - count // 2)
+        for sending in [pool.submit(load.send, target, [request], count=half, inflight=FILL_DEPTH) for half in halves]:
+            sending.result()
 
 
 def _until_all_accept(target: Target, request: bytes, begun: float) -> float:
