@@ -27,6 +27,8 @@ The laws, by the name that a finding carries:
 - `space`      what is deleted gives its space back: when all is done, no file without a name is open, and retention has
                left no more than it keeps
 - `latest`     who reads a compacted topic from its start knows what was written last for each key (`workloads.keyed`)
+- `forgotten`  a key that was deleted, and its tombstone, leave the log once `delete.retention.ms` is over
+               (`workloads.sleeper`)
 - `loop`       no event does more than so many disk operations on the loop, or reads and writes more than so many
                bytes there; and none waits there for an offset checkpoint to be durable
 - `grain`      a damaged replica ends neither its node nor its log directory

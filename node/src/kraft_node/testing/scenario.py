@@ -26,6 +26,8 @@ from kraft_node.testing.workloads.keyed import TOPIC as KEYED
 from kraft_node.testing.workloads.keyed import Keyed, topic_configs
 from kraft_node.testing.workloads.producer import Producer
 from kraft_node.testing.workloads.session import Worker
+from kraft_node.testing.workloads.sleeper import CLEANED_MS, SLEEPING, sleep
+from kraft_node.testing.workloads.sleeper import CONFIGS as SLEEPING_CONFIGS
 from kraft_node.testing.workloads.spender import CONFIGS, KEPT_MAX, TOPIC, Spender
 from kraft_node.testing.world import World
 
@@ -282,10 +284,20 @@ class Scenario:
                 self._finish(self._script("admin", look_up(admin, topic)))
         for keyed in self.keyed:
             self._finish(self._script("reader", keyed.read()))
+            self._let_a_key_sleep()
         self._spend()
         rng = random.Random(f"bulk of {self.world.seed}")
         if len(self.cluster.machines) == 1 and rng.random() < BULK_SHARE:
             self._handle_bulk(rng)
+
+    def _let_a_key_sleep(self) -> None:
+        """What a tombstone has deleted does not come back once the tombstone itself is gone."""
+        maker = Admin(self.cluster, self.checker, "maker", ())
+        self._finish(self._script("maker", maker.create_surely(SLEEPING, 1, SLEEPING_CONFIGS)))
+        keyed = Keyed(self.cluster, self.checker, "sleeper", f"sleeper of {self.world.seed}", 0, SLEEPING)
+        for step in sleep(keyed):
+            self._finish(self._script("sleeper", step))
+            self.world.rest(CLEANED_MS)
 
     def _handle_bulk(self, rng: random.Random) -> None:
         """Work that grows with partitions and segments goes on beside the loop, not on it."""

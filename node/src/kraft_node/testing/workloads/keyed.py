@@ -8,6 +8,7 @@ tombstone is over.
 from __future__ import annotations
 
 import random
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimCluster
 
 TOPIC: Final = "keyed"
-PARTITION: Final = (TOPIC, 0)
 KEYS: Final = 8
 TOMBSTONE_SHARE: Final = 0.3
 READ_SHARE: Final = 0.15
@@ -57,7 +57,10 @@ class Write:
 class Keyed:
     """One client that writes and reads, never both at a time."""
 
-    def __init__(self, cluster: SimCluster, checker: Checker, name: str, seed: str, retention_ms: int) -> None:
+    def __init__(
+        self, cluster: SimCluster, checker: Checker, name: str, seed: str, retention_ms: int, topic: str = TOPIC
+    ) -> None:
+        self.partition = (topic, 0)
         self.session = Session(cluster, name)
         self.checker = checker
         self.stopping = False
@@ -77,36 +80,53 @@ class Keyed:
             await self.session.sleep(self._rng.random() * 60)
 
     async def _write(self) -> None:
-        """One batch of some keys; what is not answered is not known."""
-        session, rng, world = self.session, self._rng, self.session.world
+        """One batch of some keys."""
+        rng = self._rng
         keys = [b"%d" % key for key in sorted(rng.sample(range(KEYS), rng.randint(1, 3)))]
-        leader = await session.leader(*PARTITION)
-        writes = []
+        leader = await self.session.leader(*self.partition)
+        pairs: list[tuple[bytes, bytes | None]] = []
         for key in keys:
             self._number += 1
             value = None if rng.random() < TOMBSTONE_SHARE else b"%d" % self._number + b"." * rng.choice((0, 60))
-            writes.append(Write(value, world.now_ms))
-            self._writes.setdefault(key, []).append(writes[-1])
-        pairs = [(key, write.value) for key, write in zip(keys, writes, strict=True)]
-        raw = build_batch(pairs, timestamp=START_WALL_MS + int(world.now_ms), compression=rng.choice((0, 0, 1)))
+            pairs.append((key, value))
+        await self._send(leader, pairs)
+
+    async def write_surely(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """One batch, until it is acknowledged."""
+        while not await self._send(await self.session.leader(*self.partition), pairs):
+            await self.session.sleep(PAUSE_MS)
+
+    async def _send(self, leader: int, pairs: Sequence[tuple[bytes, bytes | None]]) -> bool:
+        """Whether the batch was acknowledged; if it is not answered, nobody knows."""
+        session, world = self.session, self.session.world
+        writes = [Write(value, world.now_ms) for _, value in pairs]
+        for (key, _), write in zip(pairs, writes, strict=True):
+            self._writes.setdefault(key, []).append(write)
+        compression = self._rng.choice((0, 0, 1))
+        raw = build_batch(pairs, timestamp=START_WALL_MS + int(world.now_ms), compression=compression)
         data = m.ProduceRequest.PartitionProduceData(index=0, records=raw)
-        of_topic = m.ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
+        of_topic = m.ProduceRequest.TopicProduceData(name=self.partition[0], partition_data=[data])
         request = m.ProduceRequest(acks=-1, timeout_ms=2000, topic_data=[of_topic])
         answer = await session.ask(leader, ApiKey.PRODUCE, PRODUCE_VERSION, request)
         if answer is None:
-            session.forget_leader(*PARTITION)
-            return
+            session.forget_leader(*self.partition)
+            return False
         row = answer.responses[0].partition_responses[0]
         if row.error_code != ErrorCode.NONE:
-            session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {TOPIC}")
-            session.forget_leader(*PARTITION)
-            return
-        for number, (key, write) in enumerate(zip(keys, writes, strict=True)):
+            session.expect(row.error_code, *sorted(RETRIABLE), what=f"produce to {self.partition[0]}")
+            session.forget_leader(*self.partition)
+            return False
+        for number, ((key, _), write) in enumerate(zip(pairs, writes, strict=True)):
             write.offset = row.base_offset + number
             self._last[key] = write
+        return True
 
     async def read(self) -> None:
         """Read the log from its start to its end, and judge what was found."""
+        await self.found()
+
+    async def found(self) -> Container[bytes]:
+        """The same; the keys that were found."""
         acknowledged = dict(self._last)
         found: dict[bytes, tuple[int, bytes | None]] = {}
         position, end = 0, -1
@@ -114,7 +134,7 @@ class Keyed:
             data = await self._fetch(position)
             if data is None:
                 if self.stopping and end < 0:
-                    return
+                    return ()
                 continue
             end = data.high_watermark if end < 0 else end
             before = position
@@ -125,13 +145,14 @@ class Keyed:
                     found[record.key] = record.offset, record.value
                 position = header.next_offset
             if position == before and position < end:
-                self.checker.broken("latest", PARTITION, f"nothing is read at {position}, the log ends at {end}")
-                return
+                self.checker.broken("latest", self.partition, f"nothing is read at {position}, the log ends at {end}")
+                return ()
         self._judge(acknowledged, found)
+        return found
 
     async def _fetch(self, position: int) -> Any:
         session = self.session
-        leader = await session.leader(*PARTITION)
+        leader = await session.leader(*self.partition)
         row = m.FetchRequest.FetchPartition(partition=0, fetch_offset=position, partition_max_bytes=BYTES)
         request = m.FetchRequest(
             replica_id=-1,
@@ -139,15 +160,15 @@ class Keyed:
             min_bytes=0,
             max_bytes=BYTES,
             session_epoch=NO_SESSION,
-            topics=[m.FetchRequest.FetchTopic(topic=TOPIC, partitions=[row])],
+            topics=[m.FetchRequest.FetchTopic(topic=self.partition[0], partitions=[row])],
         )
         answer = await session.ask(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if answer is not None and not answer.error_code:
             data = answer.responses[0].partitions[0]
             if data.error_code == ErrorCode.NONE:
                 return _whole(data)
-            session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {TOPIC}")
-        session.forget_leader(*PARTITION)
+            session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {self.partition[0]}")
+        session.forget_leader(*self.partition)
         await session.sleep(PAUSE_MS)
         return None
 
@@ -168,7 +189,7 @@ class Keyed:
                 self._broken(key, f"has {value!r} at {offset}, which was not written there")
 
     def _broken(self, key: bytes, text: str) -> None:
-        self.checker.broken("latest", PARTITION, f"{self.session.name}: key {key!r} {text}")
+        self.checker.broken("latest", self.partition, f"{self.session.name}: key {key!r} {text}")
 
 
 def _whole(data: Any) -> Any:
