@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kraft_node.server")
 
-GC_THRESHOLDS: Final = (20_000, 20, 100)
-"""The node's objects are freed by counting references; the collector only has to find the odd cycle."""
+GC_THRESHOLDS: Final = (20_000, 3, 700)
+"""The node's objects are freed by counting references; the collector only has to find the odd cycle.
+
+Large requests make hundreds of thousands of objects. The second generation stays small, so one collection of it takes some
+milliseconds; a full collection is rare.
+"""
 
 STOP_MAX_S: Final = 60.0
 """A clean stop that takes longer than this is given up: whoever stops nodes kills them about then."""

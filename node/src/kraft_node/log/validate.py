@@ -57,8 +57,8 @@ INLINE_BYTES: Final = 128 * 1024
 (`LongCheck`)."""
 TRY_BYTES: Final = 64 * 1024
 """What a step costs that decompressed in vain, into too little room."""
-STEP_BYTES: Final = 16 * 1024
-"""Decompressed bytes read in one step: at most 2,300 records, a millisecond."""
+STEP_BYTES: Final = 4 * 1024
+"""Decompressed bytes read in one step: at most 600 records, one or two milliseconds."""
 
 
 INLINE_RECODED: Final = 16 * 1024

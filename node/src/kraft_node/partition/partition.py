@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kraft_node.base.calls import call_each
 from kraft_node.base.env import Buffer
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
@@ -17,6 +19,7 @@ from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import Acks, Waiter
 from kraft_node.partition.leadership import Leadership, Proposal
 from kraft_node.partition.surroundings import Alone, Surroundings
+from kraft_node.partition.watching import Watcher, Watchers, added, removed
 
 if TYPE_CHECKING:
     from kraft_node.log.log import AppendInfo, FetchSlice, Log
@@ -42,16 +45,6 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_EPOCH: Final = -1
-
-
-class Watcher(Protocol):
-    """Someone who wants to hear once that a partition has more to read, or is no longer what it was."""
-
-    def partition_changed(self, appended_bytes: int) -> None:
-        """About `appended_bytes` more can be read; 0 when something else changed. To hear again, watch again."""
-
-    def high_watermark_moved(self) -> None:
-        """For those who read to the log's end: the high watermark has moved, which is news but no records."""
 
 
 _ALONE: Final = Alone()
@@ -121,9 +114,9 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.lead: Leadership | None = None
         """The followers, while this broker leads and is not the only replica."""
-        self.watchers: list[Watcher] | None = None
+        self.watchers: Watchers = None
         """Of what consumers may read, below the high watermark."""
-        self.end_watchers: list[Watcher] | None = None
+        self.end_watchers: Watchers = None
         """Of the log's end, to which followers read; told of every move of the high watermark besides."""
         self._acks: Acks | None = None
         """Who waits for the high watermark, by offset."""
@@ -154,13 +147,14 @@ class Partition:
         self.replicas = state.replicas
         self.isr = state.isr
         self.is_leader = state.leader == self.node_id
-        if self.is_leader:
-            self._lead(state, is_new_epoch=led_epoch != state.leader_epoch)
-        else:
-            self._lead_no_more()
-            self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._notify(0)
-        self._notify_end(0)
+        try:
+            if self.is_leader:
+                self._lead(state, is_new_epoch=led_epoch != state.leader_epoch)
+            else:
+                self._lead_no_more()
+                self._finish_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        finally:
+            self._notify_all(0)
 
     def _lead(self, state: PartitionState, *, is_new_epoch: bool) -> None:
         if is_new_epoch:
@@ -188,9 +182,7 @@ class Partition:
         """The replica is going away: whoever waits for an acknowledgement gets `error`, watchers look again."""
         self.is_leader = False
         self._lead_no_more()
-        self._finish_waiting(error)
-        self._notify(0)
-        self._notify_end(0)
+        call_each((partial(self._finish_waiting, error), partial(self._notify_all, 0)))
 
     # --- checks ---
 
@@ -244,17 +236,19 @@ class Partition:
         self.messages_in += info.last_offset - info.base_offset + 1
         self.bytes_in += size
         lead = self.lead
-        if lead is None:
-            log.high_watermark = log.end_offset
-            if self.watchers is not None:
-                self._notify(size)
-        else:
-            if lead.any_at_end:
-                lead.left_behind()
-            if len(self.isr) == 1:
-                self._advance(size)
-        if self.end_watchers is not None:
-            self._notify_end(size)
+        try:
+            if lead is None:
+                log.high_watermark = log.end_offset
+                if self.watchers is not None:
+                    self._notify(size)
+            else:
+                if lead.any_at_end:
+                    lead.left_behind()
+                if len(self.isr) == 1:
+                    self._advance(size)
+        finally:  # a watcher that fails does not hide the records from followers
+            if self.end_watchers is not None:
+                self._notify_end(size)
         return info
 
     def is_replicated(self, offset: int) -> bool:
@@ -291,9 +285,11 @@ class Partition:
         if high_watermark <= log.high_watermark:
             return False
         log.high_watermark = high_watermark
-        if self._acks is not None:
-            self._settle_acks(high_watermark)
-        self._notify(appended_bytes)
+        try:
+            if self._acks is not None:
+                self._settle_acks(high_watermark)
+        finally:
+            self._notify(appended_bytes)
         return True
 
     def _settle_acks(self, high_watermark: int) -> None:
@@ -303,15 +299,13 @@ class Partition:
         if not acks:
             self._acks = None
         code = ErrorCode.NONE if self.acks_enough() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for done in due:
-            done(code)
+        call_each(due, code)
 
     def _finish_waiting(self, error: ErrorCode) -> None:
         waiting = [] if self._acks is None else self._acks.take_all()
         waiting += [done for _, done in self._deletes or ()]
         self._acks = self._deletes = None
-        for done in waiting:
-            done(error)
+        call_each(waiting, error)
 
     # --- followers, as the leader sees them ---
 
@@ -388,8 +382,7 @@ class Partition:
             low = self.low_watermark
             due = [done for offset, done in self._deletes if offset <= low]
             self._deletes = [entry for entry in self._deletes if entry[0] > low] or None
-            for done in due:
-                done(ErrorCode.NONE)
+            call_each(due, ErrorCode.NONE)
 
     def look_at_followers(self) -> None:
         """From time to time: who lags for too long leaves the ISR, who may join does."""
@@ -431,36 +424,39 @@ class Partition:
     def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
         """Tell `watcher` once about the next change of what a reader of that isolation may see."""
         if isolation == READ_LOG_END:
-            self.end_watchers = [*(self.end_watchers or ()), watcher]
-        elif self.watchers is None:
-            self.watchers = [watcher]
+            self.end_watchers = added(self.end_watchers, watcher)
         else:
-            self.watchers.append(watcher)
+            self.watchers = added(self.watchers, watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Do not tell `watcher`; fine when it has been told or was never watching."""
-        watchers = self.watchers
-        if watchers is not None and watcher in watchers:
-            watchers.remove(watcher)
-            self.watchers = watchers or None
+        if self.watchers is not None:
+            self.watchers = removed(self.watchers, watcher)
         if self.end_watchers is not None:
-            self.end_watchers = [other for other in self.end_watchers if other is not watcher] or None
+            self.end_watchers = removed(self.end_watchers, watcher)
 
     def _notify(self, appended_bytes: int) -> None:
-        watchers = self.watchers
-        if watchers is not None:
-            self.watchers = None
-            for watcher in watchers:
-                watcher.partition_changed(appended_bytes)
-        for watcher in self.end_watchers or ():
-            watcher.high_watermark_moved()
+        """Tell all watchers, whatever some of them raise; then raise the first exception."""
+        watchers, ends = self.watchers, self.end_watchers
+        self.watchers = None
+        try:
+            if watchers is not None:
+                call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
+        finally:
+            if ends is not None:
+                call_each([watcher.high_watermark_moved for watcher in ends])
 
     def _notify_end(self, appended_bytes: int) -> None:
         watchers = self.end_watchers
         if watchers is not None:
             self.end_watchers = None
-            for watcher in watchers:
-                watcher.partition_changed(appended_bytes)
+            call_each([watcher.partition_changed for watcher in watchers], appended_bytes)
+
+    def _notify_all(self, appended_bytes: int) -> None:
+        try:
+            self._notify(appended_bytes)
+        finally:
+            self._notify_end(appended_bytes)
 
     # --- reading ---
 
@@ -558,6 +554,5 @@ class Partition:
                 f"{log.high_watermark}",
             )
         log.delete_records(before, DROP_STEP)
-        self._notify(0)
-        self._notify_end(0)
+        self._notify_all(0)
         return int(log.start_offset)
