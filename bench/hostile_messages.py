@@ -38,6 +38,19 @@ def fetch() -> bytes:
     return frame(ApiKey.FETCH, 12, request)
 
 
+def fetch_that_waits() -> bytes:
+    """The victim's partition among very many that do not exist: each record wakes it."""
+    rows = [m.FetchRequest.FetchPartition(i, fetch_offset=0, partition_max_bytes=1) for i in range(MANY)]
+    request = m.FetchRequest(
+        max_wait_ms=2000,
+        min_bytes=1 << 20,
+        max_bytes=1 << 20,
+        session_epoch=0,
+        topics=[m.FetchRequest.FetchTopic("honest", partitions=rows)],
+    )
+    return frame(ApiKey.FETCH, 12, request)
+
+
 def forgotten() -> bytes:
     topics = [m.FetchRequest.ForgottenTopic("victim", partitions=list(range(MANY)))]
     request = m.FetchRequest(session_id=7, session_epoch=1, forgotten_topics_data=topics)
@@ -149,7 +162,7 @@ def describe_quotas() -> bytes:
 MESSAGES: Final[dict[str, Callable[[], bytes]]] = {
     make.__name__.replace("_", "-"): make
     for make in (
-        list_offsets, offset_commit, fetch, forgotten, produce, tagged_fields, long_software_name, join_group,
+        list_offsets, offset_commit, fetch, fetch_that_waits, forgotten, produce, tagged_fields, long_software_name, join_group,
         create_topics, delete_topics, alter_configs, create_acls, delete_acls, scram, describe_topic_partitions,
         describe_log_dirs, elect_leaders, reassign, describe_quotas,
     )

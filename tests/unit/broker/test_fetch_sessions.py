@@ -6,8 +6,13 @@ from types import SimpleNamespace as Obj
 from typing import Any
 
 from kraft_node.base.errors import ErrorCode
+from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch.session import EPOCH_MAX, SESSION_IDLE_MS_MIN, FetchSession, SessionCache, next_epoch
-from tests.unit.broker.world import Dice
+from tests.unit.broker.world import Dice, Loop, make_env
+
+
+def cache_of(slots: int) -> SessionCache:
+    return SessionCache(slots, Dice(), Turns(make_env(Loop())))
 
 
 def wanted(index: int, offset: int = 0) -> Any:
@@ -28,7 +33,7 @@ def session_of(size: int, *, privileged: bool = False) -> FetchSession:
 
 
 def test_a_kept_session_gets_an_id_and_expects_epoch_one() -> None:
-    cache = SessionCache(10, Dice())
+    cache = cache_of(10)
     session = session_of(3)
     assert cache.keep(session, 0)
     assert session.id > 0
@@ -38,7 +43,7 @@ def test_a_kept_session_gets_an_id_and_expects_epoch_one() -> None:
 
 
 def test_what_a_resuming_reader_can_get_wrong() -> None:
-    cache = SessionCache(10, Dice())
+    cache = cache_of(10)
     session = session_of(1)
     cache.keep(session, 0)
     assert cache.resume(session.id + 1, 1, by_topic_id=False, now_ms=1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -78,7 +83,7 @@ def test_who_names_the_offset_of_before_is_told_the_high_watermark_again() -> No
 
 
 def test_a_full_cache_keeps_the_young() -> None:
-    cache = SessionCache(2, Dice())
+    cache = cache_of(2)
     assert cache.keep(session_of(1), 0)
     assert cache.keep(session_of(1), 0)
     assert not cache.keep(session_of(50), SESSION_IDLE_MS_MIN)
@@ -86,7 +91,7 @@ def test_a_full_cache_keeps_the_young() -> None:
 
 
 def test_the_idle_go_first_whatever_their_worth() -> None:
-    cache = SessionCache(2, Dice())
+    cache = cache_of(2)
     large, small = session_of(100, privileged=True), session_of(1)
     cache.keep(large, 0)
     cache.keep(small, 0)
@@ -97,7 +102,7 @@ def test_the_idle_go_first_whatever_their_worth() -> None:
 
 
 def test_among_the_busy_a_larger_session_displaces_a_smaller_old_one() -> None:
-    cache = SessionCache(2, Dice())
+    cache = cache_of(2)
     small, large = session_of(2), session_of(10)
     cache.keep(large, 0)
     cache.keep(small, 0)
@@ -111,7 +116,7 @@ def test_among_the_busy_a_larger_session_displaces_a_smaller_old_one() -> None:
 
 
 def test_a_follower_displaces_a_consumer_at_once() -> None:
-    cache = SessionCache(1, Dice())
+    cache = cache_of(1)
     consumer = session_of(100)
     cache.keep(consumer, 0)
     assert cache.keep(session_of(1, privileged=True), 1)
@@ -120,7 +125,7 @@ def test_a_follower_displaces_a_consumer_at_once() -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    cache = SessionCache(0, Dice())
+    cache = cache_of(0)
     session = session_of(1)
     assert not cache.keep(session, 0)
     assert session.id == 0

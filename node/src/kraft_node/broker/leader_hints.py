@@ -14,7 +14,7 @@ def hint_at_leaders(
     metadata: MetadataCache, listener: str, failed: Iterable[tuple[PartitionKey, Any]], response: Any
 ) -> None:
     """Fill `current_leader` of each failed partition's row and the leaders' addresses of the response."""
-    known = set()
+    known = {node.node_id for node in response.node_endpoints}
     for key, row in failed:
         state = metadata.partition(*key)
         if state is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -30,25 +30,45 @@ def answer(broker: Broker, ctx: RequestContext, request: Any, parts: Generator[N
             next(parts)
         except StopIteration as end:
             return end.value
-    _later(broker.turns, ctx, request, parts)
+    answer_later(broker.turns, ctx, request, parts)
     return None
 
 
-def _later(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> None:
+def answer_later(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> None:
+    """Answer with what `parts` returns, going on with it in turns. If it returns None, it has seen to the answer.
+
+    `parts` is closed if the client has gone, or if the request has been answered meanwhile.
+    """
+
     def step() -> bool:
-        if ctx.abandoned:
+        if ctx.abandoned or ctx.answered:
+            parts.close()
             return False
-        try:
-            next(parts)
-        except StopIteration as end:
-            ctx.respond(end.value)
-        except KafkaError as error:
-            ctx.respond(error_response(request, ctx.api_version, error.code, error.message))
-        except Exception:
-            log.exception("request failed request=%r", ctx)
-            ctx.respond(error_response(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, None))
-        else:
-            return True
-        return False
+        goes_on = False
+
+        def go_on() -> Any:
+            nonlocal goes_on
+            try:
+                next(parts)
+            except StopIteration as end:
+                return end.value
+            goes_on = True
+            return None
+
+        answer_with(ctx, request, go_on)
+        return goes_on
 
     turns.add(step)
+
+
+def answer_with(ctx: RequestContext, request: Any, function: Callable[[], Any]) -> None:
+    """Answer with what `function` returns, or with what it raises as an error; None: it is answered elsewhere."""
+    try:
+        response = function()
+    except KafkaError as error:
+        response = error_response(request, ctx.api_version, error.code, error.message)
+    except Exception:
+        log.exception("request failed request=%r", ctx)
+        response = error_response(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    if response is not None and not ctx.answered:
+        ctx.respond(response)

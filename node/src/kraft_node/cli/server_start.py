@@ -31,8 +31,8 @@ log = logging.getLogger("kraft_node.server")
 GC_THRESHOLDS: Final = (20_000, 3, 700)
 """The node's objects are freed by counting references; the collector only has to find the odd cycle.
 
-Large requests make hundreds of thousands of objects. The second generation stays small, so one collection of it takes some
-milliseconds; a full collection is rare.
+Large requests make hundreds of thousands of objects. The second generation stays small, so one collection of it takes
+some milliseconds; a full collection is rare.
 """
 
 STOP_MAX_S: Final = 60.0

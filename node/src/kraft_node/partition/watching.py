@@ -1,7 +1,8 @@
 """The watchers of one partition: readers that are told once when there is more to read.
 
-Thousands may watch one partition, and each stops on its own when its time runs out. Up to `FEW` watchers are a list, which
-takes least memory; more are the keys of a dictionary, so one more or one less costs the same however many there are.
+Thousands may watch one partition, and each stops on its own when its time runs out. Up to `FEW` watchers are a list,
+which takes least memory. More are the keys of a dictionary, so one more or one less costs the same however many there
+are.
 """
 
 from __future__ import annotations

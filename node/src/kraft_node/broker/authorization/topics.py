@@ -12,6 +12,8 @@ from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.wire.api import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.broker.fetch.session import FetchSession
 
@@ -49,17 +51,16 @@ def fetch(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
 
     The handler marks what `judge` finds before it reads.
     """
-    return handler(ctx, request, lambda session: judge(gate, ctx, session))
+    return handler(ctx, request, lambda session, keys: judge(gate, ctx, session, keys))
 
 
-def judge(gate: Gate, ctx: RequestContext, session: FetchSession) -> frozenset[Any] | None:
-    """The topics of the session, as it names them, that this client may not read; None when there are none."""
-    keys = {key[0] for key in session.partitions}
+def judge(gate: Gate, ctx: RequestContext, session: FetchSession, keys: Iterable[Any]) -> frozenset[Any]:
+    """Those of the topics `keys` of the session, as it names them, that this client may not read."""
     if session.replica_id >= 0:
         may = gate.authorizer.allows(ctx, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-        return None if may else frozenset(keys)
+        return frozenset() if may else frozenset(keys)
     named = [(key, key if isinstance(key, str) else gate.name_of(Uuid(key))) for key in keys]
-    return frozenset(gate.denied_topics(ctx, Operation.READ, named)) or None
+    return frozenset(gate.denied_topics(ctx, Operation.READ, named))
 
 
 def list_offsets(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:

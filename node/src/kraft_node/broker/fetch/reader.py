@@ -41,10 +41,12 @@ Prefer: TypeAlias = Callable[[Partition, int, str], int]
 class Collected:
     """The rows read for one fetch, and what decides whether they are answered now."""
 
-    __slots__ = ("immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
+    __slots__ = ("filled", "immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.filled = 0
+        """Rows with records."""
         self.size_bytes = 0
         self.immediate = False
         """An error, a divergence or a better replica, which the reader should hear of without waiting."""
@@ -62,14 +64,16 @@ def collect(
     all_rows: bool,
     prefer: Prefer | None = None,
     quota: ReplicationQuota | None = None,
+    before: Collected | None = None,
 ) -> Collected:
     """Read `partitions` in order until `max_bytes` are together; the first batch found may exceed that.
 
+    `before`: what has been read for the same fetch, which is added to and returned.
     `all_rows`: partitions after that are answered without records rather than left out. Followers are noted where they
     are, and sent what `quota` allows; consumers that know racks may read from followers, or be sent to one by `prefer`.
     """
-    found = Collected()
-    remaining = max_bytes
+    found = Collected() if before is None else before
+    remaining = max(max_bytes - found.size_bytes, 0)
     is_follower = session.replica_id >= 0
     denied = session.denied
     find = replicas.leader_in if session.rack is None else replicas.hosted_in
@@ -109,6 +113,7 @@ def collect(
             size = 0 if row.records is NO_RECORDS else _length(row.records)
             if size:
                 found.size_bytes += size
+                found.filled += 1
                 remaining -= size
             elif row.diverging_epoch is not None or (
                 is_follower and -1 < wanted.sent_start_offset < row.log_start_offset
@@ -119,17 +124,17 @@ def collect(
     return found
 
 
-def refuse(session: FetchSession, code: ErrorCode) -> Collected:
-    """Every partition of the session answered with `code`."""
-    found = Collected()
+def refuse(partitions: Iterable[FetchPartition], code: ErrorCode, before: Collected | None = None) -> Collected:
+    """Each of the partitions answered with `code`, behind what has been read `before`."""
+    found = Collected() if before is None else before
     found.immediate = True
-    found.rows = [(wanted, _failed(wanted, code)) for wanted in session.partitions.values()]
+    found.rows += [(wanted, _failed(wanted, code)) for wanted in partitions]
     return found
 
 
 def size_of(found: Collected) -> int:
     """About how many bytes the answer has, as quotas count them."""
-    return found.size_bytes + HEAD_BYTES + ROW_BYTES * sum(row.records is not NO_RECORDS for _, row in found.rows)
+    return found.size_bytes + HEAD_BYTES + ROW_BYTES * found.filled
 
 
 def _length(records: Any) -> int:
@@ -287,21 +292,32 @@ def _in_memory(records: FileSlice) -> Any:
     return data if len(data) == records.length else records
 
 
-def build_response(rows: list[Row], session_id: int) -> Any:
-    """The answer; rows of one topic that follow each other share its heading."""
-    topics: list[Any] = []
-    last: object = None
-    room = SMALL_SLICES
-    for wanted, row in rows:
-        records = row.records
-        if records.__class__ is FileSlice and records.length <= SMALL_SLICE and records.length <= room:
-            room -= records.length
-            row.records = _in_memory(records)
-        topic = wanted.key[0]
-        if topic != last:
-            name, topic_id = topic_fields(wanted.key)
-            partitions: list[Any] = []
-            topics.append(FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions))
-            last = topic
-        partitions.append(row)
-    return FetchResponse(session_id=session_id, responses=topics)
+class Answer:
+    """A response that is put together row by row; rows of one topic that follow each other share its heading."""
+
+    __slots__ = ("_last", "_partitions", "_room", "response")
+
+    def __init__(self, session_id: int) -> None:
+        self.response = FetchResponse(session_id=session_id, responses=[])
+        self._last: object = None
+        self._partitions: list[Any] = []
+        self._room = SMALL_SLICES
+
+    def add(self, rows: list[Row]) -> None:
+        """Put `rows` behind those that are there."""
+        room, last, partitions = self._room, self._last, self._partitions
+        for wanted, row in rows:
+            records = row.records
+            if records.__class__ is FileSlice and records.length <= SMALL_SLICE and records.length <= room:
+                room -= records.length
+                row.records = _in_memory(records)
+            topic = wanted.key[0]
+            if topic != last:
+                name, topic_id = topic_fields(wanted.key)
+                partitions = []
+                self.response.responses.append(
+                    FetchResponse.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=partitions)
+                )
+                last = topic
+            partitions.append(row)
+        self._room, self._last, self._partitions = room, last, partitions

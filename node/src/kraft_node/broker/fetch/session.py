@@ -6,7 +6,7 @@ request. Nothing here reads a log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.env import Rng
@@ -15,6 +15,8 @@ from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.partition.manager import PartitionKey
 
 if TYPE_CHECKING:
+    from kraft_node.base.turns import Turns
+    from kraft_node.broker.fetch.large import LargeFetch
     from kraft_node.partition.partition import Partition
 
 NO_SESSION: Final = 0
@@ -23,6 +25,12 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MIN: Final = 120_000
 """A session used within this time is evicted only for one that matters more (Kafka's min.incremental...eviction.ms)."""
+
+ROWS: Final = 500
+"""Partitions of one request that are gone through at once, and in a step of a larger one: some milliseconds."""
+
+PARTITIONS_MAX: Final = 2 << 20
+"""Partitions of all sessions: half a kilobyte each. Beyond it readers other than followers get no session."""
 
 UNKNOWN: Final = -1
 
@@ -90,7 +98,7 @@ class FetchPartition:
         self.owner.ready[self.key] = self
 
     def watch(self, partition: Partition, isolation: int) -> None:
-        if self.watched is None:
+        if self.watched is None and not self.owner.is_closed:
             self.watched = partition
             partition.watch(self, isolation)
 
@@ -106,15 +114,19 @@ class FetchSession:
     __slots__ = (
         "arrived",
         "by_topic_id",
+        "counted",
         "created_ms",
         "denied",
         "epoch",
         "id",
+        "is_closed",
+        "large",
         "partitions",
         "rack",
         "ready",
         "replica_epoch",
         "replica_id",
+        "topics",
         "used_ms",
     )
 
@@ -134,10 +146,18 @@ class FetchSession:
         self.created_ms = 0
         self.used_ms = 0
         self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.topics: dict[str | bytes, int] = {}
+        """How many partitions of each topic there are."""
+        self.is_closed = False
+        """Its partitions are watched no more, even if a request of it is still under way."""
+        self.counted = 0
+        """Its partitions as `SessionCache` counts them."""
         self.ready: dict[PartitionKey, FetchPartition] = {}
         """Those that may have something to say, the longest waiting first."""
         self.arrived: Callable[[FetchPartition, int], None] | None = None
         """Told when a watched partition changes, while a request of this session waits."""
+        self.large: LargeFetch | None = None
+        """The request that goes through its partitions in turns."""
 
     @property
     def privileged(self) -> bool:
@@ -154,6 +174,7 @@ class FetchSession:
                 partition = partitions.get(key)
                 if partition is None:
                     partition = partitions[key] = FetchPartition(key, self)
+                    self.topics[name] = self.topics.get(name, 0) + 1
                 partition.update(wanted)
                 partition.unwatch()
                 self.ready[key] = partition
@@ -167,36 +188,57 @@ class FetchSession:
                 if partition is not None:
                     partition.unwatch()
                     self.ready.pop(partition.key, None)
+                    self.topics[name] -= 1
+                    if not self.topics[name]:
+                        del self.topics[name]
 
     def changed(self, partition: FetchPartition, appended_bytes: int) -> None:
         self.ready[partition.key] = partition
         if self.arrived is not None:
             self.arrived(partition, appended_bytes)
 
-    def close(self) -> None:
-        """Watch nothing any more."""
-        for partition in self.partitions.values():
-            partition.unwatch()
-        self.ready.clear()
-        self.partitions.clear()
+    def close(self, turns: Turns) -> None:
+        """Watch nothing any more; very many partitions are let go in turns."""
+        self.is_closed = True
+        partitions, self.partitions, self.ready, self.topics = self.partitions, {}, {}, {}
+        if len(partitions) <= ROWS:
+            for partition in partitions.values():
+                partition.unwatch()
+        else:
+            steps = _unwatched(partitions)
+            turns.add(lambda: next(steps, False))
+
+
+def _unwatched(partitions: dict[PartitionKey, FetchPartition]) -> Generator[bool, None, None]:
+    while partitions:
+        for _ in range(min(ROWS, len(partitions))):
+            partitions.popitem()[1].unwatch()
+        yield True
 
 
 class SessionCache:
     """The sessions of a broker, at most `slots` of them (`max.incremental.fetch.session.cache.slots`)."""
 
-    def __init__(self, slots: int, rng: Rng) -> None:
+    def __init__(self, slots: int, rng: Rng, turns: Turns) -> None:
         self.slots = slots
+        self._turns = turns
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
+        self.partition_count = 0
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
+    def __contains__(self, session: FetchSession) -> bool:
+        return self._sessions.get(session.id) is session
+
+    def count(self, session: FetchSession) -> bool:
+        """Note how many partitions a session has now; whether there is room for them."""
+        self.partition_count += len(session.partitions) - session.counted
+        session.counted = len(session.partitions)
+        return self.partition_count <= PARTITIONS_MAX or session.privileged
 
     def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
         """The session of an incremental request, its epoch moved on; or the code that the request is to get."""
@@ -216,11 +258,17 @@ class SessionCache:
         """Forget a session; fine when there is none."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.close()
+            self.partition_count -= session.counted
+            session.counted = 0
+            session.close(self._turns)
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
         """Give `session` an id so that it can be resumed; False when there is no room for it."""
         if len(self._sessions) >= self.slots and not self._evict(session, now_ms):
+            return False
+        if not self.count(session):
+            self.partition_count -= session.counted
+            session.counted = 0
             return False
         session_id = 0
         while session_id == 0 or session_id in self._sessions:

@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.fetch import reader
-from kraft_node.broker.fetch.session import NO_SESSION, FetchPartition, FetchSession
+from kraft_node.broker.fetch.large import LargeFetch, rounds
+from kraft_node.broker.fetch.session import NO_SESSION, ROWS, FetchPartition, FetchSession
+from kraft_node.broker.long_answers import answer_with
+from kraft_node.wire.messages import FetchRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.handlers.fetch import FetchHandler
@@ -21,6 +26,9 @@ WAITING_MAX: Final = 20_000
 """Fetches that may wait at a time: twice the idle consumers one node is sized for. Beyond it a fetch is answered at
 once with what there is, which a client takes for a short wait."""
 
+
+NOTHING: Final = FetchRequest(topics=[])
+"""What a fetch that fails while it waits is answered for: the error at the top of the response."""
 
 HURRY_WAIT_MS: Final = 10
 """How long a follower's fetch waits while the follower is about to ask for more: metadata reaches it some milliseconds
@@ -36,6 +44,8 @@ class WaitingFetch:
         "ctx",
         "done",
         "handler",
+        "has_news",
+        "is_late",
         "isolation",
         "max_bytes",
         "min_bytes",
@@ -67,22 +77,35 @@ class WaitingFetch:
         self.timer: Timer | None = None
         self.clock: FollowerClock | None = None
         self.scheduled = False
+        """Whether it is about to read again, or is reading in turns: arrivals are counted and do nothing else."""
+        self.has_news = False
+        """Whether something else than records has come since the partitions were read last."""
+        self.is_late = False
         self.done = False
+
+    @property
+    def wanted(self) -> dict[Any, FetchPartition]:
+        """The partitions to read: all, or those of the session that may have something to say."""
+        return self.session.partitions if self.all_rows else self.session.ready
 
     def collect(self) -> reader.Collected:
         """Read what there is now."""
-        session = self.session
-        wanted = session.partitions if self.all_rows else session.ready
-        handler = self.handler
+        wanted = self.wanted
+        return self.read(list(wanted.values()) if len(wanted) > 1 else wanted.values())
+
+    def read(self, partitions: Iterable[FetchPartition], before: reader.Collected | None = None) -> reader.Collected:
+        """Read these partitions, behind what has been read `before`."""
+        session, handler = self.session, self.handler
         return reader.collect(
             handler.replicas,
             session,
-            list(wanted.values()) if len(wanted) > 1 else wanted.values(),
+            partitions,
             self.max_bytes,
             self.isolation,
             all_rows=self.all_rows,
             prefer=handler.prefer if session.rack else None,
             quota=handler.quota if session.replica_id >= 0 else None,
+            before=before,
         )
 
     def is_enough(self, found: reader.Collected) -> bool:
@@ -93,6 +116,11 @@ class WaitingFetch:
 
     def wait(self, found: reader.Collected, max_wait_ms: int) -> None:
         """Begin to wait, having found too little."""
+        self.begin(max_wait_ms)
+        self._watch(found)
+
+    def begin(self, max_wait_ms: int) -> None:
+        """Be told of what arrives from now on, for so long at most."""
         self.handler.waiting.add(self)
         handler = self.handler
         if self.session.replica_id >= 0:
@@ -102,7 +130,6 @@ class WaitingFetch:
                 max_wait_ms = min(max_wait_ms, HURRY_WAIT_MS)
         self.timer = handler.scheduler.call_later(max_wait_ms, self._expired)
         self.session.arrived = self._arrived
-        self._watch(found)
 
     def _watch(self, found: reader.Collected) -> None:
         self.missing_bytes = self.min_bytes - found.size_bytes
@@ -111,27 +138,49 @@ class WaitingFetch:
     def _arrived(self, wanted: FetchPartition, appended_bytes: int) -> None:
         self.missing_bytes -= appended_bytes
         if self.missing_bytes <= 0 or appended_bytes == 0:
-            if not self.scheduled:
-                self.scheduled = True
-                self.handler.scheduler.call_soon(self._again)
+            self.has_news |= appended_bytes == 0
+            self._wake()
             return
         partition = self.handler.replicas.peek(wanted.key)
         if partition is not None:
             wanted.watch(partition, self.isolation)
 
-    def _again(self) -> None:
+    def _wake(self) -> None:
+        """Read again in a turn: thousands may wait for one partition."""
+        if not self.scheduled:
+            self.scheduled = True
+            self.handler.turns.add(self._turn)
+
+    def _turn(self) -> bool:
         self.scheduled = False
-        if self.done:
-            return
-        found = self.collect()
-        if self.is_enough(found):
-            self._answer(found)
-        else:
-            self._watch(found)
+        if not self.done:
+            if len(self.wanted) > ROWS:
+                self.go_on_in_turns()
+            else:
+                answer_with(self.ctx, NOTHING, self._read_again)
+        return False
+
+    def go_on_in_turns(self) -> None:
+        """Read very many partitions again."""
+        self.scheduled = True
+        LargeFetch(self.handler, self.ctx, self.session, rounds(self)).start(NOTHING)
+
+    def _read_again(self) -> Any:
+        try:
+            found = self.collect()
+        except BaseException:
+            self.abandon()
+            raise
+        if self.is_late or self.is_enough(found):
+            self.finish()
+            return self.handler.answer(self, found)
+        self._watch(found)
+        return None
 
     def _expired(self) -> None:
         if not self.done:
-            self._answer(self.collect())
+            self.is_late = True
+            self._wake()
 
     def hurry(self) -> None:
         """The follower is about to ask for more."""
@@ -141,20 +190,17 @@ class WaitingFetch:
 
     def superseded(self) -> None:
         """Another request of the same session came: end with nothing."""
-        self._finish()
+        self.finish()
         self.ctx.respond(self.handler.superseded_response())
 
     def abandon(self) -> None:
         """Nobody waits for the answer any more."""
-        self._finish()
+        self.finish()
         if self.session.id == NO_SESSION:
-            self.session.close()
+            self.session.close(self.handler.turns)
 
-    def _answer(self, found: reader.Collected) -> None:
-        self._finish()
-        self.ctx.respond(self.handler.answer(self, found))
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Wait no more."""
         self.done = True
         if self.timer is not None:
             self.timer.cancel()

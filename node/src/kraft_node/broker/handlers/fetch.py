@@ -11,11 +11,13 @@ A consumer beyond its quota is told so instead of the records (KIP-219).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch import reader
+from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large
 from kraft_node.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, SessionCache
 from kraft_node.broker.fetch.waiting import WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.replication.throttle import ReplicationQuota
 
-Judge: TypeAlias = Callable[[FetchSession], frozenset[Any] | None]
+Judge: TypeAlias = Callable[[FetchSession, Iterable[Any]], frozenset[Any]]
+"""Which of these topics of the session, as it names them, the client may not read."""
 
 FUTURE_REPLICA: Final = -3
 """As Kafka calls a move between its own directories: of negative ids the only one that is no consumer's."""
@@ -48,22 +51,22 @@ class FetchHandler:
         self.replicas = broker.replicas
         self.clock = broker.env.clock
         self.scheduler = broker.env.scheduler
+        self.turns = Turns(broker.env)
+        """Where fetches read again, or go through very many partitions."""
         self.waiting: set[WaitingFetch] = set()
         self.prefer: reader.Prefer | None = None
         """Which replica consumers that name their rack should read from; None: always this one (KIP-392)."""
         self.quota: ReplicationQuota | None = None
         """Of what followers that catch up are sent."""
         self._swept_ms = -SWEEP_MS
-        self.sessions = SessionCache(broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng)
+        self.sessions = SessionCache(
+            broker.config.int("max.incremental.fetch.session.cache.slots"), broker.env.rng, self.turns
+        )
 
     def __call__(self, ctx: RequestContext, request: Any, judge: Judge | None = None) -> Any:
         """Answer now, or when there is enough. `judge` says which of a session's topics this client may not read."""
-        version = ctx.api_version
-        by_topic_id = version >= TOPIC_IDS_VERSION
-        replica_id, replica_epoch = request.replica_id, -1
-        if version >= REPLICA_STATE_VERSION and request.replica_state is not None:
-            replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
-        is_consumer = replica_id < 0 and replica_id != FUTURE_REPLICA
+        by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
+        replica_id, _ = reader_of(request, ctx.api_version)
         if request.isolation_level not in ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
         full = request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -72,15 +75,14 @@ class FetchHandler:
                 self.sessions.close(request.session_id)
             session = FetchSession(by_topic_id=by_topic_id, replica_id=replica_id)
         else:
-            resumed = self.sessions.resume(
-                request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=self.clock.monotonic_ms()
-            )
+            resumed = self._resume(request, by_topic_id=by_topic_id)
             if not isinstance(resumed, FetchSession):
                 return FetchResponse(error_code=resumed)
             session = resumed
-            older = waits(session)
-            if older is not None:
-                older.superseded()
+        if is_large(request, session, is_judged=judge is not None):
+            first = FirstRead(self, ctx, request, session, judge)
+            LargeFetch(self, ctx, session, first.steps()).start(request)
+            return None
         session.update(request.topics)
         if request.forgotten_topics_data:
             session.forget(request.forgotten_topics_data)
@@ -91,37 +93,66 @@ class FetchHandler:
             session.update(request.topics)
             if not session.partitions:
                 return FetchResponse()
-        if replica_id >= 0:
-            session.replica_id, session.replica_epoch = replica_id, replica_epoch
-            self.replicas.surroundings.clock_of(replica_id).fetched_ms = self.clock.monotonic_ms()
-        elif version >= RACK_VERSION and is_consumer:
-            session.rack = request.rack_id
+        self.note_reader(ctx, request, session)
         if judge is not None:
-            session.denied = judge(session)
+            session.denied = judge(session, session.topics) or None
         if request.session_epoch == INITIAL_EPOCH:
             self.sessions.keep(session, self.clock.monotonic_ms())
-        max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
-        if self.broker.quotas.is_active and replica_id < 0:
-            quota_max = self.broker.quotas.fetch_bytes_max(ctx)
-            max_bytes = max_bytes if quota_max is None else min(max_bytes, quota_max)
-        fetch = WaitingFetch(
-            self,
-            ctx,
-            session,
-            max_bytes,
-            min(request.min_bytes, max_bytes),
-            request.isolation_level if is_consumer else READ_LOG_END,
-            all_rows=full,
-        )
-        if replica_id < 0 and self.broker.fence.fenced:
-            return self.answer(fetch, reader.refuse(session, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        elif session.id != NO_SESSION and not self.sessions.count(session):
+            self.sessions.close(session.id)
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        fetch = self.fetch_of(ctx, request, session, all_rows=full)
+        if self.refuses(session):
+            return self.answer(fetch, reader.refuse(session.partitions.values(), ErrorCode.NOT_LEADER_OR_FOLLOWER))
         found = fetch.collect()
-        if request.max_wait_ms <= 0 or fetch.is_enough(found) or not self._may_wait():
+        if request.max_wait_ms <= 0 or fetch.is_enough(found) or not self.may_wait():
             return self.answer(fetch, found)
         fetch.wait(found, request.max_wait_ms)
         return None
 
-    def _may_wait(self) -> bool:
+    def _resume(self, request: Any, *, by_topic_id: bool) -> FetchSession | ErrorCode:
+        """The session of an incremental request; the request before it ends."""
+        session = self.sessions.resume(
+            request.session_id, request.session_epoch, by_topic_id=by_topic_id, now_ms=self.clock.monotonic_ms()
+        )
+        if isinstance(session, FetchSession):
+            if session.large is not None:
+                session.large.superseded()
+                if session not in self.sessions:
+                    return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            older = waits(session)
+            if older is not None:
+                older.superseded()
+        return session
+
+    def note_reader(self, ctx: RequestContext, request: Any, session: FetchSession) -> None:
+        """Note in the session by which broker, or from which rack, it is read."""
+        replica_id, replica_epoch = reader_of(request, ctx.api_version)
+        if replica_id >= 0:
+            session.replica_id, session.replica_epoch = replica_id, replica_epoch
+            self.replicas.surroundings.clock_of(replica_id).fetched_ms = self.clock.monotonic_ms()
+        elif ctx.api_version >= RACK_VERSION and replica_id != FUTURE_REPLICA:
+            session.rack = request.rack_id
+
+    def fetch_of(self, ctx: RequestContext, request: Any, session: FetchSession, *, all_rows: bool) -> WaitingFetch:
+        """The request as it reads from its session, with the limits of broker and quota."""
+        replica_id, _ = reader_of(request, ctx.api_version)
+        max_bytes = min(request.max_bytes, self.broker.fetch_max_bytes)
+        if self.broker.quotas.is_active and replica_id < 0:
+            quota_max = self.broker.quotas.fetch_bytes_max(ctx)
+            max_bytes = max_bytes if quota_max is None else min(max_bytes, quota_max)
+        is_consumer = replica_id < 0 and replica_id != FUTURE_REPLICA
+        isolation = request.isolation_level if is_consumer else READ_LOG_END
+        return WaitingFetch(
+            self, ctx, session, max_bytes, min(request.min_bytes, max_bytes), isolation, all_rows=all_rows
+        )
+
+    def refuses(self, session: FetchSession) -> bool:
+        """Whether consumers must not be served: another broker may lead by now."""
+        return session.replica_id < 0 and bool(self.broker.fence.fenced)
+
+    def may_wait(self) -> bool:
+        """Whether another fetch may wait."""
         if len(self.waiting) < WAITING_MAX:
             return True
         now_ms = self.clock.monotonic_ms()
@@ -132,29 +163,42 @@ class FetchHandler:
 
     def answer(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
         """The response with what was found; the session remembers what it was told."""
+        throttled = self.throttled(fetch, found)
+        if throttled is not None:
+            return throttled
         session = fetch.session
         rows = found.rows
-        if fetch.ctx.handled_ms >= 0 and session.replica_id < 0:
-            throttle_ms = self.broker.quotas.fetched(fetch.ctx, reader.size_of(found))
-            if throttle_ms > 0:
-                fetch.ctx.connection.mute(throttle_ms)
-                if session.id == NO_SESSION:
-                    session.close()
-                return FetchResponse(throttle_ms, session_id=session.id)
         if session.id != NO_SESSION:
             rows = reader.settle(session, rows, self.replicas, fetch.isolation, all_rows=fetch.all_rows)
         else:
-            session.close()
-        response = reader.build_response(rows, session.id)
-        if found.wrong_leader and fetch.ctx.api_version >= LEADER_HINT_VERSION:
-            self._hint(fetch.ctx, rows, response)
-            if session.replica_id >= 0:
-                response.node_endpoints = []  # a follower knows where brokers are from the metadata
-        return response
+            session.close(self.turns)
+        made = reader.Answer(session.id)
+        made.add(rows)
+        if found.wrong_leader:
+            self.hint(fetch, rows, made.response)
+        return made.response
 
-    def _hint(self, ctx: RequestContext, rows: list[reader.Row], response: Any) -> None:
+    def throttled(self, fetch: WaitingFetch, found: reader.Collected) -> Any:
+        """The response to a consumer beyond its quota; None for all others."""
+        session = fetch.session
+        if fetch.ctx.handled_ms < 0 or session.replica_id >= 0:
+            return None
+        throttle_ms = self.broker.quotas.fetched(fetch.ctx, reader.size_of(found))
+        if throttle_ms <= 0:
+            return None
+        fetch.ctx.connection.mute(throttle_ms)
+        if session.id == NO_SESSION:
+            session.close(self.turns)
+        return FetchResponse(throttle_ms, session_id=session.id)
+
+    def hint(self, fetch: WaitingFetch, rows: list[reader.Row], response: Any) -> None:
+        """Tell readers that came to the wrong broker which one leads, if their version has room for it."""
+        if fetch.ctx.api_version < LEADER_HINT_VERSION:
+            return
         failed = [(wanted.key, row) for wanted, row in rows if row.error_code in reader.WRONG_LEADER]
-        hint_at_leaders(self.broker.metadata, ctx.listener, failed, response)
+        hint_at_leaders(self.broker.metadata, fetch.ctx.listener, failed, response)
+        if fetch.session.replica_id >= 0:
+            response.node_endpoints = []  # a follower knows where brokers are from the metadata
 
     def superseded_response(self) -> Any:
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -162,3 +206,9 @@ class FetchHandler:
     def config_changed(self) -> None:
         """The number of slots may have changed; sessions beyond it go as new ones come."""
         self.sessions.slots = self.broker.config.int("max.incremental.fetch.session.cache.slots")
+
+
+def reader_of(request: Any, version: int) -> tuple[int, int]:
+    """The broker id of a follower, negative for consumers, and its broker epoch, -1 if it does not say."""
+    state = request.replica_state if version >= REPLICA_STATE_VERSION else None
+    return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
