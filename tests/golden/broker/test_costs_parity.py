@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft_node.base.config.resources import TOPIC_RESOURCE
-from kraft_node.broker.handlers.describe_configs import REPEATED_MAX
+from kraft_node.broker.pieces import ROWS
 from kraft_node.log.validate import DECOMPRESSED_PER_MESSAGE_BYTE, INLINE_RECORDS
 from kraft_node.records.compression import Compression
 from kraft_node.records.shapes import HEADERS_MAX
@@ -78,12 +78,12 @@ def test_configurations_of_many_resources(pair: Pair) -> None:
     pair.same(
         DescribeConfigsRequest(resources=[*some, *(Resource(TOPIC_RESOURCE, f"no.{i}", None) for i in range(50))]), 4
     )
-    pair.same(DescribeConfigsRequest(resources=[some[0]] * REPEATED_MAX), 4)
+    pair.same(DescribeConfigsRequest(resources=[some[0]] * ROWS), 4)
     pair.differs(
         "resource-twice",
-        DescribeConfigsRequest(resources=[some[0]] * (REPEATED_MAX + 1)),
+        DescribeConfigsRequest(resources=[some[0]] * (ROWS + 1)),
         4,
-        kafka=lambda a: len(a.results) == REPEATED_MAX + 1,
+        kafka=lambda a: len(a.results) == ROWS + 1,
         ours=lambda a: len(a.results) == 1,
     )
     many = DescribeConfigsRequest(resources=[Resource(TOPIC_RESOURCE, f"no.{i}", []) for i in range(20_001)])

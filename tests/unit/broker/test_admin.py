@@ -11,6 +11,7 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import Turns
 from kraft_node.broker.forward import WAITING_MAX, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
 from kraft_node.broker.handlers.alter_configs import AlterConfigsHandler
@@ -25,7 +26,7 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.wire import codec, stored
 from kraft_node.wire import messages as m
 from tests.unit.broker.test_fetching import CONFIG
-from tests.unit.broker.world import Client, Controller, Loop, broker_records, replay, topic_records
+from tests.unit.broker.world import Client, Controller, Loop, broker_records, make_env, replay, topic_records
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 APPEND, SUBTRACT = 2, 3
@@ -42,6 +43,7 @@ class Rig:
             metadata=MetadataCache(self.image),
             config=BrokerConfig(NodeConfig.parse(CONFIG, {"log.retention.ms": "5000"})),
             node_id=1,
+            turns=Turns(make_env(self.loop)),
             producer_ids=ProducerIds(1, lambda: 3, self.controller, self.loop),
         )
         self.forward = Forwarder(self.controller, 30_000)

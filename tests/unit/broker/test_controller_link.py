@@ -9,6 +9,7 @@ import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import RequestContext
+from kraft_node.base.turns import Turns
 from kraft_node.broker.controller_link import (
     CALLS_MAX,
     RETRY_MAX_MS,
@@ -26,6 +27,7 @@ from kraft_node.wire.messages import (
     EnvelopeRequest,
     EnvelopeResponse,
 )
+from tests.unit.broker.world import Loop, make_env
 from tests.unit.server.raft_world import World
 
 
@@ -214,7 +216,7 @@ def test_what_clients_ask_travels_in_an_envelope_and_comes_back_as_if_asked_dire
         seen.append((inner.api_version, inner.client_id, inner.client_host, inner.principal, message))
         return CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult("t")])
 
-    controller = Envelopes({ApiKey.CREATE_TOPICS: create}, lambda: True)
+    controller = Envelopes({ApiKey.CREATE_TOPICS: create}, lambda: True, Turns(make_env(Loop())))
     case.nodes[2].answer(controller.handle(client("User:broker"), sealed))
     assert seen == [(7, "admin-1", "10.1.2.3", "User:alice", request)]
     (answer,) = case.answers
@@ -230,7 +232,9 @@ def test_what_the_broker_asks_for_a_clients_sake_has_its_own_api_and_version() -
         ctx.api_key, ctx.api_version = key, version
         case.link.send(CreateTopicsRequest(), None, case.answers.append, 4_000, on_behalf_of=ctx)
         create = CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult("t")])
-        controller = Envelopes({ApiKey.CREATE_TOPICS: lambda _ctx, _request, answer=create: answer}, lambda: True)
+        controller = Envelopes(
+            {ApiKey.CREATE_TOPICS: lambda _ctx, _request, answer=create: answer}, lambda: True, Turns(make_env(Loop()))
+        )
         case.nodes[2].answer(controller.handle(client("User:broker"), case.nodes[2].calls[-1][0]))
         assert case.answers.pop().topics[0].name == "t"
 

@@ -10,6 +10,7 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.turns import Turns
 from kraft_node.broker.auto_topics import AutoTopics
 from kraft_node.broker.handlers.describe_cluster import describe_cluster
 from kraft_node.broker.handlers.describe_topic_partitions import describe_topic_partitions
@@ -33,7 +34,9 @@ from tests.unit.broker.world import (
     CLUSTER_ID,
     Client,
     Controller,
+    Loop,
     broker_records,
+    make_env,
     replay,
     topic_id,
     topic_records,
@@ -54,6 +57,7 @@ class Rig:
             config=settings,
             cluster_id=CLUSTER_ID,
             node_id=1,
+            turns=Turns(make_env(Loop())),
             auto_topics=AutoTopics(settings, self.controller),
         )
         replay(self.image, BASE)

@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import Uuid
+from kraft_node.base.turns import Turns
 from kraft_node.broker.coordinators.group.config import GroupConfig
 from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
 from kraft_node.broker.coordinators.group.seams import Endpoint, StoredRecord
@@ -439,6 +441,7 @@ class Node(Clients):
             store=self.logs,
             cluster=self.topics,
             config=self.config,
+            turns=Turns(Env(self.time, self.time, *[None] * 4)),  # type: ignore[arg-type]
         )
         for partition in range(self.topics.counts.get(OFFSETS, 0)):
             self.coordinator.on_leader(partition, 1)

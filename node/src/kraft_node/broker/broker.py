@@ -167,6 +167,7 @@ class Broker:
             store=ReplicaStore(self.replicas, self.config.int("offsets.topic.compression.codec")),
             cluster=ImageView(image, self.auto_topics.create_internal),
             config=GroupConfig.from_config(self.config),
+            turns=self.turns,
         )
         fence_ms = timeout_of(config.texts.get(SELF_FENCING_KEY, ""), config.int("broker.session.timeout.ms"))
         self.fence = SelfFence(env.clock, env.scheduler, fence_ms)

@@ -1,21 +1,26 @@
-"""Requests that name many partitions, groups, topics or resources: handled some hundred at a time, in turns.
+"""What one request may cost on any listener: requests that name very many things are cut, or refused.
 
 A request of more than `ROWS` rows is cut into requests of that many, which the API's handler, guard included, answers
-one after the other. Their answers are put together: whoever asked sees one. Handlers know nothing of it, and the
+one after the other, in turns. Their answers are put together: the client sees one. Handlers know nothing of it, and the
 metadata may change between two pieces, as it may between two requests.
+
+An API is cut (`SHAPES`), or its handler goes on in steps by itself (`IN_STEPS`). Requests of any other API are refused
+if they have more items than are handled at once (`wire.sizes.LONG`): no honest client sends them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import ZERO_UUID
 from kraft_node.base.request import RequestContext
 from kraft_node.security.rewriting import changed
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.error_response import error_response
+from kraft_node.wire.sizes import LONG, is_long
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler
@@ -26,10 +31,19 @@ log = logging.getLogger("kraft_node.broker.pieces")
 ROWS: Final = 500
 """Partitions or groups that are handled in one go: a millisecond or two."""
 
+USERS: Final = 200
+"""SCRAM entries that are handled in one go: each costs two HMACs."""
+
+TOPICS: Final = 100
+"""Topics or resources that are described in one go, with what the client may do with each."""
+
+RESOURCES_MAX: Final = 20_000
+"""Resources that one DescribeConfigs may name: the answer has some 3 KB for each."""
+
 PARTITIONS_MAX: Final = 10_000
 """That one CreateTopics may make."""
 
-IDENTITIES: Final = ("name", "topic", "topic_id", "group_id")
+IDENTITIES: Final = ("name", "topic", "topic_name", "topic_id", "group_id", "id")
 """What tells items of an answer apart; those with the same identity at a cut are one."""
 
 
@@ -41,6 +55,7 @@ class Shape(NamedTuple):
 
 
 _PARTITIONS: Final = Shape(("topics", "partitions"), ("topics", "partitions"))
+_DIRECTORIES: Final = Shape(("directories", "topics", "partitions"), ("directories", "topics", "partitions"))
 
 SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.LIST_OFFSETS: _PARTITIONS,
@@ -52,7 +67,10 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.OFFSET_FETCH: Shape(("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")),
     ApiKey.DESCRIBE_GROUPS: Shape(("groups",), ("groups",)),
     ApiKey.DELETE_GROUPS: Shape(("groups_names",), ("results",)),
+    ApiKey.LEAVE_GROUP: Shape(("members",), ("members",)),
     ApiKey.FIND_COORDINATOR: Shape(("coordinator_keys",), ("coordinators",)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Shape(("transactional_ids",), ("transaction_states",)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Shape(("dirs", "topics", "partitions"), ("results", "partitions")),
     # What the controller decides: a piece is a request to it.
     ApiKey.CREATE_TOPICS: Shape(("topics",), ("topics",)),
     ApiKey.DELETE_TOPICS: Shape(("topics",), ("responses",)),
@@ -63,7 +81,16 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape(("resources",), ("responses",)),
     ApiKey.ALTER_CLIENT_QUOTAS: Shape(("entries",), ("entries",)),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Shape(("topics", "partitions"), ("responses", "partitions")),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Shape(("topics", "partition_indexes"), ("topics", "partitions")),
     ApiKey.ELECT_LEADERS: Shape(("topic_partitions", "partitions"), ("replica_election_results", "partition_result")),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Shape(("deletions",), ("results",)),
+    ApiKey.METADATA: Shape(("topics",), ("topics",)),
+    ApiKey.DESCRIBE_CONFIGS: Shape(("resources",), ("results",)),
+    # What brokers ask.
+    ApiKey.ALTER_PARTITION: _PARTITIONS,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: Shape(
+        ("directories", "topics", "partitions"), ("directories", "topics", "partitions")
+    ),
 }
 OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
     ApiKey.OFFSET_FETCH: (8, Shape(("topics", "partition_indexes"), ("topics", "partitions"))),
@@ -72,24 +99,128 @@ OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
 """Of versions before that."""
 
 
-def in_pieces(turns: Turns, table: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
-    """The handlers, those of `SHAPES` behind what cuts large requests."""
-    return {key: _cutting(turns, key, handler) if key in SHAPES else handler for key, handler in table.items()}
+IN_STEPS: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.SYNC_GROUP,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ENVELOPE,
+    }
+)
+"""APIs with budgets of their own. SyncGroup carries an assignment for each member, which the handler only keeps."""
+
+
+def in_pieces(
+    turns: Turns, table: Mapping[ApiKey, Handler], *, but: Collection[ApiKey] = frozenset()
+) -> dict[ApiKey, Handler]:
+    """The handlers, behind what cuts or refuses large requests; `but` of `IN_STEPS` are refused here, too."""
+    bounded: dict[ApiKey, Handler] = {}
+    for key, handler in table.items():
+        if key in SHAPES:
+            bounded[key] = _cutting(turns, key, handler)
+        else:
+            bounded[key] = handler if key in IN_STEPS and key not in but else _bounding(key, handler)
+    return bounded
+
+
+def _bounding(key: ApiKey, handler: Handler) -> Handler:
+    too_long: Callable[[Any], bool] | None = None
+
+    def handle(ctx: RequestContext, request: Any) -> Any:
+        nonlocal too_long
+        if too_long is None:  # compiled with the first request, like the classes of messages
+            too_long = is_long(type(request))
+        if too_long(request):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key.name} with more than {LONG} items is refused.")
+        return handler(ctx, request)
+
+    return handle
 
 
 def _cutting(turns: Turns, key: ApiKey, handler: Handler) -> Handler:
     shape = SHAPES[key]
     since, before = OLDER.get(key, (0, shape))
+    cut_otherwise = CUTTERS.get(key)
 
     def handle(ctx: RequestContext, request: Any) -> Any:
-        cut = shape if ctx.api_version >= since else before
-        if not _is_large(request, cut.asked):
+        lists = shape if ctx.api_version >= since else before
+        if not _is_large(request, lists.asked):
             return handler(ctx, request)
         answering = _refuse if key == ApiKey.CREATE_TOPICS and _exceeds(request) else handler
-        turns.add(_Pieces(turns, answering, ctx, request, cut).step)
+        parts = pieces(request, lists.asked) if cut_otherwise is None else cut_otherwise(request)
+        turns.add(_Pieces(turns, answering, ctx, request, parts, lists.told).step)
         return None
 
     return handle
+
+
+def users(request: Any) -> Generator[Any, None, None]:
+    """Copies of an AlterUserScramCredentials that have some hundred users each, with all that is asked of those.
+
+    A user that is named twice gets no change, so each is in one piece.
+    """
+    asked: dict[str, tuple[list[Any], list[Any]]] = {}
+    for at, entries in enumerate((request.deletions, request.upsertions)):
+        for number, entry in enumerate(entries, 1):
+            asked.setdefault(entry.name, ([], []))[at].append(entry)
+            if number % ROWS == 0:
+                yield None
+    deletions: list[Any] = []
+    upsertions: list[Any] = []
+    for removed, put in asked.values():
+        if len(deletions) + len(upsertions) >= USERS:
+            yield changed(request, deletions=deletions, upsertions=upsertions)
+            deletions, upsertions = [], []
+        # A user that is named more often is refused; three entries say so, however many there were.
+        deletions += removed[:3]
+        upsertions += put[:3]
+    yield changed(request, deletions=deletions, upsertions=upsertions)
+
+
+def names(request: Any) -> Generator[Any, None, None]:
+    """Copies of a Metadata request that ask for some topics each, and for each topic once."""
+    distinct: dict[tuple[str | None, Any], Any] = {}
+    for number, topic in enumerate(request.topics, 1):
+        distinct.setdefault((topic.name, topic.topic_id), topic)
+        if number % ROWS == 0:
+            yield None
+    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names beside ids do not count
+        distinct = {named: topic for named, topic in distinct.items() if named[1] != ZERO_UUID}
+    topics = list(distinct.values())
+    for start in range(0, len(topics), TOPICS):
+        yield changed(request, topics=topics[start : start + TOPICS])
+
+
+def resources(request: Any) -> Generator[Any, None, None]:
+    """Copies of a DescribeConfigs request that ask for some resources each, and for each resource once.
+
+    Raises INVALID_REQUEST if there are more resources than one answer has room for.
+    """
+    distinct: dict[tuple[Any, ...], Any] = {}
+    for number, resource in enumerate(request.resources, 1):
+        keys = resource.configuration_keys
+        named = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
+        distinct.setdefault(named, resource)
+        if len(distinct) > RESOURCES_MAX:
+            text = f"more than {RESOURCES_MAX} resources in one request"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if number % ROWS == 0:
+            yield None
+    found = list(distinct.values())
+    for start in range(0, len(found), TOPICS):
+        yield changed(request, resources=found[start : start + TOPICS])
+
+
+CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users,
+    ApiKey.METADATA: names,
+    ApiKey.DESCRIBE_CONFIGS: resources,
+}
+"""What cuts requests that must not name a thing in two pieces. It gives None while there is no piece yet."""
 
 
 def _exceeds(request: Any) -> bool:
@@ -102,6 +233,8 @@ def _refuse(_ctx: RequestContext, _piece: Any) -> Any:
 
 
 def _is_large(request: Any, path: tuple[str, ...]) -> bool:
+    if path[0] == "deletions":
+        return len(request.deletions) + len(request.upsertions) > ROWS
     items = getattr(request, path[0]) or ()
     for name in path[1:]:
         if len(items) > ROWS:
@@ -160,14 +293,23 @@ def _identity(item: Any) -> list[Any]:
 class _Pieces:
     """One request under way."""
 
-    __slots__ = ("_ctx", "_handler", "_pieces", "_response", "_shape", "_turns")
+    __slots__ = ("_ctx", "_handler", "_pieces", "_request", "_response", "_told", "_turns")
 
-    def __init__(self, turns: Turns, handler: Handler, ctx: RequestContext, request: Any, shape: Shape) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        handler: Handler,
+        ctx: RequestContext,
+        request: Any,
+        parts: Iterator[Any],
+        told: tuple[str, ...],
+    ) -> None:
         self._turns = turns
         self._handler = handler
         self._ctx = ctx
-        self._shape = shape
-        self._pieces = pieces(request, shape.asked)
+        self._request = request
+        self._pieces = parts
+        self._told = told
         self._response: Any = None
 
     def step(self) -> bool:
@@ -175,8 +317,14 @@ class _Pieces:
         ctx = self._ctx
         if ctx.abandoned:
             return False
-        piece = next(self._pieces, None)
+        try:
+            piece = next(self._pieces, self._request)
+        except KafkaError as error:
+            ctx.respond(error_response(self._request, ctx.api_version, error.code, error.message))
+            return False
         if piece is None:
+            return True
+        if piece is self._request:
             ctx.respond(self._response)
             return False
         inner = RequestContext(
@@ -202,5 +350,5 @@ class _Pieces:
         if self._response is None:
             self._response = response
         else:
-            merge(self._response, response, self._shape.told)
+            merge(self._response, response, self._told)
         self._turns.add(self.step)

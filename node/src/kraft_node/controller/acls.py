@@ -6,6 +6,7 @@ there is nothing to keep: SECURITY_DISABLED, as in Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -111,8 +112,8 @@ class Acls:
                 )
         return Plan(response, list(doomed.values()))
 
-    def describe(self, request: DescribeAclsRequest) -> DescribeAclsResponse:
-        """The committed entries that the request asks for."""
+    def describe(self, request: DescribeAclsRequest) -> Generator[None, None, DescribeAclsResponse]:
+        """The committed entries that the request asks for, found in steps."""
         self.check_enabled("No Authorizer is configured on the broker")
         return describe_acls(request, self._cluster.view.base)
 

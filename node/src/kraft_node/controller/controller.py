@@ -17,6 +17,7 @@ from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import Handler, RequestContext
+from kraft_node.base.turns import Turns
 from kraft_node.controller import loggers
 from kraft_node.controller.acls import Acls
 from kraft_node.controller.activation import activation_records
@@ -47,6 +48,7 @@ from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.node import NotLeader
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.error_response import error_response
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.stored import NoOpRecord
 
 log = logging.getLogger(__name__)
@@ -120,6 +122,8 @@ class Controller:
         self.mutations = MutationQuotas(image, env.clock, window_s)
         self.scram = Scram(self.cluster)
         self.acls = Acls(self.cluster)
+        self.turns = Turns(env)
+        """Where requests go on that take more than their share of a turn of the loop."""
         self._periodic = Periodic(env.clock, env.scheduler, self._tasks())
         self.handlers: dict[ApiKey, Handler] = self._handlers()
 
@@ -253,7 +257,7 @@ class Controller:
         handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(
             loggers.answer, self._config.node_id, handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS]
         )
-        handlers[ApiKey.DESCRIBE_ACLS] = lambda _, request: self.acls.describe(request)
+        handlers[ApiKey.DESCRIBE_ACLS] = self._describe_acls
         handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe_configs
         for key in (
@@ -263,7 +267,7 @@ class Controller:
             ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ):
             handlers[key] = _refuse_tokens
-        handlers[ApiKey.ENVELOPE] = Envelopes(handlers, lambda: self.is_active).handle
+        handlers[ApiKey.ENVELOPE] = Envelopes(handlers, lambda: self.is_active, self.turns).handle
         return handlers
 
     def _planned(self, planner: Callable[[RequestContext, Any], Plan]) -> Handler:
@@ -300,8 +304,12 @@ class Controller:
         cluster_id = self.cluster.cluster_id
         return describe_controllers(request, ctx.api_version, cluster_id, self._image, ctx.listener, self.leader_id)
 
-    def _describe_configs(self, _: RequestContext, request: Any) -> Any:
-        return describe_configs(request, self._image, self.cluster.committed_config(), self._config.node_id)
+    def _describe_configs(self, ctx: RequestContext, request: Any) -> Any:
+        steps = describe_configs(request, self._image, self.cluster.committed_config(), self._config.node_id)
+        return answer(self.turns, ctx, request, steps)
+
+    def _describe_acls(self, ctx: RequestContext, request: Any) -> Any:
+        return answer(self.turns, ctx, request, self.acls.describe(request))
 
     # Appending
 

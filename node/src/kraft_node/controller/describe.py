@@ -6,6 +6,7 @@ they hand in their own image and configuration.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from kraft_node.base import loggers
@@ -80,10 +81,11 @@ def describe_controllers(
 
 def describe_configs(
     request: DescribeConfigsRequest, view: MetadataView, config: BrokerConfig, node_id: int
-) -> DescribeConfigsResponse:
-    """Every key asked for of each resource; a resource that cannot be described gets its error."""
+) -> Generator[None, None, DescribeConfigsResponse]:
+    """Every key asked for of each resource, which is a step; a resource that cannot be described gets its error."""
     response = DescribeConfigsResponse()
     for resource in request.resources:
+        yield
         result = DescribeConfigsResponse.DescribeConfigsResult(
             error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )

@@ -8,17 +8,27 @@ for nobody (PRINCIPAL_DESERIALIZATION_FAILURE), or what cannot be read here (UNS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.request import Handler, RequestContext
+from kraft_node.base.turns import Turns
 from kraft_node.wire import codec
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.error_response import error_response
 from kraft_node.wire.errors import DecodeError
-from kraft_node.wire.frames import LENGTH_SIZE, decode_request_header, encode_response
+from kraft_node.wire.frames import (
+    LENGTH_SIZE,
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+    encode_response_in_steps,
+)
+from kraft_node.wire.long_answers import answer_later
 from kraft_node.wire.messages import EnvelopeRequest, EnvelopeResponse
+from kraft_node.wire.sizes import is_long
 from kraft_node.wire.stored import DefaultPrincipalData
 
 FORWARDABLE: Final = frozenset(
@@ -47,6 +57,13 @@ FORWARDABLE: Final = frozenset(
 )
 """What brokers forward; anything else in an envelope is a mistake."""
 
+LARGE_BYTES: Final = 16 * 1024
+ITEMS_MAX: Final = 100_000
+"""A forwarded request of more bytes is decoded in turns, and refused if it has more items. Brokers forward large
+requests in pieces."""
+DECODING_MAX: Final = 40
+"""Large requests that are decoded at a time."""
+
 IPV4_SIZE: Final = 4
 IPV6_SIZE: Final = 16
 
@@ -54,16 +71,53 @@ IPV6_SIZE: Final = 16
 class Envelopes:
     """Opens envelopes; `handlers` is asked for what is inside, `is_active` whether this controller is the right one."""
 
-    __slots__ = ("_handlers", "_is_active")
+    __slots__ = ("_decoding", "_handlers", "_is_active", "_turns")
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], is_active: Callable[[], bool]) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], is_active: Callable[[], bool], turns: Turns) -> None:
         self._handlers = handlers
         self._is_active = is_active
+        self._turns = turns
+        self._decoding = 0
 
     def handle(self, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | None:
+        """The answer in an envelope; None if it comes later. A large request is decoded in turns."""
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        inner, message = self._open(ctx, request)
+        # The frame lives in the connection's buffer, and answers may come later: what is kept is copied.
+        frame = memoryview(bytes(request.request_data))
+        header, inner = self._address(ctx, request, frame)
+        if len(frame) > LARGE_BYTES:
+            if self._decoding >= DECODING_MAX:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{DECODING_MAX} large requests are being read already")
+            answer_later(self._turns, ctx, request, self._in_turns(frame, header, inner))
+            return None
+        with _readable():
+            message, _ = codec.decode_from(
+                API[ApiKey(inner.api_key)].request, frame, header.body_offset, inner.api_version
+            )
+        return self._ask(inner, message)
+
+    def _in_turns(
+        self, frame: memoryview, header: RequestHeader, inner: RequestContext
+    ) -> Generator[None, None, EnvelopeResponse | None]:
+        kind = API[ApiKey(inner.api_key)].request
+        self._decoding += 1
+        try:
+            with _readable():
+                message, _ = yield from codec.decode_in_steps(
+                    kind, frame, header.body_offset, inner.api_version, ITEMS_MAX
+                )
+        finally:
+            self._decoding -= 1
+        if not self._is_active():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        response = self._ask(inner, message)
+        if response is None:
+            return None
+        inner.finish()
+        return response
+
+    def _ask(self, inner: RequestContext, message: Any) -> EnvelopeResponse | None:
         try:
             response = self._handlers[ApiKey(inner.api_key)](inner, message)
         except KafkaError as e:
@@ -72,30 +126,30 @@ class Envelopes:
             response = error_response(message, inner.api_version, e.code, e.message)
         return None if response is None else _sealed(inner, response)
 
-    def _open(self, ctx: RequestContext, request: EnvelopeRequest) -> tuple[RequestContext, Any]:
+    def _address(
+        self, ctx: RequestContext, request: EnvelopeRequest, frame: memoryview
+    ) -> tuple[RequestHeader, RequestContext]:
+        """The header inside, and the request as its client's."""
         principal = _principal(request.request_principal)
         host = _host(bytes(request.client_host_address))
-        try:
-            # The frame lives in the connection's buffer, and answers may come later: what is kept is copied.
-            frame = memoryview(bytes(request.request_data))
+        with _readable():
             header = decode_request_header(frame)
             key = header.api_key
             if key not in API:
                 raise DecodeError(f"there is no api key {key}")
-            if key not in FORWARDABLE or ApiKey(key) not in self._handlers:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Requests of api key {key} are not forwarded.")
-            if header.api_version not in API[ApiKey(key)].versions:
-                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Api key {key} has no version {header.api_version}.")
-            message, _ = codec.decode_from(API[ApiKey(key)].request, frame, header.body_offset, header.api_version)
-        except DecodeError as e:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The forwarded request cannot be read: {e}") from None
+        if key not in FORWARDABLE or ApiKey(key) not in self._handlers:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Requests of api key {key} are not forwarded.")
+        if header.api_version not in API[ApiKey(key)].versions:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Api key {key} has no version {header.api_version}.")
 
         def reply(inner: RequestContext, response: Any) -> None:
-            if self._is_active():
-                ctx.respond(_sealed(inner, response))
-            else:
+            if not self._is_active():
                 # The answer was dropped with leadership: the broker is to ask the next controller.
                 ctx.respond(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            elif is_long(type(response))(response):
+                answer_later(self._turns, ctx, request, _sealed_in_turns(inner, response))
+            else:
+                ctx.respond(_sealed(inner, response))
 
         inner = RequestContext(
             key,
@@ -109,7 +163,22 @@ class Envelopes:
             ctx.received_ms,
             reply,
         )
-        return inner, message
+        return header, inner
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Turns what cannot be read into the answer that says so."""
+    try:
+        yield
+    except DecodeError as e:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The forwarded request cannot be read: {e}") from None
+
+
+def _sealed_in_turns(inner: RequestContext, response: Any) -> Generator[None, None, EnvelopeResponse]:
+    parts = yield from encode_response_in_steps(inner.correlation_id, inner.api_key, inner.api_version, response)
+    whole = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]  # administrators' answers hold no files
+    return EnvelopeResponse(response_data=whole[LENGTH_SIZE:])
 
 
 def _sealed(inner: RequestContext, response: Any) -> EnvelopeResponse:

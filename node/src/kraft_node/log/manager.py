@@ -440,8 +440,9 @@ class LogManager:
         """
         disk = self.env.disk
         for topic, entries in list(self._logs.items()):
-            for partition, entry in list(entries.items()):
-                if directory_of(entry) is not directory:
+            for partition in list(entries):
+                entry = entries.get(partition)  # as it is by now: callers may let others go on in between
+                if entry is None or directory_of(entry) is not directory:
                     continue
                 if isinstance(entry, Log):
                     yield topic, partition, entry.size_bytes

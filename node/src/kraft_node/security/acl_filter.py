@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
@@ -14,6 +14,7 @@ UNKNOWN: Final = 0
 ANY: Final = 1
 MATCH: Final = 2
 """A pattern type of filters: whatever concerns a resource of that name."""
+ENTRIES_A_STEP: Final = 1000
 RESOURCE_TYPE_MAX: Final = max(ResourceType)
 OPERATION_MAX: Final = max(Operation)
 PERMISSION_MAX: Final = max(Permission)
@@ -77,8 +78,8 @@ def matching(view: MetadataView, wanted: AclFilter) -> Iterator[tuple[Any, Any]]
     return ((acl_id, entry) for acl_id, entry in view.acls.items() if wanted.fits(entry))
 
 
-def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeAclsResponse:
-    """The entries that fit, by resource.
+def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> Generator[None, None, DescribeAclsResponse]:
+    """The entries that fit, by resource, found in steps.
 
     Kinds that only a later release may know find nothing; raises INVALID_REQUEST for those that stand for none.
     """
@@ -86,7 +87,11 @@ def describe_acls(request: DescribeAclsRequest, view: MetadataView) -> DescribeA
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
         wanted.check()
     resources: dict[tuple[int, str, int], list[Any]] = {}
-    for _, entry in matching(view, wanted):
+    for number, entry in enumerate(list(view.acls.values()), 1):
+        if number % ENTRIES_A_STEP == 0:
+            yield
+        if not wanted.fits(entry):
+            continue
         resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
         resources.setdefault(resource, []).append(
             DescribeAclsResponse.AclDescription(

@@ -242,6 +242,7 @@ class Node:
 
     def _make_controller(self, raft: RaftDriver, storage: NodeStorage) -> Controller:
         # Here, as in _make_broker: a node has mostly one role, and a tenth of its start would be loading the other.
+        from kraft_node.broker.pieces import in_pieces  # noqa: PLC0415
         from kraft_node.controller.controller import Controller  # noqa: PLC0415
 
         bootstrap = raft.bootstrap_records()
@@ -268,6 +269,8 @@ class Node:
             # In place as well: what comes in envelopes is judged, too.
             judged = guarded(controller.handlers, self.authorizer, lambda: controller.cluster.view.topics)
             controller.handlers.update(judged)
+        # In place, too. What the quorum fetches here is one partition.
+        controller.handlers.update(in_pieces(controller.turns, controller.handlers, but={ApiKey.FETCH}))
         return controller
 
     def _leader_changed(self, leader_id: int, epoch: int) -> None:

@@ -12,6 +12,7 @@ from kraft_node.security import acl_filter, configs
 from kraft_node.security.names import REFUSALS, Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import (
     DescribeLogDirsResponse,
     DescribeTransactionsResponse,
@@ -48,7 +49,7 @@ def describe_log_dirs(gate: Gate, handler: Handler, ctx: RequestContext, request
 def describe_acls(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
     """DESCRIBE of the cluster; with an authorizer there are entries to tell of, which the bare handler has not."""
     gate.authorizer.require(ctx, Operation.DESCRIBE)
-    return acl_filter.describe_acls(request, gate.broker.image)
+    return answer(gate.broker.turns, ctx, request, acl_filter.describe_acls(request, gate.broker.image))
 
 
 def describe_configs(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:

@@ -147,15 +147,14 @@ def _complete(gate: Gate, ctx: RequestContext, answer: Any, denied: list[Any], t
             answer.topics.append(topic_row(name=topic.name, partitions=rows))
 
 
-def list_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+def list_groups(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
     """DESCRIBE of the cluster shows all groups, DESCRIBE of a group that one."""
-    response = handler(ctx, request)
-    authorizer = gate.authorizer
-    if not authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER, log_denied=False):
-        names = [group.group_id for group in response.groups]
-        seen = authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.GROUP, names, log_denied=False)
-        response.groups = [group for group in response.groups if group.group_id in seen]
-    return response
+    allows = gate.authorizer.allows
+    if allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER, log_denied=False):
+        return handler(ctx, request)
+    return handler(
+        ctx, request, lambda name: allows(ctx, Operation.DESCRIBE, ResourceType.GROUP, name, log_denied=False)
+    )
 
 
 def describe_groups(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:

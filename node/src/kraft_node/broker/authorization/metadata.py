@@ -11,7 +11,7 @@ from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.security.names import Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
-from kraft_node.wire.messages import DescribeTopicPartitionsResponse, MetadataResponse
+from kraft_node.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
     from kraft_node.base.request import Handler, RequestContext
@@ -96,25 +96,25 @@ def _with_operations(gate: Gate, ctx: RequestContext, request: Any, response: An
     return response
 
 
+class _Eyes:
+    """What the client of a request sees (`describe_topic_partitions.Eyes`)."""
+
+    __slots__ = ("_authorizer", "_ctx")
+
+    def __init__(self, gate: Gate, ctx: RequestContext) -> None:
+        self._authorizer = gate.authorizer
+        self._ctx = ctx
+
+    def sees(self, topic: str) -> bool:
+        return self._authorizer.allows(self._ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    def operations(self, topic: str) -> int:
+        return self._authorizer.operations(self._ctx, ResourceType.TOPIC, topic)
+
+
 def describe_topic_partitions(gate: Gate, handler: Any, ctx: RequestContext, request: Any) -> Any:
     """DESCRIBE of the topics; those that the client did not name are left out without a word."""
-    denied: list[str] = []
-
-    def sees(name: str) -> bool:
-        if gate.authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, name):
-            return True
-        if request.topics:
-            denied.append(name)
-        return False
-
-    response = handler(ctx, request, sees)
-    row = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
-    for topic in response.topics:
-        topic.topic_authorized_operations = gate.authorizer.operations(ctx, ResourceType.TOPIC, topic.name)
-    response.topics += [
-        row(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=ZERO_UUID) for name in denied
-    ]
-    return response
+    return handler(ctx, request, _Eyes(gate, ctx))
 
 
 GUARDS: Final[dict[ApiKey, Guard]] = {

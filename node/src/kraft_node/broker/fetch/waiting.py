@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.large import LargeFetch, rounds
 from kraft_node.broker.fetch.session import NO_SESSION, ROWS, FetchPartition, FetchSession
-from kraft_node.broker.long_answers import answer_with
+from kraft_node.wire.long_answers import answer_with
 from kraft_node.wire.messages import FetchRequest
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import DescribeClientQuotasResponse as Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
@@ -25,11 +26,20 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES: Final = frozenset((USER, CLIENT_ID, IP))
 
 
-def describe_client_quotas(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+QUOTAS_A_STEP: Final = 500
+
+
+def describe_client_quotas(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """Every quota whose entity fulfils all components."""
+    return answer(broker.turns, ctx, request, _described(broker, request))
+
+
+def _described(broker: Broker, request: Any) -> Generator[None, None, Any]:
     wanted = _filter(request.components)
     entries = []
-    for entity, values in broker.image.quotas.items():
+    for number, (entity, values) in enumerate(list(broker.image.quotas.items()), 1):
+        if number % QUOTAS_A_STEP == 0:
+            yield
         named = dict(entity)
         if request.strict and named.keys() != wanted.keys():
             continue

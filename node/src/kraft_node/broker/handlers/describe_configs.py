@@ -7,7 +7,7 @@ client-metrics (KIP-714), group (KIP-848). Documentation of a key is not sent: c
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kraft_node.base import loggers
 from kraft_node.base.config.resources import (
@@ -20,8 +20,8 @@ from kraft_node.base.config.resources import (
     check_described,
 )
 from kraft_node.base.errors import ErrorCode, KafkaError
-from kraft_node.broker.long_answers import answer
 from kraft_node.broker.metadata_cache import topic_name_error
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import DescribeConfigsResponse as Response
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-REPEATED_MAX: Final = 100
-"""In a request of more resources, one that is named again is answered once."""
-RESOURCES_MAX: Final = 20_000
-"""Resources that one request may name: the answer has some 3 KB for each."""
-
-
 def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """One answer a resource; a resource of a type that has no configurations spoils the whole request."""
     if any(resource.resource_type not in RESOURCES for resource in request.resources):
@@ -48,19 +42,7 @@ def describe_configs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             "This most likely occurs because of a request being malformed by the client library or the message was "
             "sent to an incompatible broker. See the broker logs for more details.",
         )
-    resources = request.resources
-    if len(resources) > REPEATED_MAX:
-        resources = list({_identity(resource): resource for resource in resources}.values())
-    if len(resources) > RESOURCES_MAX:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"{len(resources)} resources in one request; at most {RESOURCES_MAX}"
-        )
-    return answer(broker, ctx, request, _described(broker, request, resources))
-
-
-def _identity(resource: Any) -> tuple[Any, ...]:
-    keys = resource.configuration_keys
-    return (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
+    return answer(broker.turns, ctx, request, _described(broker, request, request.resources))
 
 
 def _described(broker: Broker, request: Any, resources: list[Any]) -> Generator[None, None, Any]:

@@ -7,24 +7,40 @@ nobody can tell the end of.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import Uuid
+from kraft_node.broker.pieces import pieces
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import DescribeLogDirsResponse as Response
 
 UNKNOWN_LAG: Final = -1
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+    from kraft_node.log.directory import Directory
 
 
-def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+Wanted: TypeAlias = "set[tuple[str, int]] | None"
+"""The partitions that the client asks for; None: all."""
+
+PARTITIONS_A_STEP: Final = 200
+
+
+def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """Every directory; of the topics those asked for (None: all)."""
-    wanted = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
-    unused = _unused(broker, wanted)
+    return answer(broker.turns, ctx, request, _steps(broker, request))
+
+
+def _steps(broker: Broker, request: Any) -> Generator[None, None, Any]:
+    wanted = None if request.topics is None else (yield from _wanted(request))
+    unused = yield from _unused(broker, wanted)
     knows_of_cordons = broker.image.metadata_level >= CORDONED_LOG_DIRS_SUPPORTED
     results = []
     for directory in broker.storage.directories():
@@ -36,24 +52,39 @@ def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> Any:
             continue
         try:
             result.total_bytes, result.usable_bytes = directory.volume_bytes()
-            sizes = [*broker.storage.sizes(directory), *unused.pop(Uuid(directory.id), ())]
+            result.topics = yield from _topics(broker, directory, wanted, unused.pop(Uuid(directory.id), ()))
         except OSError as e:
             directory.fail(e)
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            continue
-        topics: dict[str, list[Any]] = {}
-        for topic, index, size in sizes:
-            if wanted is None or (topic, index) in wanted:
-                lag = 0 if (topic, index) not in directory.quarantined else UNKNOWN_LAG
-                row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
-                topics.setdefault(topic, []).append(row)
-        for topic, index, size, end in broker.logs.futures.sizes(directory):
-            if wanted is None or (topic, index) in wanted:
-                lag = _lag(broker, topic, index, end)
-                row = Response.DescribeLogDirsPartition(index, size, lag, is_future_key=True)
-                topics.setdefault(topic, []).append(row)
-        result.topics = [Response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
     return Response(results=results)
+
+
+def _wanted(request: Any) -> Generator[None, None, set[tuple[str, int]]]:
+    wanted = set()
+    for piece in pieces(request, ("topics", "partitions")):
+        wanted.update((topic.topic, index) for topic in piece.topics for index in topic.partitions)
+        yield
+    return wanted
+
+
+def _topics(
+    broker: Broker, directory: Directory, wanted: Wanted, unused: Iterable[tuple[str, int, int]]
+) -> Generator[None, None, list[Any]]:
+    """What lies in a directory. Raises OSError."""
+    topics: dict[str, list[Any]] = {}
+    for number, (topic, index, size) in enumerate(chain(broker.storage.sizes(directory), unused)):
+        if number % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
+            yield
+        if wanted is None or (topic, index) in wanted:
+            lag = 0 if (topic, index) not in directory.quarantined else UNKNOWN_LAG
+            row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
+            topics.setdefault(topic, []).append(row)
+    for topic, index, size, end in broker.logs.futures.sizes(directory):
+        if wanted is None or (topic, index) in wanted:
+            lag = _lag(broker, topic, index, end)
+            row = Response.DescribeLogDirsPartition(index, size, lag, is_future_key=True)
+            topics.setdefault(topic, []).append(row)
+    return [Response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
 
 
 def _lag(broker: Broker, topic: str, index: int, end: int) -> int:
@@ -62,19 +93,30 @@ def _lag(broker: Broker, topic: str, index: int, end: int) -> int:
     return UNKNOWN_LAG if partition is None else max(0, partition.log.end_offset - end)
 
 
-def _unused(broker: Broker, wanted: set[tuple[str, int]] | None) -> dict[Uuid, list[tuple[str, int, int]]]:
+def _unused(broker: Broker, wanted: Wanted) -> Generator[None, None, dict[Uuid, list[tuple[str, int, int]]]]:
     """Partitions of this broker that have no log yet, by the directory that they are assigned to.
 
-    One that is not assigned to any yet will choose when its log is made; the first live directory stands for it.
+    A partition without an assignment will choose when its log is made; the first live directory stands for it.
     """
     online = broker.storage.directory_ids()
     found: dict[Uuid, list[tuple[str, int, int]]] = {}
-    for topic in broker.image.topics:
-        for index, state in topic.partitions():
-            if broker.node_id not in state.replicas or (wanted is not None and (topic.name, index) not in wanted):
-                continue
-            if broker.storage.directory_of(topic.name, index) is None and online:
-                assigned = state.directory(broker.node_id)
-                directory = assigned if assigned in online else online[0]
-                found.setdefault(directory, []).append((topic.name, index, 0))
+    looked_at = 0
+    for name in [topic.name for topic in broker.image.topics]:
+        start = 0
+        while (topic := broker.image.topics.by_name(name)) is not None and start < len(topic):
+            for index in range(start, min(start + PARTITIONS_A_STEP, len(topic))):
+                state = topic.partition(index)
+                if state is None or broker.node_id not in state.replicas:
+                    continue
+                if wanted is not None and (name, index) not in wanted:
+                    continue
+                if broker.storage.directory_of(name, index) is None and online:
+                    assigned = state.directory(broker.node_id)
+                    directory = assigned if assigned in online else online[0]
+                    found.setdefault(directory, []).append((name, index, 0))
+            looked_at += min(PARTITIONS_A_STEP, len(topic) - start) + 1
+            start += PARTITIONS_A_STEP
+            if looked_at >= PARTITIONS_A_STEP:
+                looked_at = 0
+                yield
     return found

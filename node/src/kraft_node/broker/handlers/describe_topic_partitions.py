@@ -6,68 +6,146 @@ Topics come in the order of their names; an answer holds at most `ResponsePartit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from heapq import merge
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID
 from kraft_node.broker.metadata_cache import is_internal, topic_name_error
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import DescribeTopicPartitionsResponse as Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Generator, Iterator
 
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
     from kraft_node.metadata.partitions import PartitionState, TopicView
 
 
-def describe_topic_partitions(
-    broker: Broker, ctx: RequestContext, request: Any, sees: Callable[[str], bool] | None = None
-) -> Any:
-    """One page, of those topics that the client sees (None: all)."""
-    cursor = request.cursor
-    first_partition = 0
-    fetch_all = not request.topics
-    names = {topic.name for topic in broker.image.topics} if fetch_all else {topic.name for topic in request.topics}
-    if cursor is not None:
-        if not fetch_all and cursor.topic_name not in names:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}",
-            )
-        if cursor.partition_index < 0:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"the cursor's partition index {cursor.partition_index} is negative"
-            )
-        names = {name for name in names if name >= cursor.topic_name}
-        if cursor.topic_name in names:
-            first_partition = cursor.partition_index
-    if sees is not None:
-        names = {name for name in names if sees(name)}
-    room = max(1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit")))
-    answers: list[Any] = []
-    next_cursor = None
-    for name in sorted(names):
-        if room <= 0:
-            next_cursor = Response.Cursor(name, first_partition)
-            break
-        topic = broker.image.topics.by_name(name)
-        if topic is None:
-            answers.append(_unknown(name))
-            first_partition = 0
-            continue
-        end = min(len(topic), first_partition + room)
-        answers.append(_topic(broker, ctx.listener, topic, range(first_partition, end)))
-        room -= max(0, end - first_partition)
-        if end < len(topic):
-            next_cursor = Response.Cursor(name, end)
-            break
+NAMES_A_STEP: Final = 200
+
+
+class Eyes(Protocol):
+    """What the client may see: `broker.authorization`."""
+
+    def sees(self, topic: str) -> bool:
+        """Whether the client may describe the topic."""
+
+    def operations(self, topic: str) -> int:
+        """What the client may do with the topic, as a bit field."""
+
+
+class _AllSeeing:
+    def sees(self, topic: str) -> bool:  # noqa: ARG002
+        return True
+
+    def operations(self, topic: str) -> int:  # noqa: ARG002
+        return ALL_OPERATIONS[ResourceType.TOPIC]
+
+
+ALL_SEEING: Final = _AllSeeing()
+
+
+def describe_topic_partitions(broker: Broker, ctx: RequestContext, request: Any, eyes: Eyes = ALL_SEEING) -> Any:
+    """One page, of the topics that the client sees; behind it those that it named and may not see."""
+    return answer(broker.turns, ctx, request, _Page(broker, ctx, request, eyes).steps())
+
+
+class _Page:
+    __slots__ = ("_answers", "_asked", "_broker", "_denied", "_eyes", "_listener", "_next", "_room")
+
+    def __init__(self, broker: Broker, ctx: RequestContext, request: Any, eyes: Eyes) -> None:
+        self._broker = broker
+        self._listener = ctx.listener
+        self._eyes = eyes
+        self._asked = request
+        self._room = max(
+            1, min(request.response_partition_limit, broker.config.int("max.request.partition.size.limit"))
+        )
+        self._answers: list[Any] = []
+        self._denied: list[str] = []
+        self._next: Any = None
+
+    def steps(self) -> Generator[None, None, Any]:
+        names = yield from self._names()
         first_partition = 0
-    return Response(topics=answers, next_cursor=next_cursor)
+        cursor = self._asked.cursor
+        previous = None
+        for number, name in enumerate(names):
+            if number % NAMES_A_STEP == NAMES_A_STEP - 1:
+                yield
+            if name == previous or (cursor is not None and name < cursor.topic_name):
+                continue
+            previous = name
+            if not self._eyes.sees(name):
+                if self._asked.topics:
+                    self._denied.append(name)
+                continue
+            if self._next is not None:
+                continue  # it is beyond the page, but what is denied is told
+            if cursor is not None and name == cursor.topic_name:
+                first_partition = cursor.partition_index
+            self._add(name, first_partition)
+            first_partition = 0
+            if self._next is not None and not self._asked.topics:
+                break
+        for start in range(0, len(self._denied), NAMES_A_STEP):
+            self._answers += [_denied(name) for name in self._denied[start : start + NAMES_A_STEP]]
+            yield
+        return Response(topics=self._answers, next_cursor=self._next)
+
+    def _names(self) -> Generator[None, None, Iterator[str]]:
+        """The names in their order, some of them more than once. Raises INVALID_REQUEST for a cursor beside them."""
+        cursor = self._asked.cursor
+        topics = self._asked.topics or list(self._broker.image.topics)
+        is_named = cursor is None or not self._asked.topics
+        parts = []
+        for start in range(0, len(topics), NAMES_A_STEP):
+            parts.append(sorted({topic.name for topic in topics[start : start + NAMES_A_STEP]}))
+            is_named = is_named or cursor.topic_name in parts[-1]
+            yield
+        if not is_named:
+            text = f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if cursor is not None and cursor.partition_index < 0:
+            text = f"the cursor's partition index {cursor.partition_index} is negative"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return merge(*parts)
+
+    def _add(self, name: str, first_partition: int) -> None:
+        """Describe a topic as far as there is room, or say that the next page begins with it."""
+        if self._room <= 0:
+            self._next = Response.Cursor(name, first_partition)
+            return
+        topic = self._broker.image.topics.by_name(name)
+        if topic is None:
+            self._answers.append(_unknown(name, self._eyes.operations(name)))
+            return
+        end = min(len(topic), first_partition + self._room)
+        rows = _rows(self._broker, self._listener, topic, range(first_partition, end))
+        self._answers.append(
+            Response.DescribeTopicPartitionsResponseTopic(
+                error_code=0,
+                name=topic.name,
+                topic_id=topic.id,
+                is_internal=is_internal(topic.name),
+                partitions=rows,
+                topic_authorized_operations=self._eyes.operations(name),
+            )
+        )
+        self._room -= max(0, end - first_partition)
+        if end < len(topic):
+            self._next = Response.Cursor(name, end)
 
 
-def _unknown(name: str) -> Any:
+def _denied(name: str) -> Any:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return Response.DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID)
+
+
+def _unknown(name: str, operations: int) -> Any:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return Response.DescribeTopicPartitionsResponseTopic(
         error_code=code,
@@ -75,24 +153,13 @@ def _unknown(name: str) -> Any:
         topic_id=ZERO_UUID,
         is_internal=is_internal(name),
         partitions=[],
-        topic_authorized_operations=ALL_OPERATIONS[ResourceType.TOPIC],
+        topic_authorized_operations=operations,
     )
 
 
-def _topic(broker: Broker, listener: str, topic: TopicView, numbers: range) -> Any:
-    rows = []
-    for number in numbers:
-        state = topic.partition(number)
-        if state is not None:
-            rows.append(_partition(broker, listener, number, state))
-    return Response.DescribeTopicPartitionsResponseTopic(
-        error_code=0,
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=is_internal(topic.name),
-        partitions=rows,
-        topic_authorized_operations=ALL_OPERATIONS[ResourceType.TOPIC],
-    )
+def _rows(broker: Broker, listener: str, topic: TopicView, numbers: range) -> list[Any]:
+    states = ((number, topic.partition(number)) for number in numbers)
+    return [_partition(broker, listener, number, state) for number, state in states if state is not None]
 
 
 def _partition(broker: Broker, listener: str, number: int, state: PartitionState) -> Any:

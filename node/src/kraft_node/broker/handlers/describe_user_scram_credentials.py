@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, fitting
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import DescribeUserScramCredentialsResponse as Response
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
 
 
-def describe_user_scram_credentials(broker: Broker, ctx: RequestContext, request: Any) -> Any:  # noqa: ARG001
+USERS_A_STEP: Final = 500
+
+
+def describe_user_scram_credentials(broker: Broker, ctx: RequestContext, request: Any) -> Any:
     """All users when none is named, else those named, each once."""
+    return answer(broker.turns, ctx, request, _described(broker, request.users or ()))
+
+
+def _described(broker: Broker, users: Sequence[Any]) -> Generator[None, None, Any]:
     infos: dict[str, list[Any]] = {}
-    for (mechanism, user), record in sorted(broker.image.scram.items()):
-        infos.setdefault(user, []).append(Response.CredentialInfo(mechanism, record.iterations))
-    if not request.users:
-        return Response(results=[_result(user, infos[user]) for user in sorted(infos)])
+    stored = list(broker.image.scram.items())
+    for part in _parts(stored):
+        yield
+        for (mechanism, user), record in part:
+            infos.setdefault(user, []).append(Response.CredentialInfo(mechanism, record.iterations))
+    times: Counter[str] = Counter()
+    for part in _parts(users):
+        yield
+        times.update(user.name for user in part)
     results = []
-    for user, times in Counter(user.name for user in request.users).items():
-        if times > 1:
-            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-            results.append(_failed(user, ErrorCode.DUPLICATE_RESOURCE, text))
-        elif user not in infos:
-            text = f"Attempt to describe a user credential that does not exist: {user}"
-            results.append(_failed(user, ErrorCode.RESOURCE_NOT_FOUND, text))
-        else:
-            results.append(_result(user, infos[user]))
+    for part in _parts(list(times) if users else sorted(infos)):
+        yield
+        results += [_of(user, times[user], infos.get(user)) for user in part]
     return Response(results=results)
+
+
+def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[start : start + USERS_A_STEP] for start in range(0, len(items), USERS_A_STEP))
+
+
+def _of(user: str, times: int, infos: list[Any] | None) -> Any:
+    if times > 1:
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return _failed(user, ErrorCode.DUPLICATE_RESOURCE, text)
+    if infos is None:
+        text = f"Attempt to describe a user credential that does not exist: {user}"
+        return _failed(user, ErrorCode.RESOURCE_NOT_FOUND, text)
+    return _result(user, sorted(infos, key=lambda info: info.mechanism))
 
 
 def _result(user: str, infos: list[Any]) -> Any:

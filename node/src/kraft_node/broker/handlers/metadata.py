@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
-from kraft_node.broker.long_answers import answer
 from kraft_node.broker.metadata_cache import MetadataCache, is_internal, topic_name_error
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class MetadataHandler:
         self.metadata: MetadataCache = broker.metadata
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
-        return answer(self.broker, ctx, request, self._answer(ctx, request))
+        return answer(self.broker.turns, ctx, request, self._answer(ctx, request))
 
     def _answer(self, ctx: RequestContext, request: Any) -> Generator[None, None, Any]:
         version = ctx.api_version

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode, KafkaError, fitting
 from kraft_node.broker.coordinators.group.answers import client_error
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, State
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
 from kraft_node.broker.coordinators.group.shard import Phase
+from kraft_node.wire.long_answers import answer
 from kraft_node.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -19,7 +20,10 @@ from kraft_node.wire.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
     from kraft_node.base.request import RequestContext
+    from kraft_node.base.turns import Turns
     from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
     from kraft_node.broker.coordinators.group.member import Member
     from kraft_node.broker.coordinators.group.shard import Shard
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 CLASSIC: Final = "classic"
 FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP: Final = 6
 FIRST_DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
+GROUPS_A_STEP: Final = 200
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that one may do with a group."""
 OPERATIONS_NOT_ASKED: Final = -(1 << 31)
@@ -37,29 +42,44 @@ Described = DescribeGroupsResponse.DescribedGroup
 class AdminApi:
     """Handlers of the three requests."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_turns")
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, turns: Turns) -> None:
         self._groups = groups
+        self._turns = turns
 
-    def list_groups(self, _ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-        """The groups coordinated here, by state and type where asked; both filters ignore case."""
-        states = {s.strip().lower() for s in request.states_filter}
-        types = {t.strip().lower() for t in request.types_filter}
+    def list_groups(
+        self, ctx: RequestContext, request: ListGroupsRequest, sees: Callable[[str], bool] = lambda _: True
+    ) -> ListGroupsResponse | None:
+        """The groups coordinated here that the client sees, by state and type where asked; filters ignore case."""
+        return answer(self._turns, ctx, request, self._listed(request, sees))  # type: ignore[no-any-return]
+
+    def _listed(self, request: ListGroupsRequest, sees: Callable[[str], bool]) -> Generator[None, None, Any]:
+        states: set[str] = set()
+        types: set[str] = set()
+        for filters, asked in ((states, request.states_filter), (types, request.types_filter)):
+            for start in range(0, len(asked), GROUPS_A_STEP):
+                filters.update(text.strip().lower() for text in asked[start : start + GROUPS_A_STEP])
+                yield
         listed = []
-        for shard in self._groups.shards.values():
+        number = 0
+        for shard in list(self._groups.shards.values()):
             if shard.phase is Phase.LOADING:
                 return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             for group_id, protocol_type, state, group_type in _summaries(shard):
+                number += 1
+                if number % GROUPS_A_STEP == 0:
+                    yield
                 if states and state.lower() not in states:
                     continue
                 if types and group_type.lower() not in types:
                     continue
-                listed.append(
-                    ListGroupsResponse.ListedGroup(
-                        group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
+                if sees(group_id):
+                    listed.append(
+                        ListGroupsResponse.ListedGroup(
+                            group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
+                        )
                     )
-                )
         return ListGroupsResponse(groups=listed)
 
     def describe_groups(self, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -111,12 +131,12 @@ class AdminApi:
         return None
 
 
-def _summaries(shard: Shard) -> list[tuple[str, str, str, str]]:
+def _summaries(shard: Shard) -> Iterator[tuple[str, str, str, str]]:
     """Group id, protocol type, state and group type of all groups; those of other kinds have no members here."""
-    classic = [(g.group_id, g.protocol_type or "", g.state.value, CLASSIC) for g in shard.groups.values()]
-    return classic + [
-        (group_id, group.kind.lower(), State.EMPTY.value, group.kind) for group_id, group in shard.foreign.items()
-    ]
+    for group in list(shard.groups.values()):
+        yield group.group_id, group.protocol_type or "", group.state.value, CLASSIC
+    for group_id, foreign in list(shard.foreign.items()):
+        yield group_id, foreign.kind.lower(), State.EMPTY.value, foreign.kind
 
 
 def _describe(shard: Shard, group_id: str, version: int) -> Described:

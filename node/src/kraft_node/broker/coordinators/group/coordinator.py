@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Clock, Rng, Scheduler, Timer
     from kraft_node.base.ids import Uuid
     from kraft_node.base.request import RequestContext
+    from kraft_node.base.turns import Turns
     from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.seams import ClusterView, GroupStore
 
@@ -60,7 +61,9 @@ class GroupCoordinator:
         store: GroupStore,
         cluster: ClusterView,
         config: GroupConfig,
+        turns: Turns,
     ) -> None:
+        """`turns`: where answers about very many groups are put together."""
         self._clock = clock
         self._scheduler = scheduler
         self._rng = rng
@@ -70,7 +73,7 @@ class GroupCoordinator:
         self.shards: dict[int, Shard] = {}
         self._members: dict[int, Membership] = {}
         self._expiry_timers: dict[int, Timer] = {}
-        offsets, admin, locator = OffsetApi(self, cluster), AdminApi(self), Locator(cluster, config)
+        offsets, admin, locator = OffsetApi(self, cluster), AdminApi(self, turns), Locator(cluster, config)
         self.handlers: dict[ApiKey, Callable[[RequestContext, Any], Any]] = {
             ApiKey.FIND_COORDINATOR: locator.find_coordinator,
             ApiKey.JOIN_GROUP: self.join_group,

@@ -12,15 +12,14 @@ from kraft_node.wire.error_response import error_response
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.base.turns import Turns
-    from kraft_node.broker.broker import Broker
 
-log = logging.getLogger("kraft_node.broker.long_answers")
+log = logging.getLogger("kraft_node.wire.long_answers")
 
 INLINE_STEPS: Final = 4
 """Steps, of about a millisecond at most, that a request has at once."""
 
 
-def answer(broker: Broker, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> Any:
+def answer(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> Any:
     """The response that `parts` returns; None if it has more steps and answers later.
 
     `parts` reads the metadata anew after each step: it may have changed.
@@ -30,7 +29,7 @@ def answer(broker: Broker, ctx: RequestContext, request: Any, parts: Generator[N
             next(parts)
         except StopIteration as end:
             return end.value
-    answer_later(broker.turns, ctx, request, parts)
+    answer_later(turns, ctx, request, parts)
     return None
 
 
