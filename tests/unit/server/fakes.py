@@ -71,6 +71,10 @@ class FakeTransport:
         self.stuck = False
         self.unsent_bytes = 0
 
+    @property
+    def held_bytes(self) -> int:
+        return self.unsent_bytes
+
     def write(self, parts: Sequence[Outgoing]) -> None:
         self.writes += 1
         for part in parts:
@@ -90,6 +94,7 @@ class FakeTransport:
 
     def abort(self) -> None:
         self.aborted = True
+        self.unsent_bytes = 0
 
     def frames(self) -> list[bytes]:
         """The responses so far, without their lengths."""

@@ -28,7 +28,7 @@ class Wire:
     def __init__(self, net: Net) -> None:
         self.net = net
         self.peer = ("10.0.0.1", 1)
-        self.unsent_bytes = 0
+        self.unsent_bytes = self.held_bytes = 0
         self.other: Wire | None = None
         self.receiver: Any = None
         self.closed = False

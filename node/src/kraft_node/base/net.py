@@ -26,6 +26,10 @@ class Transport(Protocol):
     def unsent_bytes(self) -> int:
         """What was written and has not left yet."""
 
+    @property
+    def held_bytes(self) -> int:
+        """As much of `unsent_bytes` as takes memory: all but file slices."""
+
     def write(self, parts: Sequence[Outgoing]) -> None:
         """Send all of `parts` in order; file slices go by sendfile where the connection is plain."""
 

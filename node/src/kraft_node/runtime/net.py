@@ -69,6 +69,7 @@ class SocketTransport:
         "_background",
         "_closing",
         "_fd",
+        "_held",
         "_is_reading",
         "_loop",
         "_mask",
@@ -92,6 +93,8 @@ class SocketTransport:
         self.peer = peer
         self._out: deque[_Part] | None = None
         self._unsent = 0
+        # As much of it as takes memory.
+        self._held = 0
         self._mask = READABLE
         self._closing = False
 
@@ -161,6 +164,10 @@ class SocketTransport:
     def unsent_bytes(self) -> int:
         return self._unsent
 
+    @property
+    def held_bytes(self) -> int:
+        return self._held
+
     def write(self, parts: Sequence[Outgoing]) -> None:
         sock = self._sock
         if sock is None or self._closing:
@@ -198,6 +205,8 @@ class SocketTransport:
             if size:
                 out.append(item)
                 self._unsent += size
+                if item.__class__ is memoryview:
+                    self._held += size
         if was_empty:
             self._flush()
 
@@ -283,6 +292,7 @@ class SocketTransport:
             if len(batch) == IOV_MAX:
                 break
         sent = total = self._sock.sendmsg(batch, (), flags)
+        self._held -= sent
         for part in batch:
             if sent < part.nbytes:
                 if sent:
@@ -325,7 +335,7 @@ class SocketTransport:
             sock.close()
         self._closing = True
         self._out = None
-        self._unsent = 0
+        self._unsent = self._held = 0
 
     def _tell_lost(self, error: OSError | None) -> None:
         receiver, self._receiver = self._receiver, None

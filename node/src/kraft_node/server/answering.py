@@ -41,11 +41,14 @@ class Answering(Received):
         "_touched",
         "_waiting",
         "closed",
+        "held_bytes",
     )
 
     def __init__(self, server: ServerListener, transport: Transport) -> None:
         super().__init__(server, transport)
         self.closed = False
+        self.held_bytes = 0
+        """Of answers in memory that the client has not taken, as `server.unread` counts them."""
         # Unanswered requests in order, once there is one; what is to be sent; whether requests are being handled;
         # whether reading is paused; what large requests that are not answered named.
         self._waiting: deque[RequestContext] | None = None
@@ -195,3 +198,5 @@ class Answering(Received):
             self._out = []
             self._corked_bytes = 0
             self.transport.write(out)
+            if self.held_bytes or self.transport.held_bytes:
+                self.server.gate.unread.note(self)  # type: ignore[arg-type]

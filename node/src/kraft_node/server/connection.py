@@ -5,7 +5,8 @@ write. What a client may cost is bounded:
 
 - Only Produce may be pipelined into the handlers while it waits (for replicas); any other unanswered request stops the
   connection from handling more, and from reading, as Kafka mutes a channel. What has been read stays undecoded.
-- While more than `UNSENT_MAX` bytes wait to be sent, nothing is handled or read.
+- While more than `UNSENT_MAX` bytes wait to be sent, nothing is handled or read. While all connections together hold
+  too much (`server.unread`), nothing is handled for those that have unread answers.
 - A request longer than `socket.request.max.bytes`, an unknown api or version, or bytes that do not decode close the
   connection, with a line in the log; ApiVersions of an unknown version is answered in version 0 (KIP-511).
 """
@@ -104,6 +105,8 @@ class Connection(Answering):
 
     def drained(self) -> None:
         """There is room again for responses."""
+        if self.held_bytes:
+            self.server.gate.unread.note(self)
         if self._resting and not self._yielded and not self._short:
             self._work_again()
 
@@ -117,6 +120,7 @@ class Connection(Answering):
         self._rest = None
         self._release_large()
         self._release_items()
+        self.server.gate.unread.forget(self)
         self.server.forget(self)
 
     # Requests
@@ -286,7 +290,10 @@ class Connection(Answering):
         """Whether the limits allow another request now; sends what is corked when that is much."""
         if self._corked_bytes > CORKED_MAX:
             self._flush()
-        if self.transport.unsent_bytes > UNSENT_MAX or self.closed or self._muted or self._barred:
+        unsent = self.transport.unsent_bytes
+        if unsent > UNSENT_MAX or self.closed or self._muted or self._barred:
+            return False
+        if unsent and self.server.gate.unread.is_over:
             return False
         waiting = self._waiting
         if not waiting:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.base.turns import OneByOne, Turns
 from kraft_node.server.connection import Connection
 from kraft_node.server.connection_rates import Arrivals
 from kraft_node.server.large_requests import LargeRequests
+from kraft_node.server.unread import Unread
 from kraft_node.wire.api import API, ApiKey, ApiSpec
 from kraft_node.wire.sizes import is_long
 
@@ -121,7 +123,20 @@ class Gate:
     themselves goes on accepting, and the connection of a client that was quiet for longest is closed.
     """
 
-    __slots__ = ("_by_ip", "_by_listener", "_controllers", "_inter_broker", "count", "limits", "listeners", "rates")
+    __slots__ = (
+        "_by_ip",
+        "_by_listener",
+        "_controllers",
+        "_inter_broker",
+        "count",
+        "limits",
+        "listeners",
+        "rates",
+        "unread",
+    )
+
+    unread: Unread
+    """What clients have not taken; made with the first listener."""
 
     def __init__(self, limits: Limits, *, inter_broker: str | None = None, controllers: Iterable[str] = ()) -> None:
         """`inter_broker`: the listener of brokers, if clients have another one."""
@@ -153,6 +168,10 @@ class Gate:
         self._by_listener[listener] = there + 1
         self.count += counts
         return None
+
+    def connections(self) -> Iterator[Connection]:
+        """Those of all listeners."""
+        return chain.from_iterable(listener.connections for listener in self.listeners)
 
     def _close_quietest(self) -> None:
         apart = {self._inter_broker, *self._controllers}
@@ -214,6 +233,8 @@ class ServerListener:
         self.clock = env.clock
         self.name = name
         self.gate = gate
+        if not gate.listeners:
+            gate.unread = Unread(env.scheduler.call_later, gate.connections)
         gate.listeners.append(self)
         self.pool = pool
         self.request_bytes_max = gate.limits.request_bytes_max

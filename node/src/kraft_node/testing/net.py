@@ -134,6 +134,10 @@ class SimTransport:
             self._in_flight -= leaving.popleft()[1]
         return self._in_flight
 
+    @property
+    def held_bytes(self) -> int:
+        return self.unsent_bytes
+
     def accepted(self, listener: SimListener) -> None:
         """The listening side learns of the connection."""
         if not self.closed:

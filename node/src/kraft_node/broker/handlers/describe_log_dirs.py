@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kraft_node.log.directory import Directory
 
 
-Wanted: TypeAlias = "set[tuple[str, int]] | None"
-"""The partitions that the client asks for; None: all."""
+Wanted: TypeAlias = "dict[str, set[int]] | None"
+"""The partitions that the client asks for, by topic; None: all."""
 
 PARTITIONS_A_STEP: Final = 200
 
@@ -59,12 +59,17 @@ def _steps(broker: Broker, request: Any) -> Generator[None, None, Any]:
     return Response(results=results)
 
 
-def _wanted(request: Any) -> Generator[None, None, set[tuple[str, int]]]:
-    wanted = set()
+def _wanted(request: Any) -> Generator[None, None, dict[str, set[int]]]:
+    wanted: dict[str, set[int]] = {}
     for piece in pieces(request, ("topics", "partitions")):
-        wanted.update((topic.topic, index) for topic in piece.topics for index in topic.partitions)
+        for topic in piece.topics:
+            wanted.setdefault(topic.topic, set()).update(topic.partitions)
         yield
     return wanted
+
+
+def _is_wanted(wanted: Wanted, topic: str, index: int) -> bool:
+    return wanted is None or index in wanted.get(topic, ())
 
 
 def _topics(
@@ -75,12 +80,12 @@ def _topics(
     for number, (topic, index, size) in enumerate(chain(broker.storage.sizes(directory), unused)):
         if number % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
             yield
-        if wanted is None or (topic, index) in wanted:
+        if _is_wanted(wanted, topic, index):
             lag = 0 if (topic, index) not in directory.quarantined else UNKNOWN_LAG
             row = Response.DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=lag)
             topics.setdefault(topic, []).append(row)
     for topic, index, size, end in broker.logs.futures.sizes(directory):
-        if wanted is None or (topic, index) in wanted:
+        if _is_wanted(wanted, topic, index):
             lag = _lag(broker, topic, index, end)
             row = Response.DescribeLogDirsPartition(index, size, lag, is_future_key=True)
             topics.setdefault(topic, []).append(row)
@@ -106,9 +111,7 @@ def _unused(broker: Broker, wanted: Wanted) -> Generator[None, None, dict[Uuid, 
         while (topic := broker.image.topics.by_name(name)) is not None and start < len(topic):
             for index in range(start, min(start + PARTITIONS_A_STEP, len(topic))):
                 state = topic.partition(index)
-                if state is None or broker.node_id not in state.replicas:
-                    continue
-                if wanted is not None and (name, index) not in wanted:
+                if state is None or broker.node_id not in state.replicas or not _is_wanted(wanted, name, index):
                     continue
                 if broker.storage.directory_of(name, index) is None and online:
                     assigned = state.directory(broker.node_id)
