@@ -7,21 +7,29 @@ from typing import Any
 import pytest
 
 from kraft_node.base.errors import ErrorCode, KafkaError
+from kraft_node.base.ids import Uuid
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.base.turns import STEPS_A_TURN, Turns
-from kraft_node.broker.pieces import OLDER, ROWS, SHAPES, in_pieces
+from kraft_node.broker.pieces import IN_STEPS, OLDER, ROWS, SHAPES, TOPICS, USERS, in_pieces
 from kraft_node.wire.api import API, ApiKey
 from kraft_node.wire.error_response import error_response
 from kraft_node.wire.messages import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeGroupsRequest,
     ListOffsetsRequest,
+    MetadataRequest,
+    MetadataResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from kraft_node.wire.sizes import LONG
 from tests.unit.server.fakes import World
 
 COUNT = 7 * ROWS + 3
@@ -242,3 +250,125 @@ def test_every_shape_is_that_of_its_messages() -> None:
                 field = next(field for field in struct.fields if field.name == name)
                 assert field.array
                 struct = field.struct or struct
+
+
+def test_no_api_is_without_a_budget() -> None:
+    """What is neither cut nor goes on in steps is refused beyond some thousand items."""
+    handled: list[Any] = []
+    for key in API:
+        if key in SHAPES or key in IN_STEPS or "broker" not in API[key].listeners:
+            continue
+        request = API[key].request()
+        fields = [f for f in API[key].request.SCHEMA.top.fields if f.array and (f.struct or f.type == "string")]
+        for field in fields:
+            many: list[Any] = [None] * (LONG + 1)
+            handlers = in_pieces(Turns(World({}).env), {ApiKey(key): lambda ctx, m: handled.append(m)})
+            setattr(request, field.name, many)
+            with pytest.raises(KafkaError) as refused:
+                handlers[ApiKey(key)](None, request)  # type: ignore[arg-type]
+            assert refused.value.code == ErrorCode.INVALID_REQUEST
+            setattr(request, field.name, [])
+    assert handled == []
+
+
+def scram(deletions: list[str], upsertions: list[str]) -> Any:
+    message = AlterUserScramCredentialsRequest
+    return message(
+        deletions=[message.ScramCredentialDeletion(name, 1) for name in deletions],
+        upsertions=[message.ScramCredentialUpsertion(name, 1, 4096, b"s", b"p") for name in upsertions],
+    )
+
+
+def test_all_that_is_asked_of_a_user_is_in_one_piece() -> None:
+    rig = Rig(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0)
+    names = [f"u{i}" for i in range(COUNT)]
+    seen: list[list[str]] = []
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        asked = [entry.name for entry in (*piece.deletions, *piece.upsertions)]
+        seen.append(asked)
+        result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+        return AlterUserScramCredentialsResponse(results=[result(user=name) for name in dict.fromkeys(asked)])
+
+    rig.ask(scram(names[:-7], [names[5], *names[-7:], names[-1]]), handle)
+    assert not seen, "nothing is handled at once"
+    rig.world.scheduler.run()
+    assert [row.user for row in rig.answers[0].results] == names
+    assert max(map(len, seen)) <= USERS + 3
+    [with_both] = [asked for asked in seen if "u5" in asked]
+    assert with_both.count("u5") == 2
+    [last] = [asked for asked in seen if names[-1] in asked]
+    assert last.count(names[-1]) == 2
+
+
+def test_a_user_named_very_often_costs_three_entries() -> None:
+    rig = Rig(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0)
+    seen: list[Any] = []
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        seen.append(piece)
+        return AlterUserScramCredentialsResponse()
+
+    rig.ask(scram(["u"] * COUNT, ["u"] * COUNT), handle)
+    rig.world.scheduler.run()
+    assert [(len(piece.deletions), len(piece.upsertions)) for piece in seen] == [(3, 3)]
+
+
+def metadata(names: list[str]) -> Any:
+    return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+
+
+def test_topics_of_metadata_are_judged_and_described_in_pieces_each_once() -> None:
+    rig = Rig(ApiKey.METADATA, 9)
+    names = [f"t{i}" for i in range(COUNT)]
+    seen: list[int] = []
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        seen.append(len(piece.topics))
+        row = MetadataResponse.MetadataResponseTopic
+        return MetadataResponse(topics=[row(name=topic.name) for topic in piece.topics])
+
+    rig.ask(metadata(names * 2), handle)
+    rig.world.scheduler.run()
+    assert [topic.name for topic in rig.answers[0].topics] == names
+    assert max(seen) == TOPICS
+
+
+def test_assignments_of_very_many_replicas_are_cut() -> None:
+    rig = Rig(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0)
+    asked, told = AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    sizes: list[int] = []
+
+    def partitions(count: int) -> list[Any]:
+        return [asked.PartitionData(i) for i in range(count)]
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        sizes.append(sum(len(topic.partitions) for directory in piece.directories for topic in directory.topics))
+        return answer(piece)
+
+    def answer(request: Any) -> Any:
+        return told(
+            directories=[
+                told.DirectoryData(
+                    d.id,
+                    [
+                        told.TopicData(t.topic_id, [told.PartitionData(p.partition_index) for p in t.partitions])
+                        for t in d.topics
+                    ],
+                )
+                for d in request.directories
+            ]
+        )
+
+    one, two = Uuid(b"1" * 16), Uuid(b"2" * 16)
+    request = asked(
+        broker_id=1,
+        directories=[
+            asked.DirectoryData(one, [asked.TopicData(one, partitions(COUNT)), asked.TopicData(two, partitions(3))]),
+            asked.DirectoryData(two, [asked.TopicData(one, partitions(ROWS))]),
+        ],
+    )
+    rig.ask(request, handle)
+    rig.world.scheduler.run()
+    assert rig.answers == [answer(request)]
+    assert max(sizes) <= ROWS

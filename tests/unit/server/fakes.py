@@ -73,7 +73,7 @@ class FakeTransport:
 
     @property
     def held_bytes(self) -> int:
-        return self.unsent_bytes
+        return 0 if self.aborted else self.unsent_bytes
 
     def write(self, parts: Sequence[Outgoing]) -> None:
         self.writes += 1
@@ -94,7 +94,6 @@ class FakeTransport:
 
     def abort(self) -> None:
         self.aborted = True
-        self.unsent_bytes = 0
 
     def frames(self) -> list[bytes]:
         """The responses so far, without their lengths."""
