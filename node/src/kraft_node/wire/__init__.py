@@ -7,7 +7,8 @@ message and version into one straight-line function that decodes and one that en
 hand out the classes, made on first use: a node that never sees a message never pays for it.
 
 `api` knows keys, versions and listeners; `frames` puts headers and lengths around messages; `coordinator` puts types
-and versions before the keys and values of the coordinators' topics; `error_response` answers a request with an error.
+and versions before the keys and values of the coordinators' topics; `error_response` answers a request with an error,
+`long_answers` with a response that is put together in turns of the loop.
 Nothing here knows what a message means, keeps state or touches the network.
 
 Bounds: a declared length is compared with what is left in the buffer before anything is allocated for it, arrays by the

@@ -166,7 +166,7 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
     try:
         while not fetch.done:
             found = yield from _round(fetch)
-            if fetch.done:
+            if found is None:
                 break
             if fetch.is_late or fetch.is_enough(found):
                 fetch.finish()
@@ -182,7 +182,8 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
     return None
 
 
-def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected]:
+def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected | None]:
+    """Read all that is wanted; None if the fetch has ended meanwhile."""
     found = reader.Collected()
     fetch.missing_bytes = fetch.min_bytes
     fetch.has_news = False
@@ -193,7 +194,7 @@ def _round(fetch: WaitingFetch) -> Generator[None, None, reader.Collected]:
             reader.watch(fetch.session, found.rows[known:], fetch.handler.replicas, fetch.isolation)
         yield
         if fetch.done:
-            break
+            return None
     fetch.missing_bytes -= found.size_bytes
     return found
 

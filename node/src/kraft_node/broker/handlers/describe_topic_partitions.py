@@ -73,6 +73,7 @@ class _Page:
         first_partition = 0
         cursor = self._asked.cursor
         previous = None
+        is_full = False
         for number, name in enumerate(names):
             if number % NAMES_A_STEP == NAMES_A_STEP - 1:
                 yield
@@ -83,13 +84,13 @@ class _Page:
                 if self._asked.topics:
                     self._denied.append(name)
                 continue
-            if self._next is not None:
+            if is_full:
                 continue  # it is beyond the page, but what is denied is told
             if cursor is not None and name == cursor.topic_name:
                 first_partition = cursor.partition_index
-            self._add(name, first_partition)
+            is_full = self._add(name, first_partition)
             first_partition = 0
-            if self._next is not None and not self._asked.topics:
+            if is_full and not self._asked.topics:
                 break
         for start in range(0, len(self._denied), NAMES_A_STEP):
             self._answers += [_denied(name) for name in self._denied[start : start + NAMES_A_STEP]]
@@ -114,15 +115,15 @@ class _Page:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return merge(*parts)
 
-    def _add(self, name: str, first_partition: int) -> None:
-        """Describe a topic as far as there is room, or say that the next page begins with it."""
+    def _add(self, name: str, first_partition: int) -> bool:
+        """Describe a topic as far as there is room; whether the next page begins with it."""
         if self._room <= 0:
             self._next = Response.Cursor(name, first_partition)
-            return
+            return True
         topic = self._broker.image.topics.by_name(name)
         if topic is None:
             self._answers.append(_unknown(name, self._eyes.operations(name)))
-            return
+            return False
         end = min(len(topic), first_partition + self._room)
         rows = _rows(self._broker, self._listener, topic, range(first_partition, end))
         self._answers.append(
@@ -138,6 +139,8 @@ class _Page:
         self._room -= max(0, end - first_partition)
         if end < len(topic):
             self._next = Response.Cursor(name, end)
+            return True
+        return False
 
 
 def _denied(name: str) -> Any:
