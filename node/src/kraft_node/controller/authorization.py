@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from kraft_node.base.config.resources import BROKER_LOGGER_RESOURCE
 from kraft_node.base.errors import ErrorCode
-from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.base.request import Handler, RequestContext
-from kraft_node.controller.topics import FORBIDDEN_NAME, repeated
+from kraft_node.controller.topics import FORBIDDEN_NAME, UNKNOWN_ID, UNKNOWN_NAME, repeated
 from kraft_node.metadata.topics import TopicsView
 from kraft_node.security.authorizer import Authorizer
 from kraft_node.security.configs import OWNERS, describe_configs, may
@@ -77,7 +77,7 @@ FIRST_DELETION_BY_STATE: Final = 6
 def guarded(
     handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, topics: Callable[[], TopicsView]
 ) -> dict[ApiKey, Handler]:
-    """The handlers behind their guards. `topics` gives the topics as they will be once everything is committed."""
+    """The handlers behind their guards. `topics` gives the committed topics: guards show nothing else."""
     guards: dict[ApiKey, Guard] = {
         ApiKey.CREATE_TOPICS: create_topics,
         ApiKey.DELETE_TOPICS: partial(delete_topics, topics),
@@ -143,7 +143,10 @@ def create_topics(authorizer: Authorizer, handler: Handler, ctx: RequestContext,
 def delete_topics(
     topics: Callable[[], TopicsView], authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any
 ) -> Any:
-    """DELETE of the cluster, or of each topic; who may not describe a topic is not told the name behind an id."""
+    """DELETE of the cluster, or of each topic; who may not describe a topic is not told the name behind an id.
+
+    A topic that is not committed yet does not exist here, as in Kafka: the answer says so, whatever the planner knows.
+    """
     if authorizer.allows(ctx, Operation.DELETE, ResourceType.CLUSTER, log_denied=False):
         return handler(ctx, request)
     by_state = ctx.api_version >= FIRST_DELETION_BY_STATE
@@ -161,24 +164,31 @@ def delete_topics(
             judged[key] = topic.name if topic is not None else name
     describable = authorizer.permitted(ctx, Operation.DESCRIBE, ResourceType.TOPIC, judged.values())
     deletable = authorizer.permitted(ctx, Operation.DELETE, ResourceType.TOPIC, judged.values())
-    rows = []
+    row = DeleteTopicsResponse.DeletableTopicResult
+    rows: dict[tuple[str | None, Uuid], Any] = {}
     left = []
     for name, topic_id in asked:
-        known = judged.get(topic_id if name is None else name)
-        exists = name is None or topics().by_name(name) is not None
-        if known is None or (known in describable and (known in deletable or not exists)):
+        key = topic_id if name is None else name
+        known = judged.get(key)
+        if known is None and (key in doubtful or (name is None) == (topic_id == ZERO_UUID)):
+            left.append((name, topic_id))  # refused for another reason
+        elif known is None:
+            rows[name, topic_id] = row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+        elif known in describable and known in deletable:
             left.append((name, topic_id))
-            continue
-        told = known if name is not None or known in describable else None
-        rows.append(DeleteTopicsResponse.DeletableTopicResult(told, topic_id, *REFUSALS[ResourceType.TOPIC]))
+        elif known in describable and name is not None and topics().by_name(name) is None:
+            rows[name, topic_id] = row(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_NAME)
+        else:
+            told = known if name is not None or known in describable else None
+            rows[name, topic_id] = row(told, topic_id, *REFUSALS[ResourceType.TOPIC])
     if not rows:
         return handler(ctx, request)
-    fields = {"topics": [state for state in request.topics if (state.name, state.topic_id) in left]}
+    fields = {"topics": [state for state in request.topics if (state.name, state.topic_id) not in rows]}
     if not by_state:
         fields = {"topic_names": [name for name, _ in left]}
 
     def complete(response: Any) -> Any:
-        response.responses += rows
+        response.responses += rows.values()
         return response
 
     return answered(handler, ctx, changed(request, **fields), complete)

@@ -35,6 +35,9 @@ from kraft_node.wire.stored import PartitionRecord, RemoveTopicRecord, TopicReco
 PARTITIONS_PER_BATCH_MAX: Final = 10_000
 """Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH)."""
 
+UNKNOWN_ID: Final = "This server does not host this topic ID."
+UNKNOWN_NAME: Final = "This server does not host this topic-partition."
+
 FORBIDDEN_NAME: Final = "__cluster_metadata"
 
 Assignments: TypeAlias = Sequence[Sequence[int]]
@@ -310,9 +313,8 @@ class Topics:
         topic = self._cluster.topic_with(topic_id) if name is None else self._cluster.topic_named(name)
         if topic is None:
             if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-            message = "This server does not host this topic-partition."
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_NAME)
         return topic
 
     # CreatePartitions

@@ -267,7 +267,7 @@ class Node:
             from kraft_node.controller.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
 
             # In place as well: what comes in envelopes is judged, too.
-            judged = guarded(controller.handlers, self.authorizer, lambda: controller.cluster.view.topics)
+            judged = guarded(controller.handlers, self.authorizer, lambda: raft.image.topics)
             controller.handlers.update(judged)
         # In place, too. What the quorum fetches here is one partition.
         controller.handlers.update(in_pieces(controller.turns, controller.handlers, but={ApiKey.FETCH}))
