@@ -73,7 +73,7 @@ def collect(
     are, and sent what `quota` allows; consumers that know racks may read from followers, or be sent to one by `prefer`.
     """
     found = Collected() if before is None else before
-    remaining = max(max_bytes - found.size_bytes, 0)
+    remaining = max(max_bytes - found.size_bytes, 0) if found.rows else max_bytes
     is_follower = session.replica_id >= 0
     denied = session.denied
     find = replicas.leader_in if session.rack is None else replicas.hosted_in
