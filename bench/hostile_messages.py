@@ -162,7 +162,8 @@ def describe_quotas() -> bytes:
 MESSAGES: Final[dict[str, Callable[[], bytes]]] = {
     make.__name__.replace("_", "-"): make
     for make in (
-        list_offsets, offset_commit, fetch, fetch_that_waits, forgotten, produce, tagged_fields, long_software_name, join_group,
+        list_offsets, offset_commit, fetch, fetch_that_waits, forgotten, produce, tagged_fields, long_software_name,
+        join_group,
         create_topics, delete_topics, alter_configs, create_acls, delete_acls, scram, describe_topic_partitions,
         describe_log_dirs, elect_leaders, reassign, describe_quotas,
     )
