@@ -45,6 +45,7 @@ class Connection:
             raise
 
     def close(self) -> None:
+        """Close the socket; requests without an answer are given up."""
         self._socket.close()
 
     @property

@@ -61,6 +61,7 @@ class FileSource:
         os.close(self._fd)
 
     def read(self, position: int, length: int) -> Buffer:
+        """At most `length` bytes from `position`; fewer at the end. Raises OSError."""
         return os.pread(self._fd, min(length, self.size - position), position)
 
 
@@ -72,6 +73,7 @@ class BufferSource:
         self.size = len(self._data)
 
     def read(self, position: int, length: int) -> Buffer:
+        """At most `length` bytes from `position`, uncopied; fewer at the end."""
         return self._data[position : position + length]
 
 

@@ -39,6 +39,7 @@ class KraftWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task, on an executor; returns how many were acknowledged."""
         return write(self._options, iterator)
 
 
@@ -51,4 +52,5 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one task, on an executor; returns how many were acknowledged."""
         return write(self._options, iterator)

@@ -62,21 +62,27 @@ class KraftDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name that `spark.read.format` takes."""
         return "kraft"
 
     def schema(self) -> str:
+        """The columns of the rows as DDL. Raises ValueError for options that are wrong."""
         return ", ".join(f"{name} {DDL[name]}" for name in columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch query."""
         return KraftReader(parse(self.options, streaming=False), tuple(schema.names))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of a stream."""
         return KraftStreamReader(parse(self.options, streaming=True), tuple(schema.names))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a batch. Raises ValueError for mode("overwrite")."""
         return KraftWriter(self._sink(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """The writer of a stream. Raises ValueError for outputMode("complete")."""
         return KraftStreamWriter(self._sink(schema), overwrite=overwrite)
 
     def _sink(self, schema: StructType) -> SinkOptions:
@@ -134,11 +140,13 @@ class KraftReader(DataSourceReader):
         self._options, self._columns = options, columns
 
     def partitions(self) -> Sequence[InputPartition]:
+        """The tasks of the batch, planned on the driver from the offsets of this moment."""
         with Cluster(self._options.settings) as cluster:
             start = offsets.starting(cluster, self._options)
             return plan(self._options, start, position(cluster, offsets.ending(cluster, self._options)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, on an executor."""
         return read(self._options, self._columns, partition)
 
 
@@ -171,6 +179,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(position(self._cluster, begun), begun=begun).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a micro-batch takes: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, or all there is."""
         if self._options.max_offsets_per_trigger:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger:
@@ -178,6 +187,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the query at the offsets of this moment."""
         self._until = self._latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -199,15 +209,18 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The topics' end, for the query's progress."""
         return self._latest().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch. Raises DataLossError if records between the two offsets are gone."""
         then, last = Position.from_json(start), Position.from_json(end)
         if last.begun:
             then = replace(then, offsets=last.begun)
         return plan(self._options, self._begin(then, last), last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, on an executor."""
         return read(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:

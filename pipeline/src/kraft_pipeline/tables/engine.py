@@ -80,9 +80,11 @@ class InlineEngine:
     parallelism = 1
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        """As `Engine.map`, one call after the other."""
         return [call(one) for one in work]
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        """As `Engine.run`, one range after the other."""
         return self.map(partial(run_task, job), ranges)
 
     def close(self) -> None:
@@ -114,9 +116,11 @@ class SparkEngine:
         return engine
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        """As `Engine.run`: a task for each range."""
         return self.map(partial(run_task, job), ranges)
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
+        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors of kind `defect`."""
         if not work:
             return []
 

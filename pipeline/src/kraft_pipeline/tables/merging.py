@@ -58,6 +58,7 @@ class Merge:
 
     @classmethod
     def of(cls, work: Work, changes: Changes, *, whole: bool, only_look: bool = False) -> Merge:
+        """The task that merges `changes` into the files of `work`; it carries only keys and order columns."""
         names = dict.fromkeys([*changes.keys, *(changes.order.columns if changes.order else ())])
         return cls(work, changes.keys, changes.order, changes.rows.select(list(names)), whole, only_look=only_look)
 

@@ -32,10 +32,12 @@ class Order(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
+        """The columns that decide, in their order; absent ones are left out."""
         return [name for name in self if name]
 
     @property
     def plain(self) -> Order:
+        """The same order without `orderBy`: offset and time decide."""
         return self._replace(by="")
 
 

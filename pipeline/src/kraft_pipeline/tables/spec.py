@@ -113,6 +113,7 @@ class TableSpec:
 
     @property
     def dead_letter_path(self) -> str:
+        """The table of dead letters, beside the table's own path."""
         return self.path.rstrip("/") + DEAD_LETTERS
 
     @property
