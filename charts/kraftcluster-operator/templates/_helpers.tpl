@@ -65,3 +65,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [events]
   verbs: [create, patch]
 {{- end }}
+
+{{/* What the webhook is asked, by its path. An eviction of a node's pod becomes a planned restart. */}}
+{{- define "operator.webhooks" -}}
+{{- range list "kraftclusters" "krafttopics" }}
+{{ . }}: {apiGroups: [kraftcluster.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [{{ . }}]}
+{{- end }}
+evictions: {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
+{{- end }}

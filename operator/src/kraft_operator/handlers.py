@@ -13,6 +13,7 @@ import kopf
 
 from kraft_operator.admission import configure_webhooks, register_webhooks
 from kraft_operator.api.base import GROUP, VERSION
+from kraft_operator.evictions import register_evictions
 from kraft_operator.kube.access import access
 from kraft_operator.pipelines.kinds import KINDS
 from kraft_operator.pipelines.manifests import KIND
@@ -60,7 +61,6 @@ class Works(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
-
     def health(self) -> Mapping[str, Any]:
         """For the probe. Raises RuntimeError if only a new process can help."""
 
@@ -71,6 +71,7 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
     webhook = ours is not None and bool(ours.webhook_port)
     if webhook:
         register_webhooks(made)
+        register_evictions(made)
 
     async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)
@@ -93,18 +94,22 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
     kopf.on.login(registry=made)(login)
 
 
+def _changed(seen: dict[Key, object], key: Key, mark: object, type_: str | None) -> bool:
+    """Whether an event is no echo of a status that we wrote: `mark` leaves it out."""
+    if type_ == "DELETED":
+        seen.pop(key, None)
+        return True
+    if key in seen and seen[key] == mark:
+        return False
+    seen[key] = mark
+    return True
+
+
 def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None]) -> None:
     seen: dict[Key, object] = {}
 
     def changed(key: Key, mark: object, type_: str | None) -> bool:
-        """Whether an event is no echo of a status that we wrote: `mark` leaves it out."""
-        if type_ == "DELETED":
-            seen.pop(key, None)
-            return True
-        if key in seen and seen[key] == mark:
-            return False
-        seen[key] = mark
-        return True
+        return _changed(seen, key, mark, type_)
 
     # Handlers are coroutines: kopf would run plain functions in threads, and queues belong to the loop.
 
@@ -114,7 +119,8 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
             wake(key)
 
     async def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
-        wake(Key(namespace or "", labels.get(INSTANCE, "")))
+        if labels.get(INSTANCE):  # the name of a list would be asked for otherwise
+            wake(Key(namespace or "", labels[INSTANCE]))
 
     async def of_topic(
         namespace: str | None,

@@ -71,7 +71,24 @@ class Metrics:
         self.pipeline_dead = Gauge(
             "kraft_operator_pipeline_dead_letters", "records that are no rows", PIPELINE, registry=self.registry
         )
-        self._reasons: dict[tuple[str, str], set[str]] = {}
+        self._add_times()
+        self._reasons: dict[tuple[str, str], dict[str, float]] = {}
+        """Since when, by reason."""
+        self._waits: dict[tuple[str, str], tuple[tuple[str, ...], float]] = {}
+
+    def _add_times(self) -> None:
+        self.blocked_since = Gauge(
+            "kraft_operator_blocked_since_timestamp_seconds",
+            "since when a gate has been closed, as far as this process knows",
+            [*CLUSTER, "reason"],
+            registry=self.registry,
+        )
+        self.waiting_since = Gauge(
+            "kraft_operator_waits_since_timestamp_seconds",
+            "since when passes have waited for the same, 0 where nothing is waited for",
+            CLUSTER,
+            registry=self.registry,
+        )
 
     def passed(
         self, namespace: str, cluster: str, plan: Plan, told: list[Told], *, took_s: float, now_s: float
@@ -84,15 +101,26 @@ class Metrics:
         self.waiting.labels(namespace, cluster).set(len(plan.waits))
         for one in told:
             self.condition.labels(namespace, cluster, one.type).set(VALUES[one.status])
-        reasons = {one.reason for one in plan.blocked}
-        before = self._reasons.setdefault((namespace, cluster), set())
-        for gone in before - reasons:
-            self.blocked.remove(namespace, cluster, gone)
-        for reason in reasons:
-            self.blocked.labels(namespace, cluster, reason).set(1)
-        self._reasons[namespace, cluster] = reasons
+        self._note_gates((namespace, cluster), plan, now_s)
         for step in plan.steps:
             self.steps.labels(namespace, cluster, type(step).__name__).inc()
+
+    def _note_gates(self, key: tuple[str, str], plan: Plan, now_s: float) -> None:
+        """Since when each gate is closed, and how long the same has been waited for."""
+        before = self._reasons.get(key, {})
+        now = {one.reason: before.get(one.reason, now_s) for one in plan.blocked}
+        for gone in before.keys() - now.keys():
+            self.blocked.remove(*key, gone)
+            self.blocked_since.remove(*key, gone)
+        for reason, since in now.items():
+            self.blocked.labels(*key, reason).set(1)
+            self.blocked_since.labels(*key, reason).set(since)
+        self._reasons[key] = now
+        waits, since = self._waits.get(key, ((), now_s))
+        if waits != tuple(plan.waits):
+            since = now_s
+        self._waits[key] = (tuple(plan.waits), since)
+        self.waiting_since.labels(*key).set(since if plan.waits else 0)
 
     def failed(self, namespace: str, cluster: str, *, took_s: float) -> None:
         """A pass that an error ended."""
@@ -101,9 +129,11 @@ class Metrics:
 
     def forget(self, namespace: str, cluster: str) -> None:
         """A cluster is gone, and what was told of it."""
-        for metric in (self.reconciles, self.last_success, self.condition, self.blocked, self.waiting, self.steps):
+        gates = (self.blocked, self.blocked_since, self.waiting, self.waiting_since)
+        for metric in (self.reconciles, self.last_success, self.condition, self.steps, *gates):
             metric.remove_by_labels({"namespace": namespace, "cluster": cluster})
         self._reasons.pop((namespace, cluster), None)
+        self._waits.pop((namespace, cluster), None)
 
     def pipeline(self, namespace: str, kind: str, name: str, status: Mapping[str, Any]) -> None:
         """A pass over a pipeline, by the status that it wrote."""

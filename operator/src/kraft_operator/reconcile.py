@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -47,6 +48,7 @@ from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.config_check import cluster_config_problems
+from kraft_operator.specs.windows import window_problems, window_state
 from kraft_operator.specs.wishes import wishes
 from kraft_operator.telling import Teller, now_text, topics_without_cluster
 
@@ -105,6 +107,14 @@ class _Memory:
     changes: int = 0
     """How often a watch has told of a change."""
     rest: _Rest | None = None
+
+
+def _rests_s(cluster: Cluster) -> float:
+    """How long a cluster may rest: not beyond the moment at which a maintenance window opens or closes."""
+    longest_s = RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
+    now = datetime.now(UTC)
+    changes = window_state(cluster.spec.update_strategy.maintenance_windows, now).changes
+    return longest_s if changes is None else min(longest_s, (changes - now).total_seconds())
 
 
 class Reconciler:
@@ -185,11 +195,6 @@ class Reconciler:
         if found is None:
             return self._resync_s
         cluster, before = found
-        try:
-            await check_templates(self._api, cluster)
-        except UngrantedError as error:
-            await memory.teller.wrong(resource, error.reason, str(error))
-            return BLOCKED_S
         kept = RecordObject(self._api, cluster)
         try:
             record = await kept.read(before)
@@ -203,7 +208,7 @@ class Reconciler:
         topics = await self._api.list("KRaftTopic", key.namespace)
         declared, _ = by_topics.declared(topics, key.name, record.topics)
         annotations = resource["metadata"].get("annotations", {})
-        wanted = replace(wishes(cluster, annotations), topic_replicas=replicas_of(declared.wishes))
+        wanted = replace(wishes(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas_of(declared.wishes))
 
         def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
             return plan(record, wanted, observed, ""), situation(record, wanted, observed)
@@ -242,7 +247,7 @@ class Reconciler:
             if looked_after and await one.topics(topics, record, self._events):
                 plan_.waits.append("topics change")
             elif failure is None and one.found is not None and not plan_.steps and memory.changes == changes:
-                until = self._clock() + RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
+                until = self._clock() + _rests_s(cluster)
                 rest = _Rest(cluster, record, wanted, one.found, generation, after, declared, {}, until)
                 await self._rest(memory, rest, changes)
         if failure is not None:
@@ -302,7 +307,7 @@ class Reconciler:
         except ValidationError as error:
             await memory.teller.wrong(resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
             return None
-        wrong = cluster_config_problems(spec)
+        wrong = [*cluster_config_problems(spec), *window_problems(spec)]
         if wrong:
             await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None
@@ -310,6 +315,11 @@ class Reconciler:
         if not cluster.image:
             message = "neither spec.image nor the operator names an image: set one of them"
             await memory.teller.wrong(resource, "NoImage", message)
+            return None
+        try:
+            await check_templates(self._api, cluster)
+        except UngrantedError as error:
+            await memory.teller.wrong(resource, error.reason, str(error))
             return None
         return cluster, before
 

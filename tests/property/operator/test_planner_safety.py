@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kraft_operator.plan import steps as do
+from kraft_operator.plan.situation import EVICTED
 from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement
 from tests.unit.operator.world import World, wanted
 
@@ -128,6 +129,33 @@ def test_no_law_is_broken_when_pools_come_and_go(seed: int) -> None:
     assert world.step().steps == []
     assert all(pod.ready for pod in world.pods.values())
     assert world.dynamic == world.wanted.dynamic_config
+
+
+def _drain_wish(world: World, rng: random.Random, number: int) -> None:
+    """Windows open and close, machines are drained, volumes are dropped, and images change meanwhile."""
+    choice = rng.randrange(4)
+    if choice == 0:
+        world.wanted = replace(world.wanted, window_closed="" if world.wanted.window_closed else "later")
+    elif choice == 1 and world.pods:
+        for node_id in rng.sample(sorted(world.pods), min(2, len(world.pods))):
+            world.pods[node_id].aspects[EVICTED] = "asked"
+    elif choice == 2:
+        world.racks = {node_id: rng.choice("xyz") for node_id in range(101, 110)}
+        world.wanted = replace(world.wanted, parallel_by_rack=True, parallel_racks=rng.choice((1, 2, 3)))
+    else:
+        _wish(world, rng, number)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_law_is_broken_while_machines_are_drained_and_windows_close(seed: int) -> None:
+    world = _run(seed, True, _drain_wish)
+    accepted = frozenset({"MetadataPause", "DataLoss"})
+    begun = {item.name for item in world.record.replacements}
+    still = tuple(replace(one, accept=accepted) for one in world.wanted.replacements if one.name in begun)
+    world.wanted = replace(world.wanted, replacements=still, window_closed="")
+    world.settle()
+    assert world.step().steps == []
+    assert not any(EVICTED in pod.aspects for pod in world.pods.values())
 
 
 def _crash_everywhere(prepare: Callable[[World], None]) -> None:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Rule, marked
 from kraft_operator.api.pools import NodePool
+from kraft_operator.api.windows import WINDOWS_MAX, MaintenanceWindow
 
 CONTROLLER_PORT: Final = 9090
 POOLS_MAX: Final = 10
@@ -126,7 +127,14 @@ class UpdateStrategy(Model):
         Literal["One", "Rack"],
         Field(description="brokers at once: one, or those of a rack as far as every ISR allows"),
     ] = "One"
+    racks_at_once: Annotated[
+        int, Field(ge=1, le=10, description="of parallelism Rack: racks together, as far as every ISR allows")
+    ] = 1
     paused: Annotated[bool, Field(description="no restart for changes; all else goes on")] = False
+    maintenance_windows: Annotated[
+        list[MaintenanceWindow],
+        Field(max_length=WINDOWS_MAX, description="restarts for changes wait for them; at any time if empty"),
+    ] = []
     supervised: Annotated[
         bool, Field(description="restarts wait for `kubectl kraft approve`: the annotation kraftcluster.io/approve")
     ] = False

@@ -14,7 +14,7 @@ from kraft_operator.plan.steps import Plan
 TELLS_MAX: Final = 5
 """So many reasons are spelled out in one message; more nobody reads, and all are in the log."""
 
-WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded"})
+WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded", "OutsideWindow"})
 """Not done because somebody said so: nothing is wrong."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from kraft_operator.plan.gates import isr_without, node_without
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.replace import pause_accepted
-from kraft_operator.plan.situation import Situation, is_controller
+from kraft_operator.plan.situation import EVICTED, ROLLED, Situation, is_controller
 from kraft_operator.plan.steps import Recreate, Restart
 
 
@@ -41,6 +41,14 @@ def roll(s: Situation) -> bool:
             "RollPaused", f"nodes {[node.id for node in behind]} need a restart, and updateStrategy.paused is set"
         )
         return True
+    if s.wanted.window_closed:
+        waiting = [node for node in behind if not _at_any_time(s, node)]
+        behind = [node for node in behind if node not in waiting]
+        if waiting:
+            text = f"nodes {[node.id for node in waiting]} need a restart: {s.wanted.window_closed}"
+            s.plan.block("OutsideWindow", text)
+        if not behind:
+            return True
     failing = [node for node in behind if not s.up(node.id)]
     unsettled = s.unsettled()
     if unsettled and not failing:
@@ -55,6 +63,11 @@ def roll(s: Situation) -> bool:
     else:
         _brokers(s, failing or behind)
     return True
+
+
+def _at_any_time(s: Situation, node: Node) -> bool:
+    """Whether its restart waits for no window: somebody asks for it by hand, an eviction does, or it is down anyway."""
+    return not s.up(node.id) or not {ROLLED, EVICTED}.isdisjoint(s.lacks(node))
 
 
 def _may_roll(s: Situation, node: Node) -> bool:
@@ -90,9 +103,17 @@ def _brokers(s: Situation, behind: list[Node]) -> None:
         return
     together = ready[:1]
     if s.wanted.parallel_by_rack:
-        rack = s.kube.pods[ready[0].id].rack
-        for node in ready[1:]:
-            beside = {other.id for other in together} | {node.id}
-            if rack and s.kube.pods[node.id].rack == rack and isr_without(s, beside) is None:
+        racks = {s.kube.pods[ready[0].id].rack}
+        for node in _by_rack(s, ready[1:], first=s.kube.pods[ready[0].id].rack):
+            beside, rack = {other.id for other in together} | {node.id}, s.kube.pods[node.id].rack
+            if "" in racks | {rack} or len(racks | {rack}) > s.wanted.parallel_racks:
+                continue
+            if isr_without(s, beside) is None:
                 together.append(node)
+                racks.add(rack)
     _restart(s, together)
+
+
+def _by_rack(s: Situation, nodes: list[Node], first: str) -> list[Node]:
+    """Those of one rack beside each other, the rack `first` before the others: a rack is done before the next."""
+    return sorted(nodes, key=lambda node: (s.kube.pods[node.id].rack != first, s.kube.pods[node.id].rack, node.id))

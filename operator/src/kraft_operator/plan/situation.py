@@ -15,6 +15,10 @@ AGE_MAX_MS: Final = 15_000
 BEHIND_MAX_MS: Final = 3_000
 """A voter that has not had all of the leader's log for so long does not count: fetches come twice a second at least."""
 
+ROLLED: Final = "roll"
+"""The aspect of a restart that somebody asks for by hand."""
+EVICTED: Final = "evict"
+"""The aspect of a pod that somebody tries to evict."""
 ADDRESSES: Final = "addresses"
 """The aspect of a broker's addresses outside, which may become others at any time."""
 
@@ -156,7 +160,7 @@ class Situation:
         if node.broker and node.id in self.kube.addresses:
             aspects[ADDRESSES] = self.kube.addresses[node.id]
         if node.id in self.wanted.rolls:
-            aspects["roll"] = self.wanted.rolls[node.id]
+            aspects[ROLLED] = self.wanted.rolls[node.id]
         return aspects
 
     def format_aspects(self, node: Node) -> dict[str, str]:
@@ -204,11 +208,12 @@ class Situation:
             target.pop("voters", None)
         pool = self.wanted.pool(node.pool)
         before = pool.before if pool is not None else {}
-        return sorted(
+        lacks = {
             key
             for key, value in target.items()
             if pod.aspects.get(key) != value and (key not in before or pod.aspects.get(key, "") != before[key])
-        )
+        }
+        return sorted(lacks | ({EVICTED} & pod.aspects.keys()))
 
 
 def is_controller(pod: Pod) -> bool:

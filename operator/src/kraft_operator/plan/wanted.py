@@ -59,7 +59,11 @@ class Wanted:
     malformed: tuple[str, ...] = ()
     """What is wrong with requests that cannot be read."""
     parallel_by_rack: bool = False
+    parallel_racks: int = 1
+    """Racks of which brokers go down together, where ISRs allow it."""
     rolls_paused: bool = False
+    window_closed: str = ""
+    """Why restarts for changes wait: no maintenance window is open."""
     paused: bool = False
     hibernated: bool = False
     supervised: bool = False

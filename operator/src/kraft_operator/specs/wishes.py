@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
@@ -12,6 +13,7 @@ from kraft_operator.plan.wanted import STARTS_WITH, Pool, Replacement, Wanted
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.properties import aspects, aspects_of_before, dynamic_values
 from kraft_operator.specs.quantities import as_bytes
+from kraft_operator.specs.windows import closed_text
 
 SKIP: Final = f"{GROUP}/skip"
 """`3,101`: nodes that the operator leaves alone."""
@@ -27,8 +29,8 @@ APPROVE: Final = f"{GROUP}/approve"
 """The revision that somebody approves."""
 
 
-def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
-    """What the planner works on. Words of annotations that are no ids are left out."""
+def wishes(cluster: Cluster, annotations: Mapping[str, str], now: datetime | None = None) -> Wanted:
+    """What the planner works on. Without `now`, maintenance windows are open. Non-numeric ids are ignored."""
     spec = cluster.spec
     asked, malformed = requests_of(annotations)
     named = {one.name for one in asked}
@@ -58,7 +60,9 @@ def wishes(cluster: Cluster, annotations: Mapping[str, str]) -> Wanted:
         replacements=(*listed, *asked),
         malformed=malformed,
         parallel_by_rack=spec.update_strategy.parallelism == "Rack",
+        parallel_racks=spec.update_strategy.racks_at_once,
         rolls_paused=spec.update_strategy.paused,
+        window_closed=closed_text(spec.update_strategy.maintenance_windows, now) if now is not None else "",
         paused=spec.paused,
         hibernated=spec.hibernated,
         supervised=spec.update_strategy.supervised,

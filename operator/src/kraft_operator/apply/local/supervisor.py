@@ -253,7 +253,7 @@ class Supervisor:
         """As on Kubernetes, but for what a process has not got."""
         cluster = self.cluster
         topic_replicas = replicas_of(self._topics.declared().wishes)
-        wanted = replace(wishes(cluster, self.annotations()), topic_replicas=topic_replicas)
+        wanted = replace(wishes(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
         pools = []
         for one in wanted.pools:
             pool = cluster.pool(one.name)

@@ -1,0 +1,58 @@
+"""Evictions as planned restarts (`kubectl drain`), through the optional webhook.
+
+The webhook refuses the eviction of a node's pod with 429, which makes a drain try again, and marks the pod. A pass then
+restarts the marked node through the same gates as any change. The new pod carries no mark; a machine that is cordoned
+does not get it. Without the webhook, disruption budgets refuse what the gates would refuse, and allow the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import kopf
+
+from kraft_operator.kube.client import Api, ApiError
+from kraft_operator.plan.situation import EVICTED
+from kraft_operator.specs.pods import ASPECT
+
+MARK: Final = ASPECT + EVICTED
+"""On a pod: somebody tries to evict it."""
+NODES: Final = "kraftcluster"
+"""The label `app.kubernetes.io/name` of nodes' pods."""
+TOO_MANY: Final = 429
+
+
+def register_evictions(made: kopf.OperatorRegistry) -> None:
+    """The handler of `/evictions`, which every replica serves."""
+
+    async def evict(namespace: str | None, name: str | None, dryrun: bool = False, **_: Any) -> None:
+        async with Api() as api:
+            refusal = await refuse_eviction(api, namespace or "", name or "", dryrun=dryrun)
+        if refusal:
+            raise kopf.AdmissionError(refusal, code=TOO_MANY)
+
+    kopf.on.validate("", "v1", "pods", subresource="eviction", id="evictions", registry=made)(evict)
+
+
+async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) -> str:
+    """Mark the pod of a node that runs; why its eviction is refused, or an empty text for other pods."""
+    pod = await api.get("Pod", namespace, name)
+    if pod is None or not _is_running_node(pod):
+        return ""
+    if MARK not in pod["metadata"].get("annotations", {}) and not dryrun:
+        version = pod["metadata"]["resourceVersion"]
+        change = {"metadata": {"resourceVersion": version, "annotations": {MARK: "asked"}}}
+        try:
+            await api.patch("Pod", namespace, name, change)
+        except ApiError as error:  # a drain tries again, and so does this
+            return f"pod {name} could not be marked for a restart: {error}"
+    text = f"pod {name} is a node of a Kafka cluster: the operator restarts it once no partition and no quorum is at"
+    return f"{text} risk (kubectl kraft status tells what it waits for)"
+
+
+def _is_running_node(pod: dict[str, Any]) -> bool:
+    """Not a pod that has ended or stops, nor one that was never started: those hold nothing that a gate protects."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    if metadata.get("labels", {}).get("app.kubernetes.io/name") != NODES or "deletionTimestamp" in metadata:
+        return False
+    return bool(status.get("phase") == "Running")

@@ -1,0 +1,73 @@
+"""Whether a maintenance window is open, and when that changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.windows import DAYS, MaintenanceWindow
+
+
+class WindowState(NamedTuple):
+    """`is_open` from now on; `changes` is when it is not so any more, None for never."""
+
+    is_open: bool
+    changes: datetime | None
+
+
+def window_problems(spec: KRaftClusterSpec) -> list[str]:
+    """Time zones that do not exist."""
+    lines = []
+    for number, window in enumerate(spec.update_strategy.maintenance_windows):
+        try:
+            ZoneInfo(window.timezone)
+        except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+            where = f"spec.updateStrategy.maintenanceWindows[{number}].timezone"
+            text = f"{window.timezone!r} is not a time zone: a name such as UTC or Europe/Berlin is expected"
+            lines.append(f"{where}: {text}")
+    return lines
+
+
+def window_state(windows: Sequence[MaintenanceWindow], now: datetime) -> WindowState:
+    """Without windows it is always open."""
+    if not windows:
+        return WindowState(True, None)
+    spans = sorted(span for window in windows for span in _spans(window, now))
+    until = now
+    for begin, end in spans:
+        if begin <= until < end:
+            until = end
+    if until > now:
+        return WindowState(True, until)
+    return WindowState(False, min((begin for begin, _ in spans if begin > now), default=None))
+
+
+def _spans(window: MaintenanceWindow, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Those that have begun yesterday, or begin within a week, in UTC."""
+    zone = ZoneInfo(window.timezone)
+    today = now.astimezone(zone).date()
+    for offset in range(-2, 9):
+        day = today + timedelta(days=offset)
+        if window.days and DAYS[day.weekday()] not in window.days:
+            continue
+        begin, end = (_at(day.isoformat(), text, zone) for text in (window.begin, window.end))
+        if window.end <= window.begin:
+            end = _at((day + timedelta(days=1)).isoformat(), window.end, zone)
+        if end > begin:  # an hour that a change of clocks leaves out is no window
+            yield begin, end
+
+
+def _at(day: str, time: str, zone: ZoneInfo) -> datetime:
+    return datetime.fromisoformat(f"{day}T{time}:00").replace(tzinfo=zone).astimezone(UTC)
+
+
+def closed_text(windows: Iterable[MaintenanceWindow], now: datetime) -> str:
+    """Why nodes are not restarted now; empty while a window is open."""
+    state = window_state(tuple(windows), now)
+    if state.is_open:
+        return ""
+    when = state.changes.strftime("%Y-%m-%d %H:%M UTC") if state.changes is not None else "never"
+    return f"the next maintenance window opens {when}"
