@@ -14,7 +14,7 @@ from kraft_operator.kafka.client import Address
 from kraft_operator.observe.status import NodeStatus
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node
-from kraft_operator.plan.situation import is_controller
+from kraft_operator.plan.situation import RESIZED, is_controller
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name
 from kraft_operator.specs.properties import External
@@ -44,14 +44,17 @@ def kube(
     told: Mapping[int, NodeStatus] | None = None,
 ) -> Kube:
     """All of it. `racks` by machine; `configs` are the ConfigMaps that exist; `told` is what nodes say."""
-    pods, formatting, told = list(pods), list(job_pods), told or {}
+    pods, claims, formatting, told = list(pods), list(claims), list(job_pods), told or {}
     there = {one["metadata"]["name"] for one in configs}
     seen = {
         number: pod(one, (racks or {}).get(one["spec"].get("nodeName", ""), ""), told.get(number))
         for number, one in by_node(pods)
     }
     return Kube(
-        {number: _complete(cluster, number, one, seen[number], there) for number, one in by_node(pods)},
+        {
+            number: _grown(one, _complete(cluster, number, one, seen[number], there), claims)
+            for number, one in by_node(pods)
+        },
         volumes(cluster, claims, racks),
         {(number, disk_of(one)): job(one, formatting) for number, one in by_node(jobs)},
         addresses(cluster, services),
@@ -159,6 +162,22 @@ def _complete(cluster: Cluster, number: int, one: Object, seen: Pod, configs: Co
         config_map(cluster, made, Node(number, made.name, False, False), seen.aspects)["metadata"]["name"],
     }
     return replace(seen, missing=f"ConfigMap {name}", restorable=known)
+
+
+def _grown(one: Object, seen: Pod, claims: Iterable[Object]) -> Pod:
+    """Marked if a claim that it mounts has grown, and its file system waits for the next mount.
+
+    Only a pod that is older than that: the restart is done once, whatever becomes of the file system.
+    """
+    volumes = one["spec"].get("volumes", ())
+    mine = {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
+    made = one["metadata"].get("creationTimestamp", "")
+    for claim in claims:
+        pending = condition_of(claim, "FileSystemResizePending")
+        is_mine = claim["metadata"]["name"] in mine and pending.get("status") == "True"
+        if is_mine and made and made < pending.get("lastTransitionTime", ""):
+            return replace(seen, aspects={**seen.aspects, RESIZED: "pending"})
+    return seen
 
 
 def pool_of(cluster: Cluster, one: Object) -> NodePool | None:

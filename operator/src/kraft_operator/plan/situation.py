@@ -19,6 +19,8 @@ ROLLED: Final = "roll"
 """The aspect of a restart that somebody asks for by hand."""
 EVICTED: Final = "evict"
 """The aspect of a pod that somebody tries to evict."""
+RESIZED: Final = "resize"
+"""The aspect of a pod with a volume that has grown, and whose file system grows with the next mount."""
 ADDRESSES: Final = "addresses"
 """The aspect of a broker's addresses outside, which may become others at any time."""
 
@@ -213,7 +215,7 @@ class Situation:
             for key, value in target.items()
             if pod.aspects.get(key) != value and (key not in before or pod.aspects.get(key, "") != before[key])
         }
-        return sorted(lacks | ({EVICTED} & pod.aspects.keys()))
+        return sorted(lacks | ({EVICTED, RESIZED} & pod.aspects.keys()))
 
 
 def is_controller(pod: Pod) -> bool:

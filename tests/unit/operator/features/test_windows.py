@@ -12,8 +12,8 @@ import pytest
 from kraft_operator.api.windows import MaintenanceWindow
 from kraft_operator.evictions import MARK, refuse_eviction
 from kraft_operator.metrics import Metrics
-from kraft_operator.observe.objects import pod
-from kraft_operator.plan.situation import EVICTED
+from kraft_operator.observe.objects import kube, pod
+from kraft_operator.plan.situation import EVICTED, RESIZED
 from kraft_operator.plan.steps import Blocked, Plan, Restart
 from kraft_operator.specs.windows import closed_text, window_problems, window_state
 from kraft_operator.specs.wishes import wishes
@@ -196,6 +196,43 @@ def test_other_pods_are_evicted_as_ever(other: dict[str, Any]) -> None:
         assert api.writes == []
 
     asyncio.run(main())
+
+
+# Volumes that grow offline
+
+
+def _claim(name: str, since: str, status: str = "True") -> dict[str, Any]:
+    condition = {"type": "FileSystemResizePending", "status": status, "lastTransitionTime": since}
+    labels = {"kraftcluster.io/node": "101", "kraftcluster.io/disk": "0"}
+    size = {"resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": size, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_marked"),
+    [
+        (_claim("data-sample-101-0", "2026-11-23T04:00:00Z"), True),
+        (_claim("data-sample-101-0", "2026-11-23T02:00:00Z"), False),
+        (_claim("data-sample-101-0", "2026-11-23T04:00:00Z", "False"), False),
+        (_claim("data-sample-101-1", "2026-11-23T04:00:00Z"), False),
+    ],
+    ids=["pending", "older than the pod", "done", "another disk"],
+)
+def test_a_file_system_that_waits_for_its_next_mount_marks_the_pod_once(claim: dict[str, Any], is_marked: bool) -> None:
+    one = _node_pod()
+    one["metadata"]["creationTimestamp"] = "2026-11-23T03:00:00Z"
+    one["spec"] = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data-sample-101-0"}}]}
+    seen = kube(sample(), [one], [claim], [])
+    assert (RESIZED in seen.pods[101].aspects) == is_marked
+
+
+def test_volumes_that_wait_for_a_mount_are_rolled_through_the_gates() -> None:
+    world = made()
+    for node in (101, 102, 103):
+        world.pods[node].aspects[RESIZED] = "pending"
+    world.settle()
+    restarted = [(step.nodes, step.why) for step in world.actions(Restart) if isinstance(step, Restart)]
+    assert restarted == [((101,), "resize"), ((102,), "resize"), ((103,), "resize")]
 
 
 # Metrics

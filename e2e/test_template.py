@@ -1,0 +1,55 @@
+"""A pool's pod template on a real Kubernetes: grants, a rehearsal that holds a roll up, a sidecar, a Secret's value."""
+
+from __future__ import annotations
+
+from e2e.kube import NAMESPACE, Cluster, Object, kubectl, needs_kubernetes, until
+
+pytestmark = needs_kubernetes
+
+SHIPPER: Object = {
+    "name": "shipper",
+    "image": "localhost/kraftcluster:dev",
+    "command": ["sleep", "infinity"],
+    "mounts": [{"name": "spool", "mountPath": "/spool"}],
+}
+TEMPLATE: Object = {
+    "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "node-keys", "key": "k"}}}],
+    "volumes": [{"name": "spool", "emptyDir": {}}],
+    "mounts": [{"name": "spool", "mountPath": "/spool"}],
+    "sidecars": [SHIPPER],
+    "probes": {"liveness": {"failureThreshold": 20}},
+}
+
+
+def _template(cluster: Cluster, **template: object) -> None:
+    pools = [dict(pool) for pool in cluster.spec["nodePools"]]
+    pools[1]["pod"] = template
+    cluster.change(nodePools=pools)
+
+
+def test_a_pod_that_kubernetes_refuses_stops_no_node(cluster: Cluster) -> None:
+    before = cluster.uids()
+    _template(cluster, priorityClassName="no-such-class")
+    until("it is named", lambda: "no-such-class" in cluster.condition("Degraded").get("message", ""))
+    assert cluster.uids() == before
+    _template(cluster)
+    cluster.settle()
+    assert cluster.uids() == before
+
+
+def test_a_secret_is_granted_and_reaches_the_node_and_a_sidecar_runs_beside_it(cluster: Cluster) -> None:
+    for words in (("serviceaccount", "kraft-node"), ("secret", "node-keys")):
+        kubectl("delete", *words, "-n", NAMESPACE, "--ignore-not-found", check=True)
+    kubectl("create", "secret", "generic", "node-keys", "-n", NAMESPACE, "--from-literal=k=v", check=True)
+    before = cluster.uids()
+    _template(cluster, **TEMPLATE)
+    until("the grant is missing", lambda: cluster.condition("Degraded").get("reason") == "SecretNotAllowed")
+    assert cluster.uids() == before
+    kubectl("create", "serviceaccount", "kraft-node", "-n", NAMESPACE, check=True)
+    grant = '{"secrets": [{"name": "node-keys"}]}'
+    kubectl("patch", "serviceaccount", "kraft-node", "-n", NAMESPACE, "-p", grant, check=True)
+    until("a broker has it", lambda: len(cluster.pods()[101]["spec"]["containers"]) == 2)
+    cluster.settle()
+    pod = f"{cluster.name}-101"
+    assert kubectl("exec", pod, "-n", NAMESPACE, "-c", "node", "--", "printenv", "KEY").stdout.strip() == "v"
+    assert {number for number, uid in cluster.uids().items() if before[number] != uid} == {101, 102, 103}
