@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables import icebergexpiry
 from kraft_pipeline.tables.storage import Folder
 from tests.unit.pipeline.test_table_writers import SCHEMA, file, opened
 
@@ -22,7 +23,7 @@ LATE = range(COMMITS - 20, COMMITS)
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Calls of a storage by name, bytes read and written but those of Iceberg's versions, and snapshots copied."""
+    """Calls of a storage by name, bytes read and written, and snapshots copied."""
     found: Counter[str] = Counter()
 
     def counted(name: str, plain: Any) -> Any:
@@ -31,7 +32,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
             result = plain(store, path, *arguments)
             if name == "read":
                 found["bytes read"] += len(result)
-            if name == "write" and not path.endswith(".metadata.json") and "/.v" not in path:
+            if name == "write":
                 found["bytes written"] += memoryview(arguments[0]).nbytes
             if name == "list":
                 result = list(result)
@@ -52,11 +53,14 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "parquet"])
-def test_a_commit_costs_as_much_after_many(tmp_path: Path, kind: str, counts: Counter[str]) -> None:
+def test_a_commit_costs_as_much_after_many(
+    tmp_path: Path, kind: str, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before, PyIceberg copied all snapshots 17 times in each commit: 0.03 s at the tenth, a second at the hundredth.
 
-    Bytes of Iceberg's metadata files are left out: by its format, each version has all snapshots until they expire.
+    Each version of Iceberg's metadata had all snapshots, so the bytes written grew by 0.8 kB with each commit.
     """
+    monkeypatch.setattr(icebergexpiry, "VERSIONS", 20)
     table = opened(kind, tmp_path)
     table.create(SCHEMA, [])
     table.claim(5)

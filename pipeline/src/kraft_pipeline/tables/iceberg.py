@@ -18,6 +18,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,13 +37,14 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _SnapshotProducer
 from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import intents
 from kraft_pipeline.tables.committer import Added, Changes, ConflictError, Each, State
 from kraft_pipeline.tables.icebergcommit import TAG_CHARACTERS, Overwrite, shared, tag
+from kraft_pipeline.tables.icebergexpiry import Expired, due, referred
 from kraft_pipeline.tables.icebergfields import bounds, holding, levels_of, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.icebergpath import FOLDER, PathCatalog
 from kraft_pipeline.tables.intents import COMMIT, COMPACT, Work
@@ -65,7 +67,7 @@ LEFT_S: Final = 3600.0
 """Age from which a manifest that no snapshot refers to is of a commit that was cut off: commits take seconds."""
 _LOG: Final = logging.getLogger(__name__)
 PROPERTIES: Final = {
-    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each version holds all snapshots there are
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
 }
 
@@ -92,6 +94,7 @@ class IcebergTable:
         self._catalog, self._name = open_catalog(storage, catalog)
         weakref.finalize(self, self._catalog.close)
         self._table: Table | None = None
+        self._expired = Expired(storage)
         self._now: Work | None = None
         """Whose snapshot is being made."""
         self._load()
@@ -116,14 +119,23 @@ class IcebergTable:
             told = _told(at)
             if told.get(APP) == self._app:
                 return State(int(told[BATCH]), self._position(told), epoch)
-            if at.parent_snapshot_id is None:
-                return State(epoch=epoch)
-            at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id)
-        # No snapshot at all, or those before have been expired: the last commit of ours is what properties say.
-        last = self._table.properties.get(f"{self._app}.batch")
+            if at.parent_snapshot_id is None and (at.sequence_number or 0) <= 1:
+                return State(epoch=epoch)  # the table's first snapshot, whose parent cannot have expired
+            at = self._table.metadata.snapshot_by_id(at.parent_snapshot_id or 0)
+        return self._before_expiry(self._table.properties, epoch)
+
+    def _before_expiry(self, properties: Mapping[str, str], epoch: int) -> State:
+        """The last commit of ours by the table's properties: its snapshot has expired, or there is none at all."""
+        assert self._table is not None
+        last, snapshot = properties.get(f"{self._app}.batch"), properties.get(f"{self._app}.snapshot")
         if last is None:
             return State(epoch=epoch)
-        return State(int(last), Position.from_json(self._table.properties[f"{self._app}.position"]), epoch)
+        if snapshot is not None and self._table.metadata.snapshot_by_id(int(snapshot)) is not None:
+            raise ValueError(
+                f"table {self._uri}: it was rolled back to before batch {last}, and the snapshots before have expired: "
+                f"which batch of {self._app} it holds is unknown; roll it forward to snapshot {snapshot}, or reset it"
+            )
+        return State(int(last), Position.from_json(properties[f"{self._app}.position"]), epoch)
 
     def _position(self, told: Mapping[str, str]) -> Position:
         """Where the batch of a summary ended: beside it, or in it if an earlier version wrote it."""
@@ -211,7 +223,10 @@ class IcebergTable:
 
     def files(self) -> set[str]:
         self._load()
-        return set() if self._table is None else self._referred(self._table.metadata.snapshots)[0]
+        if self._table is None:
+            return set()
+        snapshots = [*self._table.metadata.snapshots, *self._expired.snapshots()]
+        return referred(self._table.io, self._uri, snapshots).data
 
     def live(self) -> list[Added]:
         self._load()
@@ -244,18 +259,15 @@ class IcebergTable:
         metadata = self._table.metadata
         limit, kept = (time.time() - older_s) * 1000, {ref.snapshot_id for ref in metadata.refs.values()}
         old = [s for s in metadata.snapshots if s.timestamp_ms < limit and s.snapshot_id not in kept]
-        if not old:
-            return 0
-        data, rest = self._referred(old)
-        self._transact(lambda tx: _expire(tx, [snapshot.snapshot_id for snapshot in old]))
-        still, others = self._referred(self._table.metadata.snapshots)
-        for path in sorted((data - still) | (rest - others)):
-            self._storage.delete(path)
+        if old:
+            self._expired.record(old)
+            self._transact(lambda tx: _expire(tx, old))
+        removed = self._expired.remove(self._table.io, self._table.metadata.snapshots, older_s)
         told, limit = {_told(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
         for file in list(self._storage.list(f"{POSITIONS}/{self._app}")):
             if file.path not in told and file.modified < limit:
                 self._storage.delete(file.path)
-        return len(data - still)
+        return removed
 
     def sweep(self) -> int:
         """Manifests of commits that were cut off, told by their names, and with them old drafts of versions."""
@@ -272,7 +284,7 @@ class IcebergTable:
         if self._table is None:
             return 0
         begin, limit, count = str(tag(work))[:TAG_CHARACTERS], time.time() - LEFT_S, 0
-        snapshots = self._table.metadata.snapshots
+        snapshots = [*self._table.metadata.snapshots, *self._expired.snapshots()]
         # A snapshot that the work committed has all of its manifests; others are read only if there is none.
         committed = [snapshot for snapshot in snapshots if f"-{begin}" in snapshot.manifest_list]
         known = self._manifests(committed or snapshots)
@@ -379,10 +391,18 @@ class IcebergTable:
             for added in new:
                 producer.append_data_file(self._data_file(added))
         if state.position is not None:
-            self._remember(tx, state.batch, state.position)
+            self._remember(tx, producer.snapshot_id, state.batch, state.position)
+        old = due(tx.table_metadata)
+        if old:
+            self._expired.record(old)
+            _expire(tx, old)
 
-    def _remember(self, tx: Transaction, batch: int, position: Position) -> None:
-        last = {f"{self._app}.batch": str(batch), f"{self._app}.position": json.dumps(position.to_json())}
+    def _remember(self, tx: Transaction, snapshot: int, batch: int, position: Position) -> None:
+        last = {
+            f"{self._app}.batch": str(batch),
+            f"{self._app}.position": json.dumps(position.to_json()),
+            f"{self._app}.snapshot": str(snapshot),
+        }
         if tx.table_metadata.name_mapping() is None:
             mapping = create_mapping_from_schema(tx.table_metadata.schema())
             last[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
@@ -433,27 +453,13 @@ class IcebergTable:
                 found[self._path(entry.data_file.file_path)] = entry.data_file
         return found, clean
 
-    def _referred(self, snapshots: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
-        """The paths of the data files, and of the manifests and their lists, that these snapshots refer to."""
-        assert self._table is not None
-        data: set[str] = set()
-        rest: set[str] = set()
-        for snapshot in snapshots:
-            rest.add(self._path(snapshot.manifest_list))
-            for manifest in snapshot.manifests(self._table.io):
-                path = self._path(manifest.manifest_path)
-                if path not in rest:
-                    rest.add(path)
-                    entries = manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
-                    data.update(self._path(entry.data_file.file_path) for entry in entries)
-        return data, rest
-
     def _manifests(self, snapshots: Sequence[Snapshot]) -> set[str]:
         """The paths of their manifests, and of the lists of these."""
         assert self._table is not None
         found = {self._path(snapshot.manifest_list) for snapshot in snapshots}
         for snapshot in snapshots:
-            found |= {self._path(manifest.manifest_path) for manifest in snapshot.manifests(self._table.io)}
+            with suppress(FileNotFoundError):  # of an expired one
+                found |= {self._path(manifest.manifest_path) for manifest in snapshot.manifests(self._table.io)}
         return found
 
     def _path(self, location: str) -> str:
@@ -469,8 +475,6 @@ def _evolve(tx: Transaction, schema: pa.Schema) -> None:
         update.union_by_name(schema)
 
 
-def _expire(tx: Transaction, snapshots: list[int]) -> None:
-    from pyiceberg.table.update.snapshot import ExpireSnapshots  # noqa: PLC0415
-
+def _expire(tx: Transaction, snapshots: Sequence[Snapshot]) -> None:
     with ExpireSnapshots(tx) as expiry:
-        expiry.by_ids(snapshots)
+        expiry.by_ids([snapshot.snapshot_id for snapshot in snapshots])

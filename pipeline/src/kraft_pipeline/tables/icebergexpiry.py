@@ -1,0 +1,121 @@
+"""Snapshots that leave an Iceberg table's metadata, and their files, which stay for as long as readers may need them.
+
+Each version of the metadata holds all snapshots, some 0.8 kB each, so the bytes of a commit would grow with the number
+of commits. A commit that finds more than `VERSIONS` and a tenth also expires the oldest ones. The files of an expired
+snapshot stay until `vacuumAfter` has passed: a scan that has begun goes on. Until then a record beside the table names
+the snapshot, `_kraft_expired/<id>.json`. The record is written before the commit, so a writer that dies at
+any point leaves no file that nobody knows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from kraft_pipeline.tables.storage import Storage
+
+FOLDER: Final = "_kraft_expired"
+VERSIONS: Final = 1000
+"""Snapshots that the metadata keeps: 0.8 MB, and at a batch a minute those of sixteen hours."""
+KEEP: Final = "history.expire.min-snapshots-to-keep"
+"""Iceberg's own property of a table; more than `VERSIONS` stay if it says so."""
+LEFT_S: Final = 3600.0
+"""Age of a record from which its commit is over: commits take seconds."""
+
+
+class Referred(NamedTuple):
+    """Paths relative to the table."""
+
+    data: set[str]
+    rest: set[str]
+    """Manifests and their lists."""
+
+
+def due(metadata: TableMetadata) -> list[Snapshot]:
+    """The snapshots that the next commit expires, the oldest first; none until there is a tenth too many."""
+    most = max(VERSIONS, int(metadata.properties.get(KEEP, 0)))
+    over = len(metadata.snapshots) - most
+    if over <= most // 10:
+        return []
+    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+    oldest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)[:over]
+    return [snapshot for snapshot in oldest if snapshot.snapshot_id not in kept]
+
+
+def referred(io: FileIO, uri: str, snapshots: Sequence[Snapshot]) -> Referred:
+    """What snapshots refer to, as far as their files are still there."""
+    found = Referred(set(), set())
+    for snapshot in snapshots:
+        found.rest.add(_path(uri, snapshot.manifest_list))
+        try:
+            manifests = snapshot.manifests(io)
+        except FileNotFoundError:  # an earlier vacuum was cut off here
+            continue
+        for manifest in manifests:
+            path = _path(uri, manifest.manifest_path)
+            if path in found.rest:
+                continue
+            found.rest.add(path)
+            try:
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+            except FileNotFoundError:
+                continue
+            found.data.update(_path(uri, entry.data_file.file_path) for entry in entries)
+    return found
+
+
+def _path(uri: str, location: str) -> str:
+    return location.removeprefix(f"{uri}/")
+
+
+class Expired:
+    """The records of one table, whichever of its writers made them. Raises OSError."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def record(self, snapshots: Sequence[Snapshot]) -> None:
+        """Before they are expired."""
+        told = json.dumps([snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots])
+        self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", told.encode())
+
+    def snapshots(self) -> list[Snapshot]:
+        """All that are on record."""
+        return [snapshot for found in self._records().values() for snapshot in found]
+
+    def remove(self, io: FileIO, present: Sequence[Snapshot], older_s: float) -> int:
+        """Remove the files of expired snapshots older than that, and their records; how many data files."""
+        limit, there = (time.time() - older_s) * 1000, {snapshot.snapshot_id for snapshot in present}
+        records = self._records()
+        old = {path for path, found in records.items() if all(s.timestamp_ms < limit for s in found)}
+        if not old:
+            return 0
+        gone = referred(io, self._storage.uri, [s for path in old for s in records[path] if s.snapshot_id not in there])
+        rest = [s for path, found in records.items() if path not in old for s in found]
+        kept = referred(io, self._storage.uri, [*present, *rest])
+        data = gone.data - kept.data
+        # Manifests last: whoever is cut off here finds the data files by them again.
+        for path in [*sorted(data), *sorted(gone.rest - kept.rest)]:
+            self._storage.delete(path)
+        begun = time.time() - LEFT_S
+        for file in list(self._storage.list(FOLDER)):
+            # A record whose snapshots are still there may be of a commit that is under way.
+            over = file.modified < begun or not any(s.snapshot_id in there for s in records.get(file.path, ()))
+            if file.path in old and over:
+                self._storage.delete(file.path)
+        return len(data)
+
+    def _records(self) -> dict[str, list[Snapshot]]:
+        names = [file.path for file in self._storage.list(FOLDER)]
+        return {
+            name: [Snapshot.model_validate(one) for one in json.loads(self._storage.read(name))]
+            for name in names
+            if not name.rpartition("/")[2].startswith(".")
+        }

@@ -1,0 +1,88 @@
+"""Between a client and a server on loopback: counts what goes through, and is away when it is told to be."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+REQUEST = re.compile(rb"^(GET|HEAD|PUT|POST|DELETE) ")
+
+
+class Proxy:
+    """Listens on `port`; `counts` has requests by method, and bytes `up` (to the server) and `down`."""
+
+    def __init__(self, server: tuple[str, int]) -> None:
+        self._server = server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.counts: Counter[str] = Counter()
+        self.refused = 0
+        """Connections that came while it was away."""
+        self._lock, self._open, self._away = threading.Lock(), set[socket.socket](), False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def leave(self) -> None:
+        """Cut off all connections, and refuse those that come."""
+        with self._lock:
+            self._away = True
+            for one in self._open:
+                _cut(one)
+
+    def come_back(self) -> None:
+        """Serve again."""
+        with self._lock:
+            self._away = False
+
+    def close(self) -> None:
+        """Serve no more."""
+        self.leave()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                with self._lock:
+                    if self._away:
+                        self.refused += 1
+                        client.close()
+                        continue
+                    server = socket.create_connection(self._server)
+                    self._open |= {client, server}
+                for ends in ((client, server, "up"), (server, client, "down")):
+                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+
+    def _carry(self, source: socket.socket, to: socket.socket, way: str) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                found = REQUEST.match(data) if way == "up" else None
+                if found:
+                    self.counts[found[1].decode()] += 1
+                self.counts[way] += len(data)
+                to.sendall(data)
+        with self._lock:
+            self._open -= {source, to}
+        for one in (source, to):
+            _cut(one)
+            one.close()
+
+
+def _cut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxy_of(options: dict[str, str]) -> Iterator[tuple[Proxy, dict[str, str]]]:
+    """A proxy of an object store, and the options of the store behind it."""
+    host, port = options["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
+    proxy = Proxy((host, int(port)))
+    try:
+        yield proxy, {**options, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+    finally:
+        proxy.close()
