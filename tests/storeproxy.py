@@ -52,10 +52,23 @@ class Proxy:
                         self.refused += 1
                         client.close()
                         continue
-                    server = socket.create_connection(self._server)
+                    try:
+                        server = socket.create_connection(self._server)
+                    except OSError:
+                        client.close()
+                        continue
                     self._open |= {client, server}
-                for ends in ((client, server, "up"), (server, client, "down")):
-                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+                threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        answers = threading.Thread(target=self._carry, args=(server, client, "down"), daemon=True)
+        answers.start()
+        self._carry(client, server, "up")
+        answers.join()
+        with self._lock:
+            self._open -= {client, server}
+        for one in (client, server):  # not before both threads have let go of their numbers
+            one.close()
 
     def _carry(self, source: socket.socket, to: socket.socket, way: str) -> None:
         with contextlib.suppress(OSError):
@@ -65,11 +78,8 @@ class Proxy:
                     self.counts[found[1].decode()] += 1
                 self.counts[way] += len(data)
                 to.sendall(data)
-        with self._lock:
-            self._open -= {source, to}
         for one in (source, to):
             _cut(one)
-            one.close()
 
 
 def _cut(one: socket.socket) -> None:

@@ -15,11 +15,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
@@ -47,12 +47,22 @@ RECENT: Final = 20
 """Commits that are looked at before all are, each of which is a file: the last of ours is nearly always there."""
 
 
+class _Known(NamedTuple):
+    """The transactions of a version of the table."""
+
+    table: str
+    """Its id, which another table at the same place does not have."""
+    version: int
+    versions: Mapping[str, int]
+
+
 class DeltaTableOf:
     """A `Committer` over one Delta table."""
 
     def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
         self._uri, self._app, self._storage = uri, app_id, s3_options(storage)
         self._state: State | None = None
+        self._known: _Known | None = None
         self._epoch = 0
         self._table: DeltaTable | None = None
         self._load()
@@ -68,13 +78,41 @@ class DeltaTableOf:
     def _stands(self) -> State:
         if self._table is None:
             return State()
-        epoch = self._table.transaction_version(self._writer) or 0
-        batch = self._table.transaction_version(self._app)
+        versions = self._transactions()
+        epoch, batch = versions.get(self._writer, 0), versions.get(self._app)
         if batch is None:
             return State(epoch=epoch)
         if self._state is None or self._state.batch != batch:
             self._state = State(batch, self._position(batch))
         return replace(self._state, epoch=epoch)
+
+    def _transactions(self) -> Mapping[str, int]:
+        """The versions of our applications. delta-rs reads all commits since the checkpoint; here only new ones are."""
+        assert self._table is not None
+        table, version = self._table.metadata().id, self._table.version()
+        known = self._known
+        found: dict[str, int] | None = None
+        if known is not None and known.table == table and 0 <= version - known.version <= RECENT:
+            found = self._since(known, version)
+        if found is None:
+            whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
+            found = {app: number for app, number in whole.items() if number is not None}
+        self._known = _Known(table, version, found)
+        return found
+
+    def _since(self, known: _Known, version: int) -> dict[str, int] | None:
+        """What commits have changed since; None if the log has them no more."""
+        storage, found = open_storage(self._uri, self._storage), dict(known.versions)
+        for number in range(known.version + 1, version + 1):
+            try:
+                commit = storage.read(f"_delta_log/{number:020d}.json")
+            except FileNotFoundError:
+                return None
+            for line in commit.splitlines():
+                txn = json.loads(line).get("txn") if b'"txn"' in line else None
+                if txn is not None and txn["appId"] in (self._app, self._writer):
+                    found[txn["appId"]] = int(txn["version"])
+        return found
 
     def claim(self, epoch: int) -> None:
         state = self.state()
@@ -231,6 +269,8 @@ class DeltaTableOf:
         self._load()
         if self._table is None:
             return 0
+        with self._told():
+            self._table.cleanup_metadata()  # not after each commit, which would list the whole log each time
         hours = math.ceil(older_s / 3600)  # delta-rs counts no less; rather later than what was asked for
         return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
 
@@ -269,6 +309,7 @@ class DeltaTableOf:
                 self._table.schema(),
                 self._table.metadata().partition_columns,
                 commit_properties=properties,
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
 
     @contextmanager
