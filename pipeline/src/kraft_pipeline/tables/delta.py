@@ -89,7 +89,7 @@ class DeltaTableOf:
     def _transactions(self) -> Mapping[str, int]:
         """The versions of our applications. delta-rs reads all commits since the checkpoint; here only new ones are."""
         assert self._table is not None
-        table, version = self._table.metadata().id, self._table.version()
+        table, version = str(self._table.metadata().id), self._table.version()
         known = self._known
         found: dict[str, int] | None = None
         if known is not None and known.table == table and 0 <= version - known.version <= RECENT:

@@ -392,10 +392,10 @@ class IcebergTable:
                 producer.append_data_file(self._data_file(added))
         if state.position is not None:
             self._remember(tx, producer.snapshot_id, state.batch, state.position)
-        old = due(tx.table_metadata)
-        if old:
-            self._expired.record(old)
-            _expire(tx, old)
+        expired = due(tx.table_metadata)
+        if expired:
+            self._expired.record(expired)
+            _expire(tx, expired)
 
     def _remember(self, tx: Transaction, snapshot: int, batch: int, position: Position) -> None:
         last = {
