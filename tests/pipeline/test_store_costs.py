@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import icebergexpiry
 from kraft_pipeline.tables.committer import Added, Committer
 from kraft_pipeline.tables.delta import DeltaTableOf
-from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.iceberg import IcebergTable, expiry
 from kraft_pipeline.tables.parquet import ParquetTable
 from kraft_pipeline.tables.storage import ObjectStore
 from tests.objectstore import object_store
@@ -37,7 +36,7 @@ def test_a_commit_costs_the_store_as_much_after_many(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, delta-rs read all commits since the checkpoint four times, 350 requests, and listed all of the log."""
-    monkeypatch.setattr(icebergexpiry, "VERSIONS", 20)
+    monkeypatch.setattr(expiry, "VERSIONS", 20)
     told: dict[int, Counter[str]] = {}
     with object_store(tmp_path, "lake") as direct, proxy_of(direct) as (proxy, store):
         table = opened(kind, store)

@@ -16,10 +16,11 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Operation
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import iceberg, intents, partitions, schemas
+from kraft_pipeline.tables import intents, partitions, schemas
 from kraft_pipeline.tables.committer import Added, ConflictError, State
 from kraft_pipeline.tables.iceberg import IcebergTable
-from kraft_pipeline.tables.icebergcommit import tag
+from kraft_pipeline.tables.iceberg import table as iceberg
+from kraft_pipeline.tables.iceberg.commits import tag
 from kraft_pipeline.tables.spec import SpecError
 from kraft_pipeline.tables.storage import Folder
 from kraft_pipeline.tables.tasks import encoded

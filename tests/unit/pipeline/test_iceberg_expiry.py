@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kraft_pipeline.tables import icebergexpiry
 from kraft_pipeline.tables.committer import State
-from kraft_pipeline.tables.iceberg import IcebergTable
+from kraft_pipeline.tables.iceberg import IcebergTable, expiry
 from kraft_pipeline.tables.storage import Folder
 from tests.unit.pipeline.test_iceberg import SCHEMA, opened, position, put, read, table
 
@@ -17,7 +16,7 @@ VERSIONS = 20
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(icebergexpiry, "VERSIONS", VERSIONS)
+    monkeypatch.setattr(expiry, "VERSIONS", VERSIONS)
 
 
 def written(path: Path, batches: int, app: str = "a") -> IcebergTable:
@@ -46,7 +45,7 @@ def test_commits_expire_the_oldest_snapshots_of_many(tmp_path: Path) -> None:
     assert one.vacuum(0) == 30
     assert not any((tmp_path / path).exists() for path in old)
     assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == list(range(70))
-    assert list(Folder(tmp_path).list(icebergexpiry.FOLDER)) == []
+    assert list(Folder(tmp_path).list(expiry.FOLDER)) == []
 
 
 def test_a_tagged_snapshot_stays(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_a_tagged_snapshot_stays(tmp_path: Path) -> None:
 def test_more_snapshots_stay_if_the_table_says_so(tmp_path: Path) -> None:
     one = written(tmp_path, 1)
     assert one._table is not None
-    one._table.transaction().set_properties({icebergexpiry.KEEP: "40"}).commit_transaction()
+    one._table.transaction().set_properties({expiry.KEEP: "40"}).commit_transaction()
     for batch in range(1, 60):
         one.commit(batch, position(batch), [], after=batch - 1)
     assert 40 <= len(read(tmp_path).metadata.snapshots) <= 44
@@ -129,8 +128,8 @@ def test_a_vacuum_that_was_cut_off_is_completed_by_the_next(
     metadata = read(tmp_path).metadata
     snapshot = metadata.current_snapshot()
     assert snapshot is not None
-    found = icebergexpiry.referred(read(tmp_path).io, str(tmp_path), [snapshot])
+    found = expiry.referred(read(tmp_path).io, str(tmp_path), [snapshot])
     there = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.avro")}
-    found = icebergexpiry.Referred(found.data, {path.removeprefix(f"{tmp_path}/") for path in found.rest})
+    found = expiry.Referred(found.data, {path.removeprefix(f"{tmp_path}/") for path in found.rest})
     assert there == found.rest
     assert {path.name for path in tmp_path.glob("*.parquet")} == {path.rpartition("/")[2] for path in found.data}

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table.snapshots import Snapshot
 
 from kraft_pipeline.sources.positions import Position
-from kraft_pipeline.tables import icebergexpiry
+from kraft_pipeline.tables.iceberg import expiry
 from kraft_pipeline.tables.storage import Folder
 from tests.unit.pipeline.test_table_writers import SCHEMA, file, opened
 
@@ -60,7 +60,7 @@ def test_a_commit_costs_as_much_after_many(
 
     Each version of Iceberg's metadata had all snapshots, so the bytes written grew by 0.8 kB with each commit.
     """
-    monkeypatch.setattr(icebergexpiry, "VERSIONS", 20)
+    monkeypatch.setattr(expiry, "VERSIONS", 20)
     table = opened(kind, tmp_path)
     table.create(SCHEMA, [])
     table.claim(5)

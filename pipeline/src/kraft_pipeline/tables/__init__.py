@@ -15,7 +15,7 @@ is committed first and says where its batch ended; a runner that finds it a batc
   `errors`: what a failure is; `schemas`: how columns grow; `partitions`: columns that rows are filed under; `changes`:
   rows by key.
 - `tasks`: one range of offsets to Parquet files, on an executor; `engine`: where tasks run (Spark, or this process).
-- `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (`icebergpath`: without a
+- `storage`: files by URI. `committer`: what a table must be able to do; `delta`, `iceberg` (its `path`: without a
   catalog), `parquet`: those who can.
 - `opening`: from a spec to the table. `plans`: which records come next, of the live stream or of what came before it.
 - `runner`: has batches written and commits them; the only file that loops. `maintenance`: care, status, reset.

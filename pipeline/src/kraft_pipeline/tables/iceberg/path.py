@@ -22,7 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier, Properties
 
-from kraft_pipeline.tables.icebergcommit import shared
+from kraft_pipeline.tables.iceberg.commits import shared
 from kraft_pipeline.tables.storage import Storage
 
 FOLDER: Final = "metadata"

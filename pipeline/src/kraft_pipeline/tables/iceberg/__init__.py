@@ -1,0 +1,9 @@
+"""Iceberg tables through PyIceberg.
+
+- `table`: the `Committer`. `commits`: what PyIceberg's commits lack. `expiry`: snapshots that leave the metadata.
+- `fields`: transforms, bounds and values of partitions. `path`: a table at a path, without a catalog.
+"""
+
+from kraft_pipeline.tables.iceberg.table import IcebergTable
+
+__all__ = ["IcebergTable"]
