@@ -27,7 +27,7 @@ from bench.server import SERVERS, Server
 
 STEP_LIMIT_S = 3600
 """A step that takes longer has failed, so that a server that hangs does not end an unattended run."""
-PAUSE_S = 2.0
+PAUSE_S = 1.0
 """Between steps, after a sync, so that a step does not pay for the one before."""
 TURN_PAUSE_S = 0.5
 """The same between servers that take turns."""

@@ -15,7 +15,7 @@ WARM_S = 60
 READY_S = 10
 """Of all loads at once, on a server whose code was compiled before or never is: it needs memory and files, no more."""
 BLOCK_S = 5
-LIMIT_S = 30
+LIMIT_S = 20
 """Of each load alone."""
 WITHIN = 0.05
 """The medians of the last two blocks of seconds differ by no more than this share."""

@@ -205,7 +205,7 @@ SCENARIOS = [
             Row(CAUGHT_UP_CPU, "s/GB", False, 1.0),
         ),
         None,
-        8,
+        8.5,
         (("ours", "kafka"), ("ours", "kafka-linger0"), ("ours", "etcd")),
         live=cluster,
         apart=True,

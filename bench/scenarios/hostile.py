@@ -15,8 +15,8 @@ from bench.row import Figures, Life, Measured, Row, Scenario, Step
 from bench.scenarios.storage import p99, spread
 from tests.compat.targets import Target
 
-ALONE_S = 5
-BESIDE_S, OTHERS_S = 4.0, 2.5
+ALONE_S = 4
+BESIDE_S, OTHERS_S = 3.0, 2.5
 """Of each input in each round."""
 PATIENCE_S = 15.0
 """Without an answer: the wait counts as that long, and after the input the server is started anew."""
@@ -33,7 +33,7 @@ COMPARED = {
 """Inputs that are sent to both servers. All others are sent to ours only: their aim is of ours alone, and some of them
 change what a server holds."""
 OTHERS = tuple(name for name in hostile.INPUTS if name not in COMPARED)
-OTHERS_ROUNDS = 2
+OTHERS_ROUNDS = 1
 
 
 def _row(name: str) -> str:
@@ -115,7 +115,7 @@ SCENARIOS = [
         SECTION,
         tuple(Row(_row(name), "x", False, 3.0, True, SAME_CORES) for name in OTHERS),
         None,
-        3,
+        2.2,
         (("ours", ""),),
         live=partial(beside, names=OTHERS),
         rounds=OTHERS_ROUNDS,

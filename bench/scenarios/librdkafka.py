@@ -160,7 +160,7 @@ SCENARIOS = [
             for row, shape in SHAPES.items()
         ),
         None,
-        6,
+        5.5,
         live=produce,
     ),
 ]

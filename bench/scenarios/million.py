@@ -41,7 +41,7 @@ HEAPS_MIB = (384, 512, 640, 768, 1024, 1280, 1536, 2048)
 """Heaps that are tried for Kafka, by bisection."""
 HEAP_START_S = 60
 SNAPSHOT_AFTER_S = 40
-LONG_ROUNDS = 3
+LONG_ROUNDS = 2
 """Of rows that start a million partitions in each round: too few for a colour."""
 ROOM = 2
 """Kafka gets so many times its smallest heap where time is measured, so that no row measures a full heap."""
@@ -278,7 +278,7 @@ SCENARIOS = [
             _ROW(EACH, "bytes", aim=64.0, absolute=True),
         ),
         memory,
-        4.5,
+        3.5,
         rounds=LONG_ROUNDS,
     ),
     Scenario(
@@ -290,7 +290,7 @@ SCENARIOS = [
             _ROW(BESIDE, "x", aim=2.0, absolute=True),
         ),
         snapshots,
-        5,
+        3.5,
         rounds=LONG_ROUNDS,
     ),
     Scenario(

@@ -98,7 +98,7 @@ SCENARIOS = [
             Row(EACH, "KiB", False, 1.0, absolute=True),
         ),
         partitions,
-        3.5,
+        3,
         keeps_files=True,
         rounds=2,
     )

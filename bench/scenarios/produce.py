@@ -117,4 +117,4 @@ def _rows() -> tuple[Row, ...]:
     return (*rows, Row(RSS, "MiB", False, 0.1), Row(LIVE, "MiB", False))
 
 
-SCENARIOS = [Scenario("produce", "One node", _rows(), None, 8, live=produce)]
+SCENARIOS = [Scenario("produce", "One node", _rows(), None, 7, live=produce)]

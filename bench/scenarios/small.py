@@ -109,7 +109,7 @@ SCENARIOS = [
             Row(librdkafka.P99, "ms", False, 0.5, section=librdkafka.SECTION),
         ),
         None,
-        10,
+        9.5,
         live=small,
     ),
     Scenario(
@@ -122,7 +122,7 @@ SCENARIOS = [
             Row(librdkafka.FETCH_CPU, "s/GB", False, 0.8, section=librdkafka.SECTION),
         ),
         None,
-        4,
+        3.5,
         live=fetches,
     ),
 ]

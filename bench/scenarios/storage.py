@@ -221,7 +221,7 @@ SCENARIOS = [
             Row(REFUSED, "requests", False, 0.0, absolute=True),
         ),
         None,
-        5,
+        6,
         live=recovery,
     ),
     Scenario(
@@ -236,7 +236,7 @@ SCENARIOS = [
         SECTION,
         (Row(COLD, "MB/s", True), Row(BESIDE_COLD, "x", False, 3.0, absolute=True)),
         None,
-        5,
+        4.5,
         live=cold_fetch,
         apart=True,
     ),
