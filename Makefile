@@ -141,6 +141,7 @@ faults: $(VENV)/.dev ## real processes under real faults for MINUTES=n
 
 bench: $(VENV)/.dev peers ## ours beside Apache Kafka on this machine: two hours; bench-quick: does every row work?
 	$(BIN)/python -m bench run
+	$(BIN)/python -m bench page
 
 bench-quick: $(VENV)/.dev peers
 	$(BIN)/python -m bench quick
