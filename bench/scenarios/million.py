@@ -229,7 +229,7 @@ def failover(step: Step) -> Iterator[Life]:
     """Two quorums of three controllers, beside few partitions and beside many; each round kills both active ones."""
     heap = _heap(step)
     with (
-        _controllers(step, 3, step.size(FEW, FEW // 10), ROOM * heap) as few,
+        _controllers(step, 3, step.size(FEW, FEW // 10)) as few,  # the default heap is room enough
         _controllers(step, 3, step.size(MANY, FEW), ROOM * heap) as many,
     ):
         active = []
