@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from bench import frames, hostile_messages
@@ -22,7 +23,7 @@ from kraft_node.records.batch import seal
 from kraft_node.records.compression import Compression, compress
 from kraft_node.wire.api import ApiKey
 from kraft_node.wire.frames import encode_request
-from kraft_node.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, MetadataRequest
+from kraft_node.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, FetchRequest, MetadataRequest
 from tests.compat.targets import Ours
 
 SECONDS = 8.0
@@ -30,6 +31,7 @@ INTERVAL_S = 0.005
 RECORD = b"\x0c\x00\x00\x00\x01\x00\x00"
 """The smallest record: no key, an empty value."""
 TOPIC_RESOURCE = 2
+CONTROLLER = "controller-"
 
 
 def request(key: ApiKey, version: int, message: object) -> bytes:
@@ -57,13 +59,28 @@ def metadata() -> bytes:
     return request(ApiKey.METADATA, 4, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
 
 
+def long_poll() -> bytes:
+    """One of very many connections that wait for the honest producer's partition: each record wakes all of them."""
+    row = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
+    fields = {"max_wait_ms": 30_000, "min_bytes": 1 << 20, "max_bytes": 1 << 20}
+    return request(
+        ApiKey.FETCH, 12, FetchRequest(**fields, topics=[FetchRequest.FetchTopic("honest", partitions=[row])])
+    )
+
+
+def _data(make: Callable[[], hostile_messages.Asked]) -> bytes:
+    return make().data
+
+
 INPUTS: dict[str, tuple[Callable[[], bytes], int, bool]] = {
     "bombs": (bomb, 10, True),
     "api-versions": (api_versions, 50, True),
     "describe-configs": (configs, 10, True),
     "metadata-unread": (metadata, 60, False),
-    **{name: (make, 4, True) for name, make in hostile_messages.MESSAGES.items()},
+    "long-polls": (long_poll, 1000, True),
+    **{name: (partial(_data, make), 4, True) for name, make in hostile_messages.MESSAGES.items()},
 }
+INPUTS |= {CONTROLLER + name: INPUTS[name] for name in hostile_messages.TO_CONTROLLERS}
 """Name -> bytes that a connection sends again and again, how many connections, whether they read what is answered."""
 
 
@@ -103,12 +120,19 @@ def honest(port: int, seconds: float, patience_s: float = 120) -> list[float]:
     return waits
 
 
+def attacked_port(target: Ours, name: str) -> int:
+    """Where an input is sent: `controller-NAME` goes straight to the controller's listener."""
+    return target.controller_port if name.startswith(CONTROLLER) else target.port
+
+
 def measure(name: str, folder: Path) -> None:
     target = Ours("kraftcluster", folder / name).start()
     try:
         create(target, ["honest", "victim"])
         alone = honest(target.port, SECONDS)
-        attacker = multiprocessing.get_context("spawn").Process(target=attack, args=(target.port, name), daemon=True)
+        attacker = multiprocessing.get_context("spawn").Process(
+            target=attack, args=(attacked_port(target, name), name), daemon=True
+        )
         attacker.start()
         time.sleep(1.0)
         beside = honest(target.port, SECONDS)

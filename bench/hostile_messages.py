@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraft_node.wire import messages as m
 from kraft_node.wire.api import ApiKey
@@ -14,31 +14,41 @@ ADMIN: Final = 100_000
 """Of what the controller decides."""
 
 
-def frame(key: ApiKey, version: int, message: Any) -> bytes:
-    return b"".join(bytes(part) for part in encode_request(1, key, version, "hostile", message))  # type: ignore[arg-type]
+class Asked(NamedTuple):
+    """A request, which is sent so many times in a row."""
+
+    key: ApiKey
+    version: int
+    message: Any
+    times: int = 1
+
+    @property
+    def data(self) -> bytes:
+        parts = encode_request(1, self.key, self.version, "hostile", self.message)
+        return b"".join(bytes(part) for part in parts) * self.times  # type: ignore[arg-type]
 
 
-def list_offsets() -> bytes:
+def list_offsets() -> Asked:
     rows = [m.ListOffsetsRequest.ListOffsetsPartition(i, timestamp=-1) for i in range(MANY)]
     topics = [m.ListOffsetsRequest.ListOffsetsTopic("victim", rows)]
-    return frame(ApiKey.LIST_OFFSETS, 7, m.ListOffsetsRequest(topics=topics))
+    return Asked(ApiKey.LIST_OFFSETS, 7, m.ListOffsetsRequest(topics=topics))
 
 
-def offset_commit() -> bytes:
+def offset_commit() -> Asked:
     rows = [m.OffsetCommitRequest.OffsetCommitRequestPartition(i, committed_metadata="m") for i in range(MANY)]
     topics = [m.OffsetCommitRequest.OffsetCommitRequestTopic("victim", partitions=rows)]
-    return frame(ApiKey.OFFSET_COMMIT, 8, m.OffsetCommitRequest(group_id="hostile", topics=topics))
+    return Asked(ApiKey.OFFSET_COMMIT, 8, m.OffsetCommitRequest(group_id="hostile", topics=topics))
 
 
-def fetch() -> bytes:
+def fetch() -> Asked:
     rows = [m.FetchRequest.FetchPartition(i, partition_max_bytes=1) for i in range(MANY)]
     request = m.FetchRequest(
         max_wait_ms=0, max_bytes=1 << 20, topics=[m.FetchRequest.FetchTopic("victim", partitions=rows)]
     )
-    return frame(ApiKey.FETCH, 12, request)
+    return Asked(ApiKey.FETCH, 12, request)
 
 
-def fetch_that_waits() -> bytes:
+def fetch_that_waits() -> Asked:
     """The victim's partition among very many that do not exist: each record wakes it."""
     rows = [m.FetchRequest.FetchPartition(i, fetch_offset=0, partition_max_bytes=1) for i in range(MANY)]
     request = m.FetchRequest(
@@ -48,34 +58,34 @@ def fetch_that_waits() -> bytes:
         session_epoch=0,
         topics=[m.FetchRequest.FetchTopic("honest", partitions=rows)],
     )
-    return frame(ApiKey.FETCH, 12, request)
+    return Asked(ApiKey.FETCH, 12, request)
 
 
-def forgotten() -> bytes:
+def forgotten() -> Asked:
     topics = [m.FetchRequest.ForgottenTopic("victim", partitions=list(range(MANY)))]
     request = m.FetchRequest(session_id=7, session_epoch=1, forgotten_topics_data=topics)
-    return frame(ApiKey.FETCH, 12, request)
+    return Asked(ApiKey.FETCH, 12, request)
 
 
-def produce() -> bytes:
+def produce() -> Asked:
     rows = [m.ProduceRequest.PartitionProduceData(i, b"") for i in range(MANY)]
     request = m.ProduceRequest(
         acks=1, timeout_ms=1000, topic_data=[m.ProduceRequest.TopicProduceData("victim", partition_data=rows)]
     )
-    return frame(ApiKey.PRODUCE, 9, request)
+    return Asked(ApiKey.PRODUCE, 9, request)
 
 
-def tagged_fields() -> bytes:
+def tagged_fields() -> Asked:
     message = m.MetadataRequest(topics=[], unknown_tags=dict.fromkeys(range(MANY), b""))
-    return frame(ApiKey.METADATA, 12, message)
+    return Asked(ApiKey.METADATA, 12, message)
 
 
-def long_software_name() -> bytes:
+def long_software_name() -> Asked:
     message = m.ApiVersionsRequest(client_software_name="x" * 32_000, client_software_version="y" * 32_000)
-    return frame(ApiKey.API_VERSIONS, 3, message) * 20
+    return Asked(ApiKey.API_VERSIONS, 3, message, 20)
 
 
-def join_group() -> bytes:
+def join_group() -> Asked:
     protocols = [m.JoinGroupRequest.JoinGroupRequestProtocol(f"p{i}", b"x" * 100) for i in range(ADMIN)]
     message = m.JoinGroupRequest(
         group_id="hostile",
@@ -84,82 +94,82 @@ def join_group() -> bytes:
         protocol_type="consumer",
         protocols=protocols,
     )
-    return frame(ApiKey.JOIN_GROUP, 3, message)
+    return Asked(ApiKey.JOIN_GROUP, 3, message)
 
 
-def create_topics() -> bytes:
+def create_topics() -> Asked:
     topics = [
         m.CreateTopicsRequest.CreatableTopic(f"t{i}", num_partitions=1, replication_factor=1) for i in range(ADMIN)
     ]
-    return frame(ApiKey.CREATE_TOPICS, 5, m.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
+    return Asked(ApiKey.CREATE_TOPICS, 5, m.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True))
 
 
-def delete_topics() -> bytes:
-    return frame(
+def delete_topics() -> Asked:
+    return Asked(
         ApiKey.DELETE_TOPICS, 5, m.DeleteTopicsRequest(topic_names=[f"t{i}" for i in range(ADMIN)], timeout_ms=1000)
     )
 
 
-def alter_configs() -> bytes:
+def alter_configs() -> Asked:
     config = m.IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "1000")
     resource = m.IncrementalAlterConfigsRequest.AlterConfigsResource
     resources = [resource(2, f"t{i}", [config]) for i in range(ADMIN)]
     message = m.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
-    return frame(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, message)
+    return Asked(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, message)
 
 
-def create_acls() -> bytes:
+def create_acls() -> Asked:
     acl = m.CreateAclsRequest.AclCreation
     creations = [acl(2, f"t{i}", 3, "User:x", "*", 3, 3) for i in range(ADMIN)]
-    return frame(ApiKey.CREATE_ACLS, 2, m.CreateAclsRequest(creations=creations))
+    return Asked(ApiKey.CREATE_ACLS, 2, m.CreateAclsRequest(creations=creations))
 
 
-def delete_acls() -> bytes:
+def delete_acls() -> Asked:
     wanted = m.DeleteAclsRequest.DeleteAclsFilter
     filters = [wanted(2, f"t{i}", 3, "User:x", "*", 3, 3) for i in range(ADMIN)]
-    return frame(ApiKey.DELETE_ACLS, 2, m.DeleteAclsRequest(filters=filters))
+    return Asked(ApiKey.DELETE_ACLS, 2, m.DeleteAclsRequest(filters=filters))
 
 
-def scram() -> bytes:
+def scram() -> Asked:
     deletion = m.AlterUserScramCredentialsRequest.ScramCredentialDeletion
     upsertion = m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion
     message = m.AlterUserScramCredentialsRequest(
         deletions=[deletion(f"u{i}", 1) for i in range(ADMIN)],
         upsertions=[upsertion("u", 1, 2**31 - 1, b"salt", b"password")],
     )
-    return frame(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, message)
+    return Asked(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, message)
 
 
-def describe_topic_partitions() -> bytes:
+def describe_topic_partitions() -> Asked:
     topics = [m.DescribeTopicPartitionsRequest.TopicRequest(f"t{i}") for i in range(ADMIN)]
-    return frame(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, m.DescribeTopicPartitionsRequest(topics=topics))
+    return Asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, m.DescribeTopicPartitionsRequest(topics=topics))
 
 
-def describe_log_dirs() -> bytes:
+def describe_log_dirs() -> Asked:
     topics = [m.DescribeLogDirsRequest.DescribableLogDirTopic("victim", list(range(MANY)))]
-    return frame(ApiKey.DESCRIBE_LOG_DIRS, 2, m.DescribeLogDirsRequest(topics=topics))
+    return Asked(ApiKey.DESCRIBE_LOG_DIRS, 2, m.DescribeLogDirsRequest(topics=topics))
 
 
-def elect_leaders() -> bytes:
+def elect_leaders() -> Asked:
     topics = [m.ElectLeadersRequest.TopicPartitions("victim", list(range(MANY)))]
-    return frame(ApiKey.ELECT_LEADERS, 2, m.ElectLeadersRequest(topic_partitions=topics, timeout_ms=1000))
+    return Asked(ApiKey.ELECT_LEADERS, 2, m.ElectLeadersRequest(topic_partitions=topics, timeout_ms=1000))
 
 
-def reassign() -> bytes:
+def reassign() -> Asked:
     row = m.AlterPartitionReassignmentsRequest.ReassignablePartition
     topic = m.AlterPartitionReassignmentsRequest.ReassignableTopic("victim", [row(i, [1]) for i in range(ADMIN)])
-    return frame(
+    return Asked(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, m.AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[topic])
     )
 
 
-def describe_quotas() -> bytes:
+def describe_quotas() -> Asked:
     component = m.DescribeClientQuotasRequest.ComponentData
     components = [component(f"kind{i}", 0, "x") for i in range(ADMIN)]
-    return frame(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, m.DescribeClientQuotasRequest(components=components))
+    return Asked(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, m.DescribeClientQuotasRequest(components=components))
 
 
-MESSAGES: Final[dict[str, Callable[[], bytes]]] = {
+MESSAGES: Final[dict[str, Callable[[], Asked]]] = {
     make.__name__.replace("_", "-"): make
     for make in (
         list_offsets, offset_commit, fetch, fetch_that_waits, forgotten, produce, tagged_fields, long_software_name,
@@ -168,3 +178,6 @@ MESSAGES: Final[dict[str, Callable[[], bytes]]] = {
         describe_log_dirs, elect_leaders, reassign, describe_quotas,
     )
 }  # fmt: skip
+
+TO_CONTROLLERS: Final = ("create-topics", "alter-configs", "scram", "elect-leaders", "reassign", "fetch")
+"""Those that are also sent straight to a controller's listener."""

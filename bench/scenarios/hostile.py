@@ -29,6 +29,7 @@ COMPARED = {
     "api-versions": "50 connections with 10,000 ApiVersions each at once",
     "describe-configs": "one topic described 20,000 times in a request",
     "metadata-unread": "60 connections ask for 100,000 topics and never read",
+    "long-polls": "1,000 connections that wait for the same partition",
 }
 """Inputs that are sent to both servers. All others are sent to ours only: their aim is of ours alone, and some of them
 change what a server holds."""
