@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from kraft_operator.api.base import rules_of
+from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.template import LATER, ContainerSecurity, EnvVar, ExtraVolume, PodTemplate
 from kraft_operator.apply.grants import ALLOWED, UngrantedError, check_templates
 from kraft_operator.apply.local.cel import compiled
@@ -17,10 +20,13 @@ from kraft_operator.plan import steps as do
 from kraft_operator.plan.record import Node
 from kraft_operator.specs import pods, storage
 from kraft_operator.specs.cluster import Cluster, digest
+from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.properties import aspects, aspects_of_before
+from kraft_operator.specs.template import affinity
+from kraft_operator.specs.windows import window_problems
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, pods_of, settle
-from tests.unit.operator.sample import CLUSTER_ID, sample
+from tests.unit.operator.sample import CLUSTER_ID, ROOT, sample
 
 CONTROLLER = Node(1, "controllers", True, False)
 BROKER = Node(101, "brokers", False, True)
@@ -201,6 +207,15 @@ def test_anti_affinity_may_be_required_or_left_to_the_author() -> None:
     assert keys == ["zone", "kubernetes.io/hostname"]
     near = _pod(_with({}, rack={"nodeLabel": "zone"}), rack="a")["spec"]["affinity"]
     assert near.keys() == {"podAntiAffinity", "nodeAffinity"}
+
+
+def test_the_sample_for_production_keeps_nodes_apart_and_has_no_mistake() -> None:
+    document = yaml.safe_load((ROOT / "deploy/samples/production.yaml").read_text())["spec"]
+    spec = KRaftClusterSpec.model_validate(document)
+    assert [*cluster_config_problems(spec), *window_problems(spec)] == []
+    for pool in spec.node_pools:
+        apart = affinity(replace(sample(), spec=spec), pool)["podAntiAffinity"]
+        assert apart.keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
 
 
 # Sidecars and the node's process
