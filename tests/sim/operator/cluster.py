@@ -210,9 +210,9 @@ class SimApi(FakeApi):
         self._note(made)
         return made
 
-    async def apply(self, body: Object) -> Object:
+    async def apply(self, body: Object, *, rehearse: bool = False) -> Object:
         await self._wait()
-        return await super().apply(body)
+        return await super().apply(body, rehearse=rehearse)
 
     async def patch(self, kind: str, namespace: str, name: str, body: Object, part: str | None = None) -> Object:
         await self._wait()
