@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from kraft_node.base import turns
 from kraft_node.base.config import describe
 from kraft_node.base.config.resources import TOPIC_RESOURCE
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.turns import Turns
 from kraft_node.broker.authorization import groups, topics
 from kraft_node.broker.authorization.gate import Gate
+from kraft_node.broker.authorization.metadata import TOPICS_A_STEP as TOPICS_JUDGED
+from kraft_node.broker.authorization.metadata import metadata
 from kraft_node.broker.handlers.describe_configs import describe_configs
 from kraft_node.broker.handlers.metadata import TOPICS_A_STEP
 from kraft_node.broker.pieces import RESOURCES_MAX, in_pieces
@@ -202,3 +205,34 @@ def test_denied_topics_of_offset_delete_cost_what_they_are() -> None:
     )
     assert len(response.topics) == DENIED
     assert compared == 0
+
+
+def test_all_topics_are_judged_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "STEPS_A_TURN", 1)
+    rig = test_metadata.Rig()
+    world = World({})
+    rig.broker.turns = Turns(world.env)
+    more = [record for i in range(2_000) for record in topic_records(f"more-{i}", 100 + i)]
+    test_metadata.replay(rig.image, more)
+
+    class Judge(Authorizer):
+        judged = 0
+
+        def allows(self, ctx: Any, operation: Any, resource_type: Any, name: str = "", **_: Any) -> bool:
+            Judge.judged += 1
+            return not name.endswith("7")
+
+    gate = Gate(rig.broker, Judge())
+    request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    assert metadata(gate, rig.handler, rig.client.context(3, 9), request) is None
+    most = 0
+    while world.scheduler.soon:
+        before = Judge.judged
+        soon, world.scheduler.soon = world.scheduler.soon, []
+        for function, args in soon:
+            function(*args)
+        most = max(most, Judge.judged - before)
+    assert most <= TOPICS_JUDGED * 15
+    (response,) = rig.client.answers
+    assert len(response.topics) == 2 + 1_800
+    assert {topic.topic_authorized_operations for topic in response.topics} == {0b110111111000}

@@ -6,20 +6,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.errors import ErrorCode
 from kraft_node.base.ids import ZERO_UUID
+from kraft_node.base.request import RequestContext
 from kraft_node.broker.authorization.gate import Gate, Guard
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.security.names import Operation, ResourceType
 from kraft_node.security.rewriting import answered, changed
 from kraft_node.wire.api import ApiKey
+from kraft_node.wire.long_answers import answer, answer_later
 from kraft_node.wire.messages import MetadataResponse
 
 if TYPE_CHECKING:
-    from kraft_node.base.request import Handler, RequestContext
+    from collections.abc import Generator
+
+    from kraft_node.base.request import Handler
 
 ASKED_BY_ID_VERSION: Final = 12
 EMPTY_IS_NONE_VERSION: Final = 1
 CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 FIRST_TOPIC_OPERATIONS_VERSION: Final = 8
+TOPICS_A_STEP: Final = 100
+"""Topics of an answer about all topics that are judged in one step: a dozen questions each, if operations are asked."""
 
 
 def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
@@ -27,9 +33,7 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
     version = ctx.api_version
     topics = request.topics
     if topics is None or (version < EMPTY_IS_NONE_VERSION and not topics):
-        return answered(
-            handler, ctx, request, lambda response: _with_operations(gate, ctx, request, _all(gate, ctx, response))
-        )
+        return _all(gate, handler, ctx, request)
     if any(topic.name is None if topic.topic_id == ZERO_UUID else version < ASKED_BY_ID_VERSION for topic in topics):
         return handler(ctx, request)  # which refuses it as a whole
     ids = [topic for topic in topics if topic.topic_id != ZERO_UUID]
@@ -58,12 +62,33 @@ def metadata(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) ->
     return answered(handler, ctx, changed(request, topics=left), complete, api_version=told_as)
 
 
-def _all(gate: Gate, ctx: RequestContext, response: Any) -> Any:
-    """The topics that the client may describe; of the others there is not a word."""
-    seen = gate.authorizer.permitted(
-        ctx, Operation.DESCRIBE, ResourceType.TOPIC, [topic.name for topic in response.topics], log_denied=False
-    )
-    response.topics = [topic for topic in response.topics if topic.name in seen]
+def _all(gate: Gate, handler: Handler, ctx: RequestContext, request: Any) -> Any:
+    """The topics that the client may describe, judged in turns if there are many; of the others there is not a word."""
+
+    def reply(_: RequestContext, response: Any) -> None:
+        answer_later(gate.broker.turns, ctx, request, _judged(gate, ctx, request, response))
+
+    inner = RequestContext(
+        ctx.api_key, ctx.api_version, ctx.correlation_id, ctx.client_id, ctx.client_host, ctx.listener,
+        ctx.principal, ctx.connection, ctx.received_ms, reply,
+    )  # fmt: skip
+    response = handler(inner, request)
+    if response is None:
+        return None
+    inner.finish()
+    return answer(gate.broker.turns, ctx, request, _judged(gate, ctx, request, response))
+
+
+def _judged(gate: Gate, ctx: RequestContext, request: Any, response: Any) -> Generator[None, None, Any]:
+    topics, response.topics = response.topics, []
+    _with_operations(gate, ctx, request, response)
+    allows = gate.authorizer.allows
+    for start in range(0, len(topics), TOPICS_A_STEP):
+        for topic in topics[start : start + TOPICS_A_STEP]:
+            if allows(ctx, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log_denied=False):
+                response.topics.append(topic)
+                _topic_operations(gate, ctx, request, topic)
+        yield
     return response
 
 
@@ -89,11 +114,15 @@ def _with_operations(gate: Gate, ctx: RequestContext, request: Any, response: An
         response.cluster_authorized_operations = 0
         if authorizer.allows(ctx, Operation.DESCRIBE, ResourceType.CLUSTER):
             response.cluster_authorized_operations = authorizer.operations(ctx, ResourceType.CLUSTER)
-    if ctx.api_version >= FIRST_TOPIC_OPERATIONS_VERSION and request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.name is not None:
-                topic.topic_authorized_operations = authorizer.operations(ctx, ResourceType.TOPIC, topic.name)
+    for topic in response.topics:
+        _topic_operations(gate, ctx, request, topic)
     return response
+
+
+def _topic_operations(gate: Gate, ctx: RequestContext, request: Any, topic: Any) -> None:
+    wanted = ctx.api_version >= FIRST_TOPIC_OPERATIONS_VERSION and request.include_topic_authorized_operations
+    if wanted and topic.name is not None:
+        topic.topic_authorized_operations = gate.authorizer.operations(ctx, ResourceType.TOPIC, topic.name)
 
 
 class _Eyes:
