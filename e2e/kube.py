@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,14 +92,15 @@ def operators(namespace: str = NAMESPACE) -> list[Object]:
     return list(get("pods", selector="app.kubernetes.io/name=kraftcluster-operator", namespace=namespace))
 
 
-def requests(namespace: str = NAMESPACE) -> int:
-    """How many the operator has sent to the API server; watches are not counted."""
-    found = 0
+def requests(namespace: str = NAMESPACE) -> Counter[str]:
+    """How many the operator has sent to the API server, by verb and kind; watches are not counted."""
+    found: Counter[str] = Counter()
     for one in operators(namespace):
         url = f"/api/v1/namespaces/{namespace}/pods/{one['metadata']['name']}:8080/proxy/metrics"
         for line in kubectl("get", "--raw", url).stdout.splitlines():
             if line.startswith("kraft_operator_requests_total{"):
-                found += int(float(line.rpartition(" ")[2]))
+                words, _, count = line.rpartition(" ")
+                found[" ".join(words.split('"')[1::2])] += int(float(count))
     return found
 
 
@@ -269,10 +271,27 @@ class Workload:
         assert not self.report["disordered"], self.report
 
 
+class Phases:
+    """Moments of something that takes a while."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self.took_s: dict[str, float] = {}
+
+    def passed(self, phase: str) -> None:
+        """The phase has ended, and the next one begins."""
+        now = time.monotonic()
+        self.took_s[phase], self._at = now - self._at, now
+
+
 @contextlib.contextmanager
-def timed(what: str) -> Iterator[None]:
-    """Print how long it took, and what it cost: figures for people, asserted nowhere."""
-    began, before = time.monotonic(), requests()
-    yield
-    load = os.getloadavg()[0]
-    print(f"\n{what}: {time.monotonic() - began:.1f} s, {requests() - before} requests, load {load:.1f}")
+def timed(what: str) -> Iterator[Phases]:
+    """Print how long it took and its phases, and what it cost: figures for people, asserted nowhere."""
+    before, phases = requests(), Phases()
+    began = time.monotonic()
+    yield phases
+    took_s, spent = time.monotonic() - began, requests() - before
+    print(f"\n{what}: {took_s:.1f} s, {spent.total()} requests, load {os.getloadavg()[0]:.1f}")
+    for phase, seconds in phases.took_s.items():
+        print(f"  {phase}: {seconds:.1f} s")
+    print("  " + ", ".join(f"{count} {kind}" for kind, count in spent.most_common(8)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.kube import Cluster, Workload, get, kubectl, needs_kubernetes, timed
+from e2e.kube import Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
 
 pytestmark = needs_kubernetes
 
@@ -19,11 +19,24 @@ def cluster(operator: None) -> Iterator[Cluster]:
     one.delete()
 
 
+def _formatted(cluster: Cluster) -> list[str]:
+    claims = get("pvc", selector=f"app.kubernetes.io/instance={cluster.name}")
+    mark = "kraftcluster.io/formatted-for"
+    return [one["metadata"]["name"] for one in claims if mark in one["metadata"].get("annotations", {})]
+
+
 def test_an_applied_cluster_becomes_ready(cluster: Cluster) -> None:
-    with timed("apply to Ready"):
+    with timed("apply to Ready") as phases:
         cluster.apply()
+        until("the first step", lambda: get("configmap", "smoke-record"))
+        phases.passed("the operator's first step")
+        until("volumes are formatted", lambda: len(_formatted(cluster)) == 6)
+        phases.passed("volumes are made and formatted")
+        until("pods are ready", lambda: all(cluster.ready(number) for number in (1, 2, 3, 101, 102, 103)))
+        phases.passed("pods are ready")
         ready = ("wait", "--for=condition=Ready", "kc/smoke", "-n", "kraft-operator", "--timeout=400s")
         kubectl(*ready, timeout=420, check=True)
+        phases.passed("the status says Ready")
     cluster.settle()
     status = cluster.status
     assert [node["id"] for node in status["nodes"]] == [1, 2, 3, 101, 102, 103]
