@@ -16,7 +16,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-kind docs reference release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-operator sim-night planted planted-raft planted-operator exhaustive bench bench-quick faults peers clean fuzz-pipeline e2e e2e-smoke e2e-chaos e2e-kind docs reference release release-check release-images locks
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -122,6 +122,9 @@ exhaustive: $(VENV)/.dev ## every order of events of three voters, up to bounds 
 planted-raft: $(VENV)/.dev ## plant known bugs into a copy of the raft core: each must be noticed
 	$(BIN)/python -m tools.planted tests/sim/raft/planted
 
+planted-operator: $(VENV)/.dev ## plant known bugs into a copy of the operator: each must be noticed
+	$(BIN)/python -m tools.planted tests/sim/operator/planted
+
 sim-operator: $(VENV)/.dev ## the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
 	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)
 	$(BIN)/python -m tests.sim.operator --seeds 3 --crashes
@@ -151,6 +154,9 @@ e2e: $(VENV)/.dev ## the operator on the lab: every behaviour, with clients work
 
 e2e-smoke: $(VENV)/.dev ## of that, from nothing to Ready and a roll: a few minutes
 	e2e/lab.sh smoke
+
+e2e-chaos: $(VENV)/.dev ## the operator on the lab under MINUTES=n of chaos, SEED=n: nothing is lost, all settles (MINUTES=60 for the proof)
+	E2E_CHAOS_MINUTES=$(MINUTES) E2E_CHAOS_SEED=$(SEED) e2e/lab.sh chaos
 
 e2e-kind: $(VENV)/.dev ## the same as e2e on kind (PICK=smoke: test_smoke.py alone); brings Docker along where there is none
 	e2e/kind.sh $(PICK)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The end-to-end tests on the lab (a Kubernetes of plain processes): lab.sh [smoke | pytest's arguments]
+# The end-to-end tests on the lab (a Kubernetes of plain processes): lab.sh [smoke | chaos | pytest's arguments]
 # Brings the lab up, builds the images, runs the tests, brings the lab down. Says so and ends well where there is no lab.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,10 +32,13 @@ if [ $# -eq 0 ] || [[ "$*" == *test_table* ]]; then # it has Spark and Java: min
     "$SCRIPTS/image.sh" kraft-pipeline:dev . "${base[@]}" --target pipeline >/dev/null
 fi
 
-export E2E_MACHINES="$SCRIPTS/node.sh"
+export E2E_MACHINES="$SCRIPTS/node.sh" E2E_API_RESTART=$PWD/e2e/chaos/restart-api.sh K8S_LAB_SCRIPTS=$SCRIPTS
 if [ "${1:-}" = smoke ]; then
     shift
     set -- e2e/test_smoke.py "$@"
+elif [ "${1:-}" = chaos ]; then
+    shift
+    set -- e2e/test_chaos.py "$@"
 fi
 [ $# -gt 0 ] || set -- e2e
 "$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

@@ -1,9 +1,10 @@
 """Plants known bugs, one at a time, into a copy of the product, and demands that the everyday checks notice each.
 
 `python -m tools.planted tests/sim/raft/planted [NAME…]`. A bug is a file: what it is, on lines that begin with `#`;
-then `file:` (under node/src/kraft_node), perhaps `catch:` (pytest arguments; without it the Raft simulator has to
-notice), and the old text between `<<<<` and `====`, the new one between `====` and `>>>>`. The old text must occur
-exactly once, so that a bug which does not fit any more is noticed, too. Exit code 0: all were caught.
+then `file:`, under `package:` (node/src/kraft_node unless it is named), and perhaps `catch:` (pytest arguments; without
+it the Raft simulator has to notice). Behind that, the old text stands between `<<<<` and `====`, the new text between
+`====` and `>>>>`. The old text must occur exactly once, so that a bug which does not fit any more is noticed, too. Exit
+code 0: all were caught.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIMULATOR = ["-m", "kraft_node.testing.raft", "--seeds", "1000", "--events", "2000"]
 """The everyday budget."""
 TIMEOUT_S = 900
+PACKAGE = "node/src/kraft_node"
 
 
 class Bug(NamedTuple):
@@ -30,6 +32,7 @@ class Bug(NamedTuple):
 
     name: str
     about: str
+    package: str
     file: str
     catch: list[str]
     old: str
@@ -54,7 +57,8 @@ def read_bug(path: Path) -> Bug:
     fields = dict(re.findall(r"^(\w+): (.*)$", head, re.MULTILINE))
     if not separator or "file" not in fields or not about:
         raise ValueError(f"{path}: no planted bug")
-    return Bug(path.stem, about, fields["file"], fields.get("catch", "").split(), old, new)
+    package = fields.get("package", PACKAGE)
+    return Bug(path.stem, about, package, fields["file"], fields.get("catch", "").split(), old, new)
 
 
 def plant(bug: Bug, source: str) -> str:
@@ -68,8 +72,8 @@ def try_bug(bug: Bug) -> Outcome:
     """Run what should notice it."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
-        copy = Path(directory) / "src" / "kraft_node"
-        shutil.copytree(ROOT / "node/src/kraft_node", copy, ignore=shutil.ignore_patterns("__pycache__", "workloads"))
+        copy = Path(directory) / "src" / Path(bug.package).name
+        shutil.copytree(ROOT / bug.package, copy, ignore=shutil.ignore_patterns("__pycache__", "workloads"))
         target = copy / bug.file
         target.write_text(plant(bug, target.read_text()))
         command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *bug.catch] if bug.catch else SIMULATOR

@@ -1,0 +1,79 @@
+"""Chaos under a seed, for a budget of minutes: nothing acknowledged is lost, the operator breaks nothing, all settles.
+
+`E2E_CHAOS_MINUTES` is the budget (without it the test is skipped), `E2E_CHAOS_SEED` the seed. `E2E_MACHINES` with
+`E2E_CHAOS_MACHINE=N` lets the machine `labN` be cut off, too. The operator runs on this machine behind `chaos.proxy`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from e2e.chaos.law import Law
+from e2e.chaos.process import Process
+from e2e.chaos.proxy import Proxy
+from e2e.chaos.strikes import Strikes
+from e2e.kube import NAMESPACE, Cluster, Workload, kubectl, needs_kubernetes, operators, until
+
+MINUTES = float(os.environ.get("E2E_CHAOS_MINUTES", "0"))
+SEED = int(os.environ.get("E2E_CHAOS_SEED") or time.time())
+SETTLE_S = 900
+pytestmark = [
+    needs_kubernetes,
+    pytest.mark.skipif(not MINUTES, reason="E2E_CHAOS_MINUTES is not set"),
+    pytest.mark.timeout(MINUTES * 60 + 3 * SETTLE_S),
+]
+
+
+def _upstream(folder: Path) -> tuple[str, str]:
+    """The API server's URL, and a file with its CA."""
+    config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    cluster = config["clusters"][0]["cluster"]
+    if "certificate-authority" in cluster:
+        return cluster["server"], cluster["certificate-authority"]
+    ca = folder / "ca.crt"
+    ca.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    return cluster["server"], str(ca)
+
+
+def test_an_hour_of_chaos_loses_nothing_and_settles(operator: None, tmp_path: Path) -> None:
+    print(f"\nseed {SEED}, {MINUTES:g} minutes, operator's log {tmp_path / 'operator.log'}")
+    rng = Random(SEED)
+    cluster = Cluster("chaos")
+    kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=0", check=True)
+    until("no other operator works", lambda: not operators(), 120)
+    url, ca = _upstream(tmp_path)
+    token = kubectl("create", "token", "kraftcluster-operator", "-n", NAMESPACE, "--duration=6h", check=True).stdout
+    proxy = Proxy(url, ca, Random(rng.random()))
+    law = Law(proxy, cluster.name, token.strip())
+    proxy.judge = law.judge
+    try:
+        with proxy as here, Process(here, tmp_path) as process:
+            proxy.written = process.wrote
+            cluster.delete()
+            cluster.apply()
+            cluster.settle(SETTLE_S)
+            strikes = Strikes(cluster, proxy, process, law, rng, os.environ.get("E2E_CHAOS_MACHINE", ""))
+            with Workload(cluster, rate=100) as work:
+                strikes.run(MINUTES * 60)
+                began = time.monotonic()
+                cluster.settle(SETTLE_S)
+                print(f"settled {time.monotonic() - began:.0f} s after the last strike")
+            print(f"strikes {dict(strikes.done)}; proxy {proxy.counts}; operator ended {len(process.ends)} times")
+            print(f"{law.judged} deletions judged; {work.report}")
+            ends = {code for code in process.ends if code not in (0, -9)}
+            assert not law.broken, law.broken
+            assert not ends, f"exit codes {ends}: {process.log.read_text()[-3000:]}"
+            assert not work.report["lost"], work.report
+            assert not work.report["disordered"], work.report
+            assert work.report["acknowledged"] > MINUTES * 60, work.report
+            assert "Traceback" not in process.log.read_text()
+            cluster.delete()
+    finally:
+        kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=2", check=True)
