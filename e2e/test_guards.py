@@ -176,7 +176,7 @@ def test_topics_that_the_operator_may_not_see_block_restarts_and_are_named(clust
     hide += "[one.result(30) for one in admin.create_acls([AclBinding(*what)]).values()]"
     _tool(cluster, ACLS.format(bootstrap=bootstrap, do=hide))
     before = cluster.uids()
-    cluster.change(config={**config, "queued.max.requests": "700"})
+    cluster.change(config={**config, "queued.max.requests": "800"})  # 700 is there already
     until("it is named", lambda: "PartitionsUnseen" in str(cluster.status.get("plan")))
     assert "1 topics are hidden from the operator" in str(cluster.status["plan"])
     after = cluster.uids()

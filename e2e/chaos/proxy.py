@@ -18,10 +18,12 @@ import aiohttp
 from aiohttp import web
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-HOP: Final = frozenset({"connection", "content-length", "host", "transfer-encoding", "content-encoding"})
+HOP: Final = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
+AUTO: Final = ("Accept-Encoding", "Content-Type")
+"""Headers that aiohttp would add: an API server refuses a GET with a type of content."""
 CHUNK: Final = 1 << 16
-LOGIN_PATHS: Final = ("/apis/coordination.k8s.io/",)
-"""Leases: a lost answer there is only a lost leader."""
+LEASES: Final = "/apis/coordination.k8s.io/"
+"""A lost answer there is only a lost leader."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Proxy:
 
     async def _serve(self) -> None:
         no_limit = aiohttp.ClientTimeout(total=None, sock_connect=5)
-        async with aiohttp.ClientSession(timeout=no_limit, auto_decompress=False) as self._session:
+        async with aiohttp.ClientSession(timeout=no_limit, skip_auto_headers=AUTO) as self._session:
             app = web.Application(client_max_size=2**24)
             app.router.add_route("*", "/{path:.*}", self._answer)
             runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -114,13 +116,13 @@ class Proxy:
         if writes and self.judge is not None:
             await self.judge(request.method, request.path)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
-        body, url = await request.read(), f"{self._upstream}{request.raw_path}"
+        body, url = await request.read() or None, f"{self._upstream}{request.raw_path}"
         async with self._session.request(request.method, url, headers=headers, data=body, ssl=self._tls) as there:
             kept = {name: value for name, value in there.headers.items() if name.lower() not in HOP}
             if request.query.get("watch") == "true":
                 return await self._watch(request, there, kept)
             data = await there.read()
-        lost = self._rng.random() < self.mood.lost and not request.path.startswith(LOGIN_PATHS)
+        lost = self._rng.random() < self.mood.lost and not request.path.startswith(LEASES)
         if writes:
             self.counts["writes"] += 1
             self.written()

@@ -67,7 +67,8 @@ class Works(Protocol):
 
 def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None = None) -> None:
     """All handlers of the operator; those of the webhook where `ours` ask for it."""
-    _wakers(made, operator.wake, operator.wake_pipeline)
+    _cluster_wakers(made, operator.wake)
+    _pipeline_wakers(made, operator.wake_pipeline)
     webhook = ours is not None and bool(ours.webhook_port)
     if webhook:
         register_webhooks(made)
@@ -94,28 +95,32 @@ def register(made: kopf.OperatorRegistry, operator: Works, ours: Settings | None
     kopf.on.login(registry=made)(login)
 
 
-def _changed(seen: dict[Key, object], key: Key, mark: object, type_: str | None) -> bool:
-    """Whether an event is no echo of a status that we wrote: `mark` leaves it out."""
-    if type_ == "DELETED":
-        seen.pop(key, None)
+# Handlers are coroutines: kopf would run plain functions in threads, and queues belong to the loop.
+
+
+class _Echoes:
+    """Tells changes from echoes of a status that we wrote."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Key, object] = {}
+
+    def changed(self, key: Key, mark: object, type_: str | None) -> bool:
+        """Whether an event is no echo: `mark` is what counts of the object, without its status."""
+        if type_ == "DELETED":
+            self.seen.pop(key, None)
+            return True
+        if key in self.seen and self.seen[key] == mark:
+            return False
+        self.seen[key] = mark
         return True
-    if key in seen and seen[key] == mark:
-        return False
-    seen[key] = mark
-    return True
 
 
-def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipeline: Callable[[Key], None]) -> None:
-    seen: dict[Key, object] = {}
-
-    def changed(key: Key, mark: object, type_: str | None) -> bool:
-        return _changed(seen, key, mark, type_)
-
-    # Handlers are coroutines: kopf would run plain functions in threads, and queues belong to the loop.
+def _cluster_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -> None:
+    echoes = _Echoes()
 
     async def of_cluster(namespace: str | None, name: str | None, meta: Any, type: str | None, **_: Any) -> None:  # noqa: A002
         key = Key(namespace or "", name or "")
-        if changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
+        if echoes.changed(key, (meta.get("generation"), tuple(sorted(meta.get("annotations", {}).items()))), type):
             wake(key)
 
     async def of_object(namespace: str | None, labels: Any, **_: Any) -> None:
@@ -132,11 +137,23 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
     ) -> None:
         """A topic wakes its cluster, and the one that it belonged to."""
         key = Key(namespace or "", f"topic/{name}")
-        before, now = seen.get(key), (meta.get("generation"), spec.get("cluster"))
-        if changed(key, now, type):
+        before, now = echoes.seen.get(key), (meta.get("generation"), spec.get("cluster"))
+        if echoes.changed(key, now, type):
             owners = {now[1], before[1] if isinstance(before, tuple) else None}
             for cluster in sorted(filter(None, owners)):
                 wake(Key(namespace or "", cluster))
+
+    def is_clusters(value: str | None, **_: Any) -> bool:
+        return value in APPS
+
+    kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
+    kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
+    for group, version, plural in OBJECTS:
+        kopf.on.event(group, version, plural, labels={NAME: is_clusters}, registry=made)(of_object)
+
+
+def _pipeline_wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None]) -> None:
+    echoes = _Echoes()
 
     async def of_pipeline(
         namespace: str | None,
@@ -147,20 +164,13 @@ def _wakers(made: kopf.OperatorRegistry, wake: Callable[[Key], None], wake_pipel
         **_: Any,
     ) -> None:
         key = key_of(namespace or "", body["kind"], name or "")
-        if changed(key, meta.get("generation"), type):
-            wake_pipeline(key)
+        if echoes.changed(key, meta.get("generation"), type):
+            wake(key)
 
     async def of_pipelines_object(namespace: str | None, labels: Any, **_: Any) -> None:
         if labels.get(KIND) in KINDS:
-            wake_pipeline(key_of(namespace or "", labels[KIND], labels.get(INSTANCE, "")))
+            wake(key_of(namespace or "", labels[KIND], labels.get(INSTANCE, "")))
 
-    def is_clusters(value: str | None, **_: Any) -> bool:
-        return value in APPS
-
-    kopf.on.event(GROUP, VERSION, "kraftclusters", registry=made)(of_cluster)
-    kopf.on.event(GROUP, VERSION, "krafttopics", registry=made)(of_topic)
-    for group, version, plural in OBJECTS:
-        kopf.on.event(group, version, plural, labels={NAME: is_clusters}, registry=made)(of_object)
     for kind in KINDS.values():
         kopf.on.event(GROUP, VERSION, kind.plural, registry=made)(of_pipeline)
     for group, version, plural in PIPELINE_OBJECTS:
