@@ -351,7 +351,7 @@ def test_a_directory_that_fails_takes_its_replicas_alone_out_of_service(members:
     errors = {Path(row["logDir"]).name: row["error"] for row in broker["logDirs"]}
     assert errors["data"] is None
     assert "KafkaStorageException" in errors["more"]
-    assert members.unfenced(101) == set(RACKS)
+    wait_for("all brokers unfenced", lambda: members.unfenced(101) == set(RACKS), PATIENCE_S)
 
     members.nodes[102].stop()
     more.unlink()
@@ -405,7 +405,7 @@ def test_the_id_of_a_living_broker_is_not_given_to_another(members: Members, tmp
         other.kill()
     assert "DUPLICATE_BROKER_REGISTRATION" in other.tail().strip().splitlines()[-1]
     assert "Traceback" not in other.tail()
-    assert members.unfenced(101) == set(RACKS)
+    wait_for("all brokers unfenced", lambda: members.unfenced(101) == set(RACKS), PATIENCE_S)
     create(members, "still-102", "102")
     assert produce(members, "still-102", [b"x"]) == []
 

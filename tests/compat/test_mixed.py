@@ -83,7 +83,7 @@ def test_a_quorum_of_both_whose_leadership_moves_both_ways(make: MakeMembers, dy
 
     _make_lead(members, 1)
     members.create("under-ours", 4, via=102)
-    assert members.unfenced(101) == {101, 102}
+    wait_for("both brokers unfenced", lambda: members.unfenced(101) == {101, 102})
 
     members.nodes[1].kill()
     members.create("after-a-kill")
