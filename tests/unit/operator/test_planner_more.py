@@ -28,6 +28,31 @@ def _restarts(world: World) -> list[int]:
     return [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
 
 
+# Configurations that are gone
+
+
+@pytest.mark.parametrize("lost", [1, 103])
+def test_a_roll_begins_with_the_node_whose_configuration_is_gone(lost: int) -> None:
+    """The roll waited for that node, and the node for the roll: for ever."""
+    world = made()
+    world.pods[lost].missing = "ConfigMap gone"
+    assert "ConfigLost" in _blocked(world, passes=5)
+    assert not _restarts(world), "it is only named as long as nothing else is to be restarted"
+    pools = tuple(replace(pool, aspects={**pool.aspects, "config": "new"}) for pool in world.wanted.pools)
+    world.wanted = replace(world.wanted, pools=pools)
+    world.settle()
+    assert _restarts(world)[0] == lost
+    assert sorted(_restarts(world)) == [1, 2, 3, 101, 102, 103]
+
+
+def test_a_node_whose_configuration_is_gone_is_restarted_when_another_one_is_to_be() -> None:
+    world = made()
+    world.pods[103].missing = "ConfigMap gone"
+    world.wanted = replace(world.wanted, rolls={101: "now"})
+    world.settle()
+    assert _restarts(world) == [103, 101]
+
+
 # Dynamic values
 
 

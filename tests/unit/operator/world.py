@@ -49,6 +49,8 @@ class Pod:
     stopping: int | None = None
     broken: bool = False
     """Its container never starts."""
+    missing: str = ""
+    """Its configuration, where that is gone and cannot be restored."""
 
     @property
     def ready(self) -> bool:
@@ -171,6 +173,7 @@ class World:
                 terminating=pod.stopping is not None,
                 rack=self.racks.get(i, ""),
                 message="ErrImagePull" if pod.broken else "",
+                missing=pod.missing,
             )
             for i, pod in self.pods.items()
         }

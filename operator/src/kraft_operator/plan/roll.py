@@ -36,6 +36,9 @@ def roll(s: Situation) -> bool:
     behind = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and s.lacks(node)]
     if not behind:
         return False
+    # Nobody else is restarted while such a node could not start again: so it goes first, or the roll waits for ever.
+    lost = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and _lost(s, node)]
+    behind += [node for node in lost if node not in behind]
     if s.wanted.rolls_paused:
         s.plan.block(
             "RollPaused", f"nodes {[node.id for node in behind]} need a restart, and updateStrategy.paused is set"
@@ -49,7 +52,7 @@ def roll(s: Situation) -> bool:
             s.plan.block("OutsideWindow", text)
         if not behind:
             return True
-    failing = [node for node in behind if not s.up(node.id)]
+    failing = [node for node in behind if not s.up(node.id)] or [node for node in behind if node in lost]
     unsettled = s.unsettled()
     if unsettled and not failing:
         s.plan.waits.append(f"the roll waits: {unsettled[0]}")
@@ -63,6 +66,12 @@ def roll(s: Situation) -> bool:
     else:
         _brokers(s, failing or behind)
     return True
+
+
+def _lost(s: Situation, node: Node) -> bool:
+    """Whether its pod refers to a configuration that is gone and cannot be made again as it was."""
+    pod = s.kube.pods[node.id]
+    return bool(pod.missing) and not pod.restorable
 
 
 def _at_any_time(s: Situation, node: Node) -> bool:
@@ -92,7 +101,7 @@ def _restart(s: Situation, nodes: list[Node]) -> None:
     if blocked is not None:
         s.plan.block(blocked.reason, blocked.message)
         return
-    lacks = sorted({reason for node in nodes for reason in s.lacks(node)})
+    lacks = sorted({reason for node in nodes for reason in s.lacks(node) or [s.kube.pods[node.id].missing]})
     s.plan.steps.append(Restart(tuple(node.id for node in nodes), ", ".join(lacks)))
 
 
