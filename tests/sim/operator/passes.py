@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 from kraft_operator import reconcile
 from kraft_operator.events import Events
+from kraft_operator.evictions import MARK
 from kraft_operator.metrics import Metrics
 from kraft_operator.plan.steps import Plan
 from kraft_operator.report.status import nodes_of
@@ -33,8 +34,11 @@ WORST: Final = 0.15
 class Life:
     """One cluster under one seed: it is made, lives through faults and wishes, and settles."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, drains: bool = False) -> None:
+        """`drains`: machines are drained, too, through the webhook; their dice are apart from those of the story."""
         self.rng = Random(seed)
+        self.drains = Random(seed) if drains else None
+        self.evicted = 0
         self.loop = SimLoop()
         self.api = SimApi(self.loop, self.rng)
         self.api.objects["KRaftCluster", *KEY] = resource("u0")
@@ -63,6 +67,7 @@ class Life:
         while self.loop.time() < until and self.broken is None:
             await asyncio.sleep(self.rng.expovariate(1 / 12))
             self._strike()
+            self._drain()
             if self.rng.random() < 0.1:
                 operator.cancel()
                 await asyncio.gather(operator, return_exceptions=True)
@@ -132,6 +137,7 @@ class Life:
             and all(partition.isr == {*BROKERS} for partition in cluster.partitions)
             and conditions.get("Ready") == "True"
             and conditions.get("Progressing") == conditions.get("Degraded") == "False"
+            and not any(MARK in one["metadata"].get("annotations", {}) for one in self.api.objects.values())
             and told.get("observedGeneration") == self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"]
             and not any(node.get("needsRestart") for node in told.get("nodes", ()))
         )
@@ -155,6 +161,16 @@ class Life:
             self._ask(spec)
         else:
             self.api.apply_anew(spec)
+
+    def _drain(self) -> None:
+        """Evictions of two pods, as the webhook marks them: each is to be restarted by the gates."""
+        if self.drains is None or self.drains.random() > 0.4:
+            return
+        pods = [one for (kind, *_), one in sorted(self.api.objects.items()) if kind == "Pod"]
+        for one in self.drains.sample(pods, min(2, len(pods))):
+            self.evicted += 1
+            one["metadata"].setdefault("annotations", {})[MARK] = "asked"
+            one["metadata"]["resourceVersion"] = f"evicted-{self.evicted}"
 
     def notice(self, plan: Plan) -> None:
         """The worst moment: somebody is about to be stopped, the API server is throttled, and somebody else dies."""

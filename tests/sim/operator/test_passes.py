@@ -55,6 +55,14 @@ def test_a_broker_that_enters_an_isr_during_the_look_may_be_stopped(seed: int) -
     Life(seed).run()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_drained_nodes_are_restarted_by_the_gates(seed: int) -> None:
+    """Also while brokers die, the API server is slow and answers are lost; in the end no mark is left."""
+    life = Life(seed, drains=True)
+    life.run()
+    assert life.evicted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_more_seeds(seed: int) -> None:
