@@ -6,6 +6,7 @@ calls it: the planner's `desired`, the reconciler, the `kubectl-kraft` plugin.
 
 - `base`     the model that all share, and the marks that Kubernetes' schemas know beyond JSON Schema's
 - `pools`    node pools: roles, replicas, volumes, pods
+- `template` a pool's pod template;  `windows` maintenance windows
 - `cluster`  `KRaftClusterSpec` and the rules over all of it
 - `status`   `KRaftClusterStatus`: what the operator reports, and what it must remember
 - `topic`    `KRaftTopic`

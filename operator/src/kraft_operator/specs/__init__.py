@@ -9,6 +9,9 @@ the tests. It must not do I/O, and must not decide when: that is the planner's.
 - `remembered`  status -> `plan.record.Record` and back
 - `pods`        a node's pod, hardened;  `storage` its volume claims and format job
 - `network`     services, disruption budgets
+- `template`    a pool's pod template as pieces of a pod
+- `windows`     whether a maintenance window is open
+- `config_check` mistakes in Kafka's configuration;  `config_keys` the node's keys
 - `dynamic_keys` Kafka's keys that need no restart
 
 Pods are made one by one and belong to the resource itself: no StatefulSet could keep ids that are never used twice,
