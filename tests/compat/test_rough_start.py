@@ -176,14 +176,22 @@ def flushed_log(node: SeveralDirectories, partitions: int) -> list[Path]:
         for _ in range(10):
             assert send(node, "t", partition, [b"durable"]) == []
     roots = [Path(path) for path in node.overrides["log.dirs"].split(",")]
-    wait_for("the checkpoints", lambda: durable(roots) == {f"t {number} 10" for number in range(partitions)}, LONG_S)
+    wanted = {f"t {number} 10" for number in range(partitions)}
+    wait_for("the checkpoints", lambda: is_checkpointed(roots, wanted), LONG_S)
     node.kill()
     return [path for number in range(partitions) for root in roots for path in root.glob(f"t-{number}")]
 
 
-def durable(roots: list[Path]) -> set[str]:
-    """The lines of the recovery-point checkpoints."""
-    files = [root / "recovery-point-offset-checkpoint" for root in roots]
+def is_checkpointed(roots: list[Path], wanted: set[str]) -> bool:
+    """Whether these are the lines about topic `t` of both checkpoints: they are written one after the other, and only
+    what both name counts as durable after a kill."""
+    names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+    return all(checkpointed(roots, name) == wanted for name in names)
+
+
+def checkpointed(roots: list[Path], name: str) -> set[str]:
+    """The lines about topic `t` in the checkpoints of that name."""
+    files = [root / name for root in roots]
     return {line for file in files if file.exists() for line in file.read_text().splitlines() if line.startswith("t ")}
 
 
@@ -257,7 +265,7 @@ def test_after_a_kill_only_what_lies_past_the_recovery_point_is_read(node: Sever
     assert producer.flush(LONG_S) == 0
     end = bounds(node, "t")[1]
     roots = [Path(path) for path in node.overrides["log.dirs"].split(",")]
-    wait_for("the checkpoint", lambda: durable(roots) == {f"t 0 {end}"}, LONG_S)
+    wait_for("the checkpoint", lambda: is_checkpointed(roots, {f"t 0 {end}"}), LONG_S)
     node.kill()
     node.log.unlink()
     node.start()
