@@ -48,29 +48,19 @@ CALLED_BY_LIBRARIES = {
 
 DEAD = {
     "resolve_group",  # kraft_node/base/config/group.py
-    "is_combined",  # kraft_node/base/config/node.py
     "log_retention_ms",  # kraft_node/base/config/node.py
     "topic_defaults",  # kraft_node/base/config/node.py
-    "int_or_none",  # kraft_node/base/config/view.py
-    "is_simple",  # kraft_node/broker/coordinators/group/classic.py
     "on_transaction_marker",  # kraft_node/broker/coordinators/group/coordinator.py
     "gauges",  # kraft_node/broker/coordinators/group/coordinator.py
-    "get_committed",  # kraft_node/broker/coordinators/group/offsets.py
-    "has_uncommitted",  # kraft_node/broker/coordinators/group/shard.py
-    "since_contact_ms",  # kraft_node/controller/sessions.py
     "list_offsets_version",  # kraft_node/metadata/features.py
     "bootstrap_metadata_level",  # kraft_node/metadata/features.py
     "fetch_version",  # kraft_node/metadata/features.py
-    "has_producer_id",  # kraft_node/records/batch.py
     "iter_all_records",  # kraft_node/records/batch.py
     "build_marker",  # kraft_node/records/control.py
-    "read_varint",  # kraft_node/records/varint.py
     "read_varlong",  # kraft_node/records/varint.py
     "write_uvarint",  # kraft_node/records/varint.py
     "varint_size",  # kraft_node/records/varint.py
     "is_up",  # kraft_node/testing/raft/replica.py
-    "all_of",  # kraft_node/testing/script.py
-    "forget_connections",  # kraft_node/testing/workloads/session.py
     "encode_key",  # kraft_node/wire/coordinator.py
     "encode_value",  # kraft_node/wire/coordinator.py
     "decode_key",  # kraft_node/wire/coordinator.py

@@ -124,10 +124,6 @@ class Sessions:
             lease.lost_ms = now_ms
         return now_ms - lease.lost_ms < self.closed_timeout_ms
 
-    def since_contact_ms(self, broker_id: int, now_ms: int) -> int | None:
-        lease = self._brokers.get(broker_id)
-        return None if lease is None or lease.contact_ms is None else now_ms - lease.contact_ms
-
     def take_expired(self, now_ms: int) -> tuple[int, int] | None:
         """One broker (id, epoch) whose session has run out, told once; None when there is none."""
         for broker_id, lease in self._brokers.items():

@@ -123,10 +123,6 @@ class BatchHeader:
         return bool(self.attributes & CONTROL_BIT)
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def last_sequence(self) -> int:
         """Sequence number of the last record; sequences wrap to 0 after 2^31-1."""
         if self.base_sequence == NO_SEQUENCE:

@@ -29,12 +29,6 @@ def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -
     raise CorruptBatch(f"varint at byte {position} has more than {max_bytes} bytes")
 
 
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed 32-bit number at `position` and the position after it."""
-    value, end = read_uvarint(buffer, position, MAX_BYTES_32)
-    return (value >> 1) ^ -(value & 1), end
-
-
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     """The signed 64-bit number at `position` and the position after it."""
     value, end = read_uvarint(buffer, position, MAX_BYTES_64)

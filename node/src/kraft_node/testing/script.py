@@ -6,7 +6,7 @@ Nothing else may be awaited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from kraft_node.testing.world import SimHost, World
@@ -82,8 +82,3 @@ def sleep(world: World, duration_ms: float, host: SimHost | None = None) -> Mome
     moment: Moment[None] = Moment()
     world.at(duration_ms, moment.happen, None, host=host)
     return moment
-
-
-async def all_of(moments: Iterable[Moment[T]]) -> list[T]:
-    """The values of all, in their order."""
-    return [await moment for moment in list(moments)]

@@ -122,10 +122,6 @@ class NodeConfig(ConfigView):
         return "controller" in self.roles
 
     @property
-    def is_combined(self) -> bool:
-        return self.is_broker and self.is_controller
-
-    @property
     def rack(self) -> str | None:
         return self.string_or_none("broker.rack")
 

@@ -43,9 +43,6 @@ class ConfigView:
     def int(self, name: str) -> int:
         return self._typed(name, int)
 
-    def int_or_none(self, name: str) -> int | None:  # type: ignore[valid-type]
-        return None if self.value(name) is None else self._typed(name, int)
-
     def boolean(self, name: str) -> bool:
         return self._typed(name, bool)
 

@@ -96,12 +96,6 @@ class Session:
             client = self._clients[node] = SimClient(self._net, host, port, self.name)
         return client
 
-    def forget_connections(self) -> None:
-        """Close all; the next request goes wherever metadata says then."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
-
     # -- metadata
 
     async def refresh(self, topics: Sequence[str] | None = None) -> Any:

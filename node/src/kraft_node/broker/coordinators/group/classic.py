@@ -112,11 +112,6 @@ class ClassicGroup:
         return self.state in _FROM[State.PREPARING]
 
     @property
-    def is_simple(self) -> bool:
-        """Whether it only holds offsets that were committed without membership."""
-        return self.protocol_type is None and self.state is State.EMPTY and not self.pending_members
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL
 

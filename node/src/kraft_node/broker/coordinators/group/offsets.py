@@ -128,13 +128,6 @@ class OffsetTable:
         topics = self.groups.get(group)
         return topics.get(topic, {}).get(partition) if topics is not None else None
 
-    def get_committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The latest committed offset."""
-        undo = self._undo.get(group)
-        if undo is not None and (topic, partition) in undo:
-            return undo[topic, partition][0]
-        return self.get(group, topic, partition)
-
     def all_committed(self, group: str) -> TopicOffsets:
         """All committed offsets of the group. Not to be changed: without uncommitted writes it is the table's own."""
         topics = self.groups.get(group, {})

@@ -316,11 +316,6 @@ class Shard:
         if seen == SWEEP_STEPS_A_TURN:
             self.scheduler.call_soon(self._sweep_turn, ids, plan)
 
-    @property
-    def has_uncommitted(self) -> bool:
-        """Whether something written waits for the high watermark."""
-        return bool(self._writes)
-
     def _swept(self, error: KafkaError | None) -> None:
         if error is not None:
             log.warning("partition %d of __consumer_offsets: dropping offsets failed: %s", self.partition, error)
