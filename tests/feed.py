@@ -60,4 +60,4 @@ class Feed:
         self._logs[start], self._end = log, end
         states = [open_table(self._given, dead_letters=dead).state() for dead in (False, True)]
         position = Position({("t", 0): end}, "c", {"t": "00" * 16}, {("t", 0): 0})
-        self._runner._batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))
+        self._runner.batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))

@@ -55,7 +55,7 @@ def batch(which: type[Runner], wanted: spec.TableSpec, values: list[bytes], *, g
     states = [open_table(wanted, dead_letters=dead).state() for dead in (False, True)]
     end = Position({("t", 0): len(values)}, "c", {"t": "00" * 16}, {("t", 0): 0})
     again = states[1].batch > states[0].batch
-    runner._batch(None, Plan(*states, {("t", 0): 0}, end, 0, again=again, full=True))
+    runner.batch(None, Plan(*states, {("t", 0): 0}, end, 0, again=again, full=True))
     return told[0]
 
 

@@ -7,13 +7,16 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
+from kraft_pipeline.tables.feeds import Writer, poll
 from kraft_pipeline.tables.spec import EngineSpec, SpecError
 from kraft_pipeline.tables.tasks import Job, Result, run_task
 
@@ -70,6 +73,12 @@ class Engine(Protocol):
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
         """The results in the order of the ranges. Raises what a task raised, or TaskError."""
 
+    def drive(self, writer: Writer, cluster: Cluster) -> None:
+        """Hand batch after batch to the writer, until it stops, or with `once` until there is nothing for one.
+
+        Raises what a batch raised, and TaskError for a failure to plan one.
+        """
+
     def close(self) -> None:
         """Let go of what runs tasks."""
 
@@ -87,15 +96,21 @@ class InlineEngine:
         """As `Engine.run`, one range after the other."""
         return self.map(partial(run_task, job), ranges)
 
+    def drive(self, writer: Writer, cluster: Cluster) -> None:
+        """As `Engine.drive`, in this thread."""
+        poll(writer, cluster)
+
     def close(self) -> None:
         """Nothing runs between batches."""
 
 
 class SparkEngine:
-    """A DataFrame of tasks becomes one of results, on whatever cluster the session has."""
+    """Batches are micro-batches of a streaming query, on whatever cluster the session has."""
 
     def __init__(self, spark: Any) -> None:
-        self._spark = spark
+        self.session = spark
+        self._ranges: Any = None
+        """Of the batch that is under way, as the query's source names them."""
         self.parallelism = int(spark.sparkContext.defaultParallelism)
 
     @classmethod
@@ -115,32 +130,54 @@ class SparkEngine:
             raise SpecError(f"spec.engine.mode: for {spec.mode}, Spark's configuration has to name a spark.master")
         return engine
 
+    def drive(self, writer: Writer, cluster: Cluster) -> None:
+        """As `Engine.drive`, by a query of Structured Streaming."""
+        from kraft_pipeline.tables.streaming import stream  # noqa: PLC0415 - PySpark's classes
+
+        stream(self, writer, cluster)
+
+    @contextmanager
+    def reading(self, ranges: Any) -> Iterator[None]:
+        """The ranges of a micro-batch, a DataFrame, are what `run` runs."""
+        self._ranges = ranges
+        try:
+            yield
+        finally:
+            self._ranges = None
+
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """As `Engine.run`: a task for each range."""
-        return self.map(partial(run_task, job), ranges)
+        """As `Engine.run`: a task for each row of the micro-batch, which are the ranges."""
+        from kraft_pipeline.tables.streaming import range_of  # noqa: PLC0415
+
+        assert self._ranges is not None, "batches are a query's"
+        return self._results(self._ranges, lambda row: run_task(job, range_of(row)), len(ranges))
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors of kind `defect`."""
+        """As `Engine.map`: a task for each item. Failures of Spark itself are retriable TaskErrors."""
         if not work:
             return []
+        rows = self.session.range(0, len(work), 1, len(work)).withColumnRenamed("id", "number")
+        return self._results(rows, lambda row: call(work[row["number"]]), len(work))
+
+    def _results(self, tasks: Any, call: Callable[[dict[str, Any]], R], count: int) -> list[R]:
+        """What `call` returns for each row, by its number. Raises TaskError."""
 
         def on_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    packed = base64.b85encode(pickle.dumps(_outcome(call, work[number]))).decode()
-                    yield pa.RecordBatch.from_pydict({"number": [number], "result": [packed]})
+                for row in batch.to_pylist():
+                    packed = base64.b85encode(pickle.dumps(_outcome(call, row))).decode()
+                    yield pa.RecordBatch.from_pydict({"number": [row["number"]], "result": [packed]})
 
-        tasks = self._spark.range(0, len(work), 1, len(work))
         try:
             rows = tasks.mapInArrow(on_executor, "number long, result string").collect()
         except Exception as e:  # of Spark itself: what our tasks raise is among the results
-            raise TaskError(Failure("spark", "defect", False, str(e).partition("\n")[0], str(e))) from e
+            raise TaskError(Failure("spark", "environment", True, str(e).partition("\n")[0], str(e))) from e
         # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
         found = {row["number"]: pickle.loads(base64.b85decode(row["result"])) for row in rows}  # noqa: S301
         failures = [outcome for outcome in found.values() if isinstance(outcome, Failure)]
         if failures:  # one that waiting does not help is told before the others
             raise TaskError(min(failures, key=lambda failure: failure.retriable))
-        return [found[number] for number in range(len(work))]
+        return [found[number] for number in range(count)]
 
     def close(self) -> None:
-        self._spark.stop()
+        self.session.stop()

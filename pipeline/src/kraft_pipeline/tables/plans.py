@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kraft_pipeline.client import Cluster
 from kraft_pipeline.client.fetch import Range, fetch_range
@@ -53,6 +53,36 @@ class Plan:
     def _epoch(self, key: Key) -> int:
         return self.end.epochs.get(key, -1)
 
+    def to_json(self) -> dict[str, Any]:
+        """What a batch needs of it, for another process: of the table's state the position is left out."""
+        dead = self.dead.position
+        return {
+            "table": [self.state.batch, self.state.epoch],
+            "dead": [self.dead.batch, self.dead.epoch, None if dead is None else dead.to_json()],
+            "start": Position(self.start).to_json(),
+            "end": self.end.to_json(),
+            "lag": self.lag,
+            "again": self.again,
+            "full": self.full,
+            "cut": sorted(self.cut),
+        }
+
+
+def plan_of(found: Mapping[str, Any]) -> Plan:
+    """What `to_json` was given."""
+    (batch, epoch), (dead, dead_epoch, dead_position) = found["table"], found["dead"]
+    dead_end = None if dead_position is None else Position.from_json(dead_position)
+    return Plan(
+        State(batch, None, epoch),
+        State(dead, dead_end, dead_epoch),
+        Position.from_json(found["start"]).offsets,
+        Position.from_json(found["end"]),
+        found["lag"],
+        again=found["again"],
+        full=found["full"],
+        cut=frozenset((topic, partition) for topic, partition in found["cut"]),
+    )
+
 
 class Planner(Protocol):
     """What comes next after given states of the table and its dead letters."""
@@ -67,11 +97,13 @@ class Sizes:
     def __init__(self, spec: TableSpec, options: Options) -> None:
         self._spec, self._options = spec, options
         self._record_bytes = 0.0
+        self.learned = 0, 0
+        """The last batch: records, and their bytes."""
 
     def learn(self, records: int, size: int) -> None:
         """What the records of a batch were like, uncompressed."""
         if records:
-            self._record_bytes = size / records
+            self._record_bytes, self.learned = size / records, (records, size)
 
     def most(self, cluster: Cluster, start: Offsets, end: Position) -> int:
         """Of the records from `start` to `end`, at most so many."""

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,16 +15,16 @@ import pyarrow as pa
 from kraft_pipeline.client import ClientError, Cluster
 from kraft_pipeline.client.fetch import Range
 from kraft_pipeline.client.groups import commit_offsets
-from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import changes, intents, maintenance, partitions, values
 from kraft_pipeline.tables.committer import Added, Changes, Committer, ConflictError, FencedError, Keyed, is_left
 from kraft_pipeline.tables.engine import Engine
 from kraft_pipeline.tables.errors import TaskError, failure_of
+from kraft_pipeline.tables.feeds import POLL_S, Feed, pieces
 from kraft_pipeline.tables.intents import Work
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.opening import open_table, options_of
-from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
+from kraft_pipeline.tables.plans import Plan, Sizes
 from kraft_pipeline.tables.repeats import Counts, Record
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.spec import TableSpec
@@ -34,9 +34,6 @@ from kraft_pipeline.tables.tombstones import Tombstones
 
 __all__ = ["DeadLetterError", "Progress", "Runner", "open_table", "run_task"]
 
-POLL_S: Final = 0.5
-"""How often an idle table asks for new records."""
-TASK_RECORDS: Final = 1_000_000
 SCHEMA_TRIES: Final = 10
 """Times that a batch is written because its values taught new fields: each task may know others first."""
 COMMIT_TRIES: Final = 20
@@ -88,7 +85,9 @@ class Runner:
         self._options = options_of(spec)
         self._table = open_table(spec, backfill=backfill)
         self._dead = open_table(spec, dead_letters=True, backfill=backfill)
-        self._sizes = Sizes(spec, self._options)
+        self.sizes = Sizes(spec, self._options)
+        self.feed = Feed(spec, once=True, backfill=backfill)
+        self._rows, self._pause_s, self._cared = 0, POLL_S, time.monotonic()
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
@@ -104,56 +103,40 @@ class Runner:
         """Return after the batch that is under way."""
         self._stopping = True
 
-    def run(self, *, once: bool = False, since_ms: int | None = None) -> int:
-        """How many rows were written. Raises ClientError, DeadLetterError, ConflictError, FencedError, OSError.
+    @property
+    def stopping(self) -> bool:
+        """Whether no further batch is to begin."""
+        return self._stopping
 
+    def run(self, *, once: bool = False, since_ms: int | None = None) -> int:
+        """How many rows were written.
+
+        Raises ClientError, TaskError, DeadLetterError, SpecError, ConflictError, FencedError, OSError.
         Without `once` it waits out what may pass. `since_ms`: of a backfill, from which time on.
         """
-        planner: Planner = (
-            Backfill(self.spec, self._sizes, lambda: open_table(self.spec).state(), since_ms)
-            if self._backfill
-            else Live(self.spec, self._options, self._sizes, self._losses, once=once)
-        )
         once = once or self._backfill
-        rows, pause_s = 0, POLL_S
+        self.feed = Feed(self.spec, once, self._backfill, since_ms)
+        self._rows, self._pause_s = 0, POLL_S
         while not self._stopping:
             try:
                 with Cluster(self._options.settings) as cluster:
                     self.begin()
-                    for done in self._batches(cluster, planner, once=once):
-                        rows, pause_s = rows + done, POLL_S
-                return rows
+                    self._engine.drive(self, cluster)
+                return self._rows
             except (ClientError, TaskError, OSError) as e:
                 if once or not may_pass(e):
                     raise
                 self._wait(" ".join(re.sub(r"\x1b\[\d+m", "", str(e)).split()))  # delta-rs' are coloured, in lines
-                self._sleep(pause_s)
-                pause_s = min(2 * pause_s, WAIT_S_MAX)
-        return rows
+                self._sleep(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, WAIT_S_MAX)
+        return self._rows
 
-    def _batches(self, cluster: Cluster, planner: Planner, *, once: bool) -> Iterator[int]:
-        """The rows of each batch, until told to stop, or with `once` until there is nothing for one."""
-        waiting_since, cared = 0.0, time.monotonic()
-        while not self._stopping:
-            if not once and 0 < self.spec.care_every_s <= time.monotonic() - cared:
-                self._care()
-                cared = time.monotonic()
-            state = self._table.state()
-            state.check(self.spec.path, self._epoch)
-            plan = planner.plan(cluster, state, self._dead.state())
-            self.behind = 0 if plan is None else plan.records + plan.lag
-            if plan is None:
-                if once:
-                    return
-                waiting_since = 0.0
-                time.sleep(POLL_S)
-                continue
-            waiting_since = waiting_since or time.monotonic()
-            if not (once or plan.full or time.monotonic() - waiting_since >= self.spec.max_delay_s):
-                time.sleep(min(POLL_S, self.spec.max_delay_s))
-                continue
-            yield self._batch(cluster, plan)
-            waiting_since = 0.0
+    def between(self) -> None:
+        """Time for maintenance. Raises FencedError if another writer has taken the table over."""
+        if not self.feed.once and 0 < self.spec.care_every_s <= time.monotonic() - self._cared:
+            self._care()
+            self._cared = time.monotonic()
+        self._table.state().check(self.spec.path, self._epoch)
 
     def _care(self) -> None:
         """Between batches, so that neither is in the other's way."""
@@ -223,15 +206,17 @@ class Runner:
             storage.delete(path)
         return len(gone)
 
-    def _batch(self, cluster: Cluster, plan: Plan) -> int:
+    def batch(self, cluster: Cluster, plan: Plan) -> None:
+        """Write and commit a batch."""
+        plan.state.check(self.spec.path, self._epoch)
         begun, number = time.monotonic(), plan.state.batch + 1
-        pieces = planning.split(plan.ranges, min_partitions=self._engine.parallelism, max_records=TASK_RECORDS)
+        tasks = pieces(plan, self._engine.parallelism)
         first = self._first_attempt(number, plan)
-        results = self._written(number, pieces, first)
+        results = self._written(number, tasks, first)
         dead = sum(result.dead for result in results)
         if dead and not self.spec.dead_letters:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
-        counts = Counts.of(pieces, results)
+        counts = Counts.of(tasks, results)
         judged(first.differences(plan, number, counts), self._losses, strict=self.spec.fail_on_data_loss)
         self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
         files = [file for result in results for file in result.files]
@@ -242,12 +227,12 @@ class Runner:
 
         _tried(commit, lambda: self._table.state().batch == plan.state.batch)
         self._work(self.spec.path, number).settle(lambda: kept)
-        self._sizes.learn(plan.records, sum(result.size for result in results))
+        self.sizes.learn(plan.records, sum(result.size for result in results))
         self._tell_group(cluster, plan.end)
         rows, settled = sum(result.rows for result in results), sum(map(len, first.dead.values()))
         self.behind = plan.lag
+        self._rows, self._pause_s = self._rows + rows, POLL_S
         self._tell(Progress(number, rows, dead + settled, len(files), time.monotonic() - begun, plan.lag, settled))
-        return rows
 
     def _first_attempt(self, number: int, plan: Plan) -> Record:
         """What is on record of a batch that is repeated; nothing of another."""
@@ -256,7 +241,7 @@ class Runner:
         storage = open_storage(self.spec.dead_letter_path, self.spec.storage)
         return Record.of(plan, number, self._dead, storage, self._app)
 
-    def _written(self, number: int, pieces: Sequence[Range], first: Record) -> list[Result]:
+    def _written(self, number: int, tasks: Sequence[Range], first: Record) -> list[Result]:
         """The results of all tasks, the table having the columns that they need."""
         there = self._table.schema()
         fields = self._first_fields if there is None else values.fields_of(self.spec, there)
@@ -281,7 +266,7 @@ class Runner:
                 taken=values.reserved(self.spec, fields if known else None),
                 settled=first.dead,
             )
-            results = self._engine.run(job, pieces)
+            results = self._engine.run(job, tasks)
             taught = [result.fields for result in results if result.fields is not None]
             if known and not taught:
                 return results

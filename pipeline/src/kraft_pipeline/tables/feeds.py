@@ -1,0 +1,103 @@
+"""Between an engine, which asks for batches, and the runner, which writes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kraft_pipeline.client import Cluster
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.sources import planning
+from kraft_pipeline.tables.losses import Losses
+from kraft_pipeline.tables.opening import open_table, options_of
+from kraft_pipeline.tables.plans import Backfill, Live, Plan, Planner, Sizes
+from kraft_pipeline.tables.spec import TableSpec
+from kraft_pipeline.tables.storage import open_storage
+
+POLL_S: Final = 0.5
+"""How often an idle table asks for new records."""
+TASK_RECORDS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a run reads. Goes to the process that plans."""
+
+    spec: TableSpec
+    once: bool
+    """Until all that there is now has been written."""
+    backfill: bool = False
+    since_ms: int | None = None
+
+
+def pieces(plan: Plan, tasks: int) -> list[Range]:
+    """The ranges of a batch, each for a task."""
+    return planning.split(plan.ranges, min_partitions=tasks, max_records=TASK_RECORDS)
+
+
+class Writer(Protocol):
+    """The runner as an engine sees it. Only one of its methods runs at a time."""
+
+    feed: Feed
+    sizes: Sizes
+    behind: int | None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no further batch is to begin."""
+
+    def batch(self, cluster: Cluster, plan: Plan) -> None:
+        """Write and commit a batch. Raises what the run raises."""
+
+    def between(self) -> None:
+        """Time for what is done between batches. Raises FencedError if another writer has taken the table over."""
+
+
+class Asking:
+    """Asks for the next batch of a feed: records that wait for others are in none until `maxDelay` is over."""
+
+    def __init__(self, feed: Feed, sizes: Sizes) -> None:
+        self._feed, self._waiting_since = feed, 0.0
+        spec, options = feed.spec, options_of(feed.spec)
+        self._table = open_table(spec, backfill=feed.backfill)
+        self._dead = open_table(spec, dead_letters=True, backfill=feed.backfill)
+        losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
+        self._planner: Planner = (
+            Backfill(spec, sizes, lambda: open_table(spec).state(), feed.since_ms)
+            if feed.backfill
+            else Live(spec, options, sizes, losses, once=feed.once)
+        )
+
+    def next(self, cluster: Cluster, behind: Callable[[int], None]) -> Plan | None:
+        """The batch to write now. Raises ClientError, DataLossError, OSError, SpecError."""
+        plan = self._planner.plan(cluster, self._table.state(), self._dead.state())
+        behind(0 if plan is None else plan.records + plan.lag)
+        if plan is None:
+            self._waiting_since = 0.0
+            return None
+        self._waiting_since = self._waiting_since or time.monotonic()
+        waited_s = time.monotonic() - self._waiting_since
+        if not (self._feed.once or plan.full or waited_s >= self._feed.spec.max_delay_s):
+            return None
+        self._waiting_since = 0.0
+        return plan
+
+
+def poll(writer: Writer, cluster: Cluster) -> None:
+    """Batch after batch in this process, until the writer stops, or with `once` until there is nothing for one."""
+    asking = Asking(writer.feed, writer.sizes)
+
+    def behind(records: int) -> None:
+        writer.behind = records
+
+    while not writer.stopping:
+        writer.between()
+        plan = asking.next(cluster, behind)
+        if plan is not None:
+            writer.batch(cluster, plan)
+        elif writer.feed.once:
+            return
+        else:
+            time.sleep(POLL_S if not writer.behind else min(POLL_S, writer.feed.spec.max_delay_s))

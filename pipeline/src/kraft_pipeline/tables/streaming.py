@@ -1,0 +1,252 @@
+"""The batches of a KafkaTable as a query of Structured Streaming: `format("kraft-table")` to `foreachBatch`.
+
+Spark asks the source for the end of the next batch, and the source plans it after the state of the table, which the
+table's own transactions hold. The rows of a micro-batch are ranges of offsets, each a partition of its own. In
+`foreachBatch` tasks fetch, decode and write the ranges, and the driver commits the files. So Spark schedules, repeats,
+speculates and shows, and records go neither through the JVM nor to the driver. Each query has a new checkpoint, which
+no other query reads: a checkpoint cannot be ahead of the table, behind it, or lost. See
+docs/decisions/0015-tables-are-streaming-queries.md.
+
+The source's methods run in a process of Spark's on the driver. A folder of the query is between the two: `feed` says
+what to read, `learned` how large records are, `behind` how far the table is behind. A failure to plan is the end of a
+batch, too, so that it arrives as what it is and not as the text of a Java exception.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from kraft_pipeline.client import Cluster
+from kraft_pipeline.client.fetch import Range
+from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
+from kraft_pipeline.tables.feeds import POLL_S, Asking, Feed, Writer, pieces
+from kraft_pipeline.tables.opening import options_of
+from kraft_pipeline.tables.plans import Plan, Sizes, plan_of
+from kraft_pipeline.tables.spec import SpecError
+
+if TYPE_CHECKING:
+    from kraft_pipeline.tables.engine import SparkEngine
+
+FORMAT: Final = "kraft-table"
+STARTS: Final = 6
+"""Of queries that Spark ended before they wrote a batch: it gives a Python process ten seconds to start, which are too
+few on a busy machine."""
+COLUMNS: Final = "number int, topic string, topicId binary, partition int, first bigint, last bigint, epoch int"
+_FAILURE: Final = "failure"
+_PIECES: Final = "tasks"
+
+
+def range_of(row: dict[str, Any]) -> Range:
+    """The range that a row of the source names."""
+    return Range(row["topic"], row["topicId"], row["partition"], row["first"], row["last"], row["epoch"])
+
+
+class TableSource(DataSource):
+    """Ranges of offsets for a KafkaTable; the option `feed` names the query's folder."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of a range."""
+        return COLUMNS
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Raises ValueError: a batch of a table is always a stream's."""
+        raise ValueError(f"format {FORMAT} is for streams; spark.readStream reads it")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """The planner of a query."""
+        return TableReader(Path(self.options["feed"]))
+
+
+class _Piece(InputPartition):
+    """A range, and its place among those of the batch."""
+
+    def __init__(self, number: int, wanted: Range) -> None:
+        super().__init__((number, *wanted))
+        self.number, self.wanted = number, wanted
+
+
+class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches, on the driver; copies go to executors, where they only name a range."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._asking: tuple[Cluster, Asking, Sizes] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_asking": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where no batch has been planned yet."""
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The plan of a run that is to end knows itself where."""
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """The next batch, which is a plan; `start` if there is none now."""
+        try:
+            plan = self._next()
+        except Exception as e:
+            return {_FAILURE: failure_of(e)._asdict()}
+        return start if plan is None else {**plan.to_json(), _PIECES: self._tasks()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        """The ranges of a batch."""
+        if _PIECES not in end:  # a failure, or the beginning, which Spark makes a batch of if there is none
+            return []
+        return [_Piece(number, wanted) for number, wanted in enumerate(pieces(plan_of(end), end[_PIECES]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The one row of a range."""
+        if not isinstance(partition, _Piece):  # PySpark's own, of no partition at all
+            return
+        wanted = partition.wanted
+        values = (partition.number, wanted.topic, wanted.topic_id, wanted.partition, wanted.start, wanted.end)
+        names = [column.split()[0] for column in COLUMNS.split(", ")]
+        kinds = {"int": pa.int32(), "string": pa.string(), "binary": pa.binary(), "bigint": pa.int64()}
+        types = [kinds[column.split()[1]] for column in COLUMNS.split(", ")]
+        given = zip((*values, wanted.epoch), types, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array([value], kind) for value, kind in given], names)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The table has committed already."""
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._asking is not None:
+            self._asking[0].close()
+            self._asking = None
+
+    def _next(self) -> Plan | None:
+        if self._asking is None:
+            feed = self._feed()[0]
+            options = options_of(feed.spec)
+            sizes = Sizes(feed.spec, options)
+            self._asking = Cluster(options.settings), Asking(feed, sizes), sizes
+        cluster, asking, sizes = self._asking
+        with suppress(FileNotFoundError):
+            sizes.learn(*json.loads((self._folder / "learned").read_text()))
+        return asking.next(cluster, lambda records: _put(self._folder / "behind", records))
+
+    def _tasks(self) -> int:
+        return self._feed()[1]
+
+    def _feed(self) -> tuple[Feed, int]:
+        # Written by this program's own driver a moment ago, into a folder that only its user can read.
+        found: tuple[Feed, int] = pickle.loads((self._folder / "feed").read_bytes())  # noqa: S301
+        return found
+
+
+def _put(path: Path, value: Any) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
+    """Run the query until the writer stops, or with `once` until there is nothing left. Raises what a batch raised."""
+    engine.session.dataSource.register(TableSource)
+    left = STARTS
+    while left:
+        with tempfile.TemporaryDirectory(prefix="kraft-table-") as folder:
+            query = _Query(engine, writer, cluster, Path(folder))
+            found = query.run()
+        if found is None or writer.stopping:
+            return
+        left = STARTS if query.batches else left - 1
+        if not left:
+            raise TaskError(found)
+
+
+class _Query:
+    """One query with its folder."""
+
+    def __init__(self, engine: SparkEngine, writer: Writer, cluster: Cluster, folder: Path) -> None:
+        self._engine, self._writer, self._cluster, self._folder = engine, writer, cluster, folder
+        self._working = threading.Lock()
+        self._raised: BaseException | None = None
+        self.batches = 0
+
+    def run(self) -> Failure | None:
+        """None at its end, or why Spark ended it. Raises what a batch raised."""
+        feed = self._writer.feed
+        (self._folder / "feed").write_bytes(pickle.dumps((feed, self._engine.parallelism)))
+        source = self._engine.session.readStream.format(FORMAT).option("feed", str(self._folder)).load()
+        trigger: dict[str, Any] = {"availableNow": True}
+        if not (feed.once or feed.backfill):
+            trigger = {"processingTime": f"{int(1000 * POLL_S)} milliseconds"}
+        query = (
+            source.writeStream.queryName(f"{feed.spec.name}-{os.path.basename(self._folder)}")
+            .foreachBatch(self._batch)
+            .option("checkpointLocation", (self._folder / "checkpoint").as_uri())
+            .trigger(**trigger)
+            .start()
+        )
+        failure: Failure | None = None
+        try:
+            self._watch(query)
+        except (StreamingQueryException, Py4JError) as e:
+            text = f"{e}".partition("\n")[0]
+            failure = Failure("spark", "environment", True, f"the query has failed: {text}", f"{e}")
+        finally:
+            if query.isActive:
+                with self._working:  # the batch that is under way ends; the next one is refused
+                    pass
+                query.stop()
+        if self._raised is not None:
+            raise self._raised
+        return failure
+
+    def _watch(self, query: Any) -> None:
+        while not query.awaitTermination(POLL_S):
+            with suppress(FileNotFoundError):
+                self._writer.behind = json.loads((self._folder / "behind").read_text())
+            if self._writer.stopping or self._raised is not None:
+                return
+            if self._working.acquire(timeout=POLL_S):
+                try:
+                    self._writer.between()
+                finally:
+                    self._working.release()
+
+    def _batch(self, rows: Any, number: int) -> None:
+        """Write a batch. Raises nothing: Python and Java would both log a trace, and `_watch` ends the query."""
+        with self._working:
+            if self._writer.stopping or self._raised is not None:
+                return  # Spark takes the batch for written, in a checkpoint that nobody reads
+            try:
+                self._write(rows, number)
+            except BaseException as e:
+                self._raised = e
+
+    def _write(self, rows: Any, number: int) -> None:
+        end = json.loads((self._folder / "checkpoint" / "offsets" / f"{number}").read_text().splitlines()[2])
+        if _FAILURE in end:
+            failure = Failure(**end[_FAILURE])
+            raise SpecError(failure.message) if failure.kind == "specification" else TaskError(failure)
+        if _PIECES not in end:
+            return
+        with self._engine.reading(rows):
+            self._writer.batch(self._cluster, plan_of(end))
+        self.batches += 1
+        _put(self._folder / "learned", self._writer.sizes.learned)
