@@ -30,6 +30,8 @@ LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+STREAMING: Final = "spark.kraft.table.streaming"
+"""Setting of `engine.spark`: `true` has a query of Structured Streaming ask for the batches."""
 JAVA_MIB: Final = 512
 """Of an executor's memory: about the least that Spark takes. Records never come to Java, they are Python's."""
 PYTHON_MIB_MIN: Final = 256
@@ -105,10 +107,10 @@ class InlineEngine:
 
 
 class SparkEngine:
-    """Batches are micro-batches of a streaming query, on whatever cluster the session has."""
+    """Tasks run on whatever cluster the session has; if `streaming`, batches are micro-batches of a query."""
 
-    def __init__(self, spark: Any) -> None:
-        self.session = spark
+    def __init__(self, spark: Any, *, streaming: bool = False) -> None:
+        self.session, self._streaming = spark, streaming
         self._ranges: Any = None
         """Of the batch that is under way, as the query's source names them."""
         self.parallelism = int(spark.sparkContext.defaultParallelism)
@@ -124,14 +126,17 @@ class SparkEngine:
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
-        engine = cls(session)
+        engine = cls(session, streaming=session.conf.get(STREAMING, "false") == "true")
         if spec.mode != "local" and str(session.sparkContext.master).startswith("local"):
             engine.close()
             raise SpecError(f"spec.engine.mode: for {spec.mode}, Spark's configuration has to name a spark.master")
         return engine
 
     def drive(self, writer: Writer, cluster: Cluster) -> None:
-        """As `Engine.drive`, by a query of Structured Streaming."""
+        """As `Engine.drive`, by a query of Structured Streaming if the engine is `streaming`."""
+        if not self._streaming:
+            poll(writer, cluster)
+            return
         from kraft_pipeline.tables.streaming import stream  # noqa: PLC0415 - PySpark's classes
 
         stream(self, writer, cluster)
@@ -146,14 +151,15 @@ class SparkEngine:
             self._ranges = None
 
     def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
-        """As `Engine.run`: a task for each row of the micro-batch, which are the ranges."""
+        """As `Engine.run`: a task for each range, which are the rows of a micro-batch if there is one."""
+        if self._ranges is None:
+            return self.map(partial(run_task, job), ranges)
         from kraft_pipeline.tables.streaming import range_of  # noqa: PLC0415
 
-        assert self._ranges is not None, "batches are a query's"
         return self._results(self._ranges, lambda row: run_task(job, range_of(row)), len(ranges))
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
-        """As `Engine.map`: a task for each item. Failures of Spark itself are retriable TaskErrors."""
+        """As `Engine.map`: a task for each item. Failures of Spark itself are TaskErrors of kind `defect`."""
         if not work:
             return []
         rows = self.session.range(0, len(work), 1, len(work)).withColumnRenamed("id", "number")
@@ -171,7 +177,7 @@ class SparkEngine:
         try:
             rows = tasks.mapInArrow(on_executor, "number long, result string").collect()
         except Exception as e:  # of Spark itself: what our tasks raise is among the results
-            raise TaskError(Failure("spark", "environment", True, str(e).partition("\n")[0], str(e))) from e
+            raise TaskError(Failure("spark", "defect", False, str(e).partition("\n")[0], str(e))) from e
         # What comes back was packed by our own tasks a moment ago, on executors that run our code anyway.
         found = {row["number"]: pickle.loads(base64.b85decode(row["result"])) for row in rows}  # noqa: S301
         failures = [outcome for outcome in found.values() if isinstance(outcome, Failure)]
