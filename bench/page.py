@@ -19,7 +19,8 @@ MARKS = {BETTER: "🟢 better", NOISE: "⚪ within noise", WORSE: "🔴 worse", 
 TITLE = "# Benchmarks\n\n"
 INTRO = """\
 This page is generated: `python -m bench page` writes it from the raw samples in [data](data), and a test compares. Read
-[the protocol](protocol.md) for how each row is measured, what the two servers do differently, and what is not measured.
+[the protocol](protocol.md) for the rules of a run and what the two servers do differently, and
+[how the rows are measured](rows.md) for each row, and what is not measured.
 """
 NO_RUN = """\
 No run of the whole protocol has been made yet. Until then only [the figures of the former protocol](former.md) exist.

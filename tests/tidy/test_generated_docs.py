@@ -15,7 +15,6 @@ WORDS_MAX = 1_500
 LONGER = {
     "roadmap.md": "one list of what is left",
     "benchmarks/former.md": "the record of a protocol that is no longer used",
-    "benchmarks/protocol.md": "the rules of a run belong together",
     "compatibility.md": "generated",
     "configuration.md": "generated",
     "differences.md": "a table that tests hold to",
