@@ -38,7 +38,7 @@ def test_what_the_cluster_refuses_for_good_is_in_the_status(monkeypatch: pytest.
         told = {one["type"]: one for one in api.objects["KRaftCluster", *KEY]["status"]["conditions"]}
         assert (told["Degraded"]["status"], told["Degraded"]["reason"]) == ("True", "StepRefused")
         assert "log.retention.ms" in told["Degraded"]["message"]
-        events = [one for (kind, *_), one in api.objects.items() if kind == "Event" and one["reason"] == "StepRefused"]
+        events = [one for key, one in api.objects.items() if key[0] == "Event" and one["reason"] == "StepRefused"]
         assert len(events) == 1, "told once"
         operator.close()
 
@@ -70,7 +70,7 @@ def test_what_kubernetes_refuses_for_good_is_in_the_status_until_it_is_taken(kin
         reason, message = _degraded(api)
         assert reason == "StepRefused"
         assert message.startswith("422 Invalid: spec: tolerations: no such operator")
-        events = [one for (kind, *_), one in api.objects.items() if kind == "Event" and one["reason"] == "StepRefused"]
+        events = [one for key, one in api.objects.items() if key[0] == "Event" and one["reason"] == "StepRefused"]
         assert len(events) == 1, "told once"
         api.before = lambda *_: None
         await settle(api, operator)
