@@ -137,6 +137,10 @@ class Producers:
         self._ongoing = other._ongoing
         self._unreplicated = other._unreplicated
 
+    def know_more_than_snapshots(self) -> bool:
+        """Whether a producer has several batches here that it may send again: a snapshot keeps the last one only."""
+        return any(len(producer.batches) > 1 for producer in self._by_id.values())
+
     # --- appending ---
 
     def check(self, header: BatchHeader) -> BatchMetadata | None:

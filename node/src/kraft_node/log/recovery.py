@@ -249,7 +249,8 @@ class Recovery:
             return  # reported already
         if refused:
             log.producers.awaited = refused
-            log.held = True  # the producers retry in a moment; a closed log forgets which batches it awaits
+        if refused or log.producers.know_more_than_snapshots():
+            log.held = True  # the producers retry in a moment; a closed log forgets what it awaits, or has already
         logger.info("Recovered log partition=%s-%d end_offset=%d", *key, log.end_offset)
         manager.on_recovered(*key)
         manager.housekeeping.settle(log)

@@ -115,7 +115,9 @@ class SimFile:
         self._disk.spent.bytes += len(raw)
         fits = self._disk.room(self.inode, position, len(raw))
         self.inode.write(position, raw[:fits])
-        self._disk.spent.waits += self._disk.memory.dirtied(self.path, self.inode, fits)
+        spent = self._disk.spent
+        spent.written += fits
+        spent.waits += self._disk.memory.dirtied(self.path, self.inode, fits, spent.written)
         self.inode.mtime_ms = self._disk.now_ms()
         if fits < len(raw):
             raise OSError(errno.ENOSPC, "no space left on device", self.path)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 GROUPS_TOPIC_NAME: Final = "__consumer_offsets"
 OVERSHOOT: Final = 2
-"""How far dirty bytes may go beyond the ceiling: it is smaller here than some batches, and not all writes wait."""
+"""How far dirty bytes may go beyond the ceiling before an event: it is smaller here than some batches, and not all
+writes wait. What an event itself writes comes on top: all that a fetch brought is appended after one look."""
 
 
 class Spent:
     """What one event has cost the disk while everybody else in the process waited for it."""
 
-    __slots__ = ("bytes", "checkpoints", "fsyncs", "operations", "waits")
+    __slots__ = ("bytes", "checkpoints", "fsyncs", "operations", "waits", "written")
 
     def __init__(self) -> None:
         self.clear()
@@ -30,6 +31,8 @@ class Spent:
         """Calls on files and names, of whatever kind."""
         self.bytes = 0
         """Read and written."""
+        self.written = 0
+        """Bytes written alone."""
         self.checkpoints = 0
         """Offset checkpoints made durable."""
         self.fsyncs = 0
@@ -49,13 +52,16 @@ class DirtyMemory:
         self._now_ms = now_ms
         self._drained_ms = now_ms()
 
-    def dirtied(self, path: str, inode: Inode, size: int) -> bool:
-        """Bytes have been written to a file, and are in memory only; whether an append would have had to wait."""
+    def dirtied(self, path: str, inode: Inode, size: int, by_event: int) -> bool:
+        """Bytes have been written to a file, and are in memory only; whether an append would have had to wait.
+
+        `by_event`: bytes that this event has written, these included.
+        """
         self._drain()
         inode.dirty += size
         self.size += size
         is_held_back = path.endswith(".log") and METADATA_TOPIC_NAME not in path and GROUPS_TOPIC_NAME not in path
-        return is_held_back and self.ceiling is not None and self.size > OVERSHOOT * self.ceiling
+        return is_held_back and self.ceiling is not None and self.size - by_event > OVERSHOOT * self.ceiling
 
     def cleaned(self, inode: Inode) -> None:
         """A file has been written back."""

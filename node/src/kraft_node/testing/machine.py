@@ -191,8 +191,8 @@ class SimMachine:
         disk = SimDisk(self.world.rng, lambda: START_WALL_MS + int(self.world.now_ms))
         rng = random.Random(f"dirty {self.world.seed} {self.name}")
         if rng.random() < SMALL_MEMORY_SHARE:
-            disk.memory.ceiling = rng.choice((6000, 12_000, 60_000))
-            disk.memory.rate = rng.choice((0, 1, 20))
+            disk.memory.ceiling = rng.choice((24_000, 40_000, 60_000))
+            disk.memory.rate = rng.choice((1, 2, 20))
         return disk
 
     def replace_disk(self, cluster_id: str) -> None:
