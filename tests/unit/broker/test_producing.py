@@ -10,7 +10,7 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.errors import ErrorCode
-from kraft_node.broker.handlers.produce import MADE_AT_ONCE, ProduceHandler
+from kraft_node.broker.handlers.produce import ProduceHandler
 from kraft_node.broker.metadata_cache import MetadataCache
 from kraft_node.records.batch import build_batch
 from kraft_node.wire import stored
@@ -239,17 +239,3 @@ def test_a_new_leader_epoch_is_noted_in_the_log_before_it_is_used(rig: Rig) -> N
     rig.produce(("a", 0, batch(4)))
     rig.commit([stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=1)])
     assert rig.logs["a", 0].leader_epochs.starts == [(0, 0), (1, 4)]
-
-
-def test_logs_of_very_many_partitions_are_made_in_turns(rig: Rig) -> None:
-    count = 3 * MADE_AT_ONCE
-    rig.commit(topic_records("many", 7, count))
-    wanted = [("many", index, batch()) for index in range(count)] + [("many", count, batch()), ("many", 0, None)]
-    assert rig.produce(*wanted) is None
-    assert len(rig.replicas) <= MADE_AT_ONCE + 1, "the others have a turn each"
-    rig.loop.run(1000)
-    found = rows(rig.seen(rig.client.answers[-1], 12))
-    assert len(found) == count + 1
-    assert {row.error_code for (_, index), row in found.items() if 0 < index < count} == {ErrorCode.NONE}
-    assert found["many", count].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert rig.replicas.leader("many", count - 1).log.end_offset == 1

@@ -15,14 +15,14 @@
 | `manager`, `directory`, `checkpoints`, `meta_properties` | all logs in the `log.dirs` of a node (KIP-112, KIP-858) |
 | `noting`, `withdrawals` | offsets of open logs into the checkpoints; logs that must not be used any more |
 | `metadata_log`, `quorum_state`, `bootstrap` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
-| `waiting` | what waits for the disk: flushes that `flush.messages` asks for, appends when too much memory is dirty |
 | `files` | open files, bounded; what happens when a directory dies |
 
 Who calls it: `partition` and `broker` through `manager.LogManager`, the raft driver through `metadata_log.MetadataLog`.
 
 What it must not do: decode records on the way of a produce or fetch (except where a topic's configuration cannot be
-honoured otherwise, see `validate`), block the event loop with an fsync (except for the few files of directory
-management), retry after a failed fsync, or touch the disk past `base.env.Disk`.
+honoured otherwise, see `validate`), block the event loop with an fsync (except where `flush.messages` asks for one
+before the answer, and for the few files of directory management), retry after a failed fsync, or touch the disk past
+`base.env.Disk`.
 
 Durability. Below the recovery point everything is on stable storage: batches, their index entries, leader epochs,
 producer snapshots. Recovery walks only what lies beyond. What is torn there is cut off with a log line; what is wrong

@@ -15,11 +15,9 @@ from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.ids import ZERO_UUID, Uuid
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
-from kraft_node.log.waiting.write_budget import WriteBudget
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.log.waiting.policy_flush import PolicyFlushes
 
 OPEN_FILES_MAX: Final = 2048
 """Files kept open by default; half of what common systems allow a process, the rest is for connections."""
@@ -159,19 +157,7 @@ class LogDir:
     `lane` is the background thread of this directory. `failed` is set once and stays; `on_failure` hears of it.
     """
 
-    __slots__ = (
-        "budget",
-        "env",
-        "failed",
-        "files",
-        "id",
-        "lane",
-        "on_failure",
-        "path",
-        "pending_index_bytes",
-        "policy_flushes",
-        "turns",
-    )
+    __slots__ = ("env", "failed", "files", "id", "lane", "on_failure", "path", "pending_index_bytes", "turns")
 
     def __init__(self, env: Env, path: str, files: FileCache, directory_id: Uuid = ZERO_UUID) -> None:
         self.env = env
@@ -181,10 +167,6 @@ class LogDir:
         self.lane = f"log-dir:{path}"
         self.turns = Turns(env)
         """Work on many files or logs that is done in turns of the loop."""
-        self.budget = WriteBudget(self)
-        """How much may be appended before the disk must catch up."""
-        self.policy_flushes: PolicyFlushes | None = None
-        """Made by the first log with a `flush.messages`."""
         self.pending_index_bytes = PENDING_INDEX_BYTES
         self.failed: LogDirError | None = None
         self.on_failure: Callable[[LogDir], None] | None = None

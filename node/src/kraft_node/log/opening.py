@@ -115,12 +115,12 @@ def _settle_files(log: Log) -> list[int]:
         if base is None:
             continue
         if name.endswith(names.PRODUCER_SNAPSHOT):
-            log.producers.snapshots += (base,)
+            log.producers.snapshots.append(base)
         elif name.endswith((names.INDEX, names.TIME_INDEX, names.TXN_INDEX)):
             if base not in known:
                 disk.remove(f"{log.path}/{name}")
             elif name.endswith(names.TXN_INDEX):
-                log.txn_bases += (base,)
+                log.txn_bases.append(base)
     return bases
 
 

@@ -50,7 +50,7 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
 
 
 def drop_snapshot(log: Log, offset: int) -> None:
-    log.producers.snapshots = tuple(at for at in log.producers.snapshots if at != offset)
+    log.producers.snapshots.remove(offset)
     remove_if_there(log.dir.env.disk, f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
 
 

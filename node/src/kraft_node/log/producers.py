@@ -8,6 +8,7 @@ All state follows from the log: it is rebuilt from a snapshot and the batch head
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
@@ -83,10 +84,6 @@ class Producer:
 Awaited: TypeAlias = dict[int, tuple[int, int]]
 """By producer id: epoch and sequence of the first batch that was refused and will be sent again."""
 
-NOTHING_AWAITED: Final[Awaited] = {}
-_NOBODY: Final[dict[int, Producer]] = {}
-"""Shared by all partitions without producers, and never written to: most partitions have none."""
-
 
 class Producers:
     """The producers of one partition."""
@@ -95,14 +92,14 @@ class Producers:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.awaited = NOTHING_AWAITED
+        self.awaited: Awaited = {}
         """Producers with batches refused before the log was open. Each must begin with its refused batch."""
-        self._by_id = _NOBODY
-        self._ongoing: tuple[int, ...] = ()
+        self._by_id: dict[int, Producer] = {}
+        self._ongoing: list[int] = []
         """First offsets of open transactions, ascending."""
-        self._unreplicated: tuple[tuple[int, int], ...] = ()
+        self._unreplicated: list[tuple[int, int]] = []
         """First and marker offset of transactions that have ended, until the high watermark passes the marker."""
-        self.snapshots: tuple[int, ...] = ()
+        self.snapshots: list[int] = []
         """Offsets of the snapshot files, ascending."""
 
     def __len__(self) -> int:
@@ -117,19 +114,9 @@ class Producers:
 
     def load(self, producer: Producer) -> None:
         """Take over a producer from a snapshot."""
-        self._add(producer)
-        if producer.current_txn_first_offset != NONE:
-            self._begin(producer.current_txn_first_offset)
-
-    def _add(self, producer: Producer) -> Producer:
-        if self._by_id is _NOBODY:
-            self._by_id = {}
         self._by_id[producer.producer_id] = producer
-        return producer
-
-    def _begin(self, first_offset: int) -> None:
-        """A transaction is open that begins there."""
-        self._ongoing = tuple(sorted((*self._ongoing, first_offset)))
+        if producer.current_txn_first_offset != NONE:
+            insort(self._ongoing, producer.current_txn_first_offset)
 
     def take_over(self, other: Producers) -> None:
         """Know what another log knows that ends where this one does: also of records that are not there any more."""
@@ -149,11 +136,6 @@ class Producers:
         Raises KafkaError INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE. A producer id that
         is not known may begin anywhere: its records may have been deleted. The exception is a producer whose batch was
         refused during recovery: a later batch must not come first, or the refused batch is out of order for ever.
-
-        Batches that are refused before the log is asked are not noted: NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER
-        before this broker leads or has made the log. If such a batch is the first of its producer here, the next one
-        in flight can be appended before it. Apache Kafka accepts the same: its check of the ISR also comes before the
-        producers' state, and a producer without state may begin with any sequence.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
@@ -198,7 +180,7 @@ class Producers:
         """A data batch of a producer is in the log at `base_offset`."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._add(Producer(header.producer_id))
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
             self.awaited.pop(header.producer_id, None)
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
@@ -218,7 +200,7 @@ class Producers:
         )
         if header.is_transactional and producer.current_txn_first_offset == NONE:
             producer.current_txn_first_offset = base_offset
-            self._begin(base_offset)
+            insort(self._ongoing, base_offset)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
         """Whether a transaction marker may be appended.
@@ -247,7 +229,7 @@ class Producers:
         """A marker is in the log at `offset`; the transaction that it ended, None when none was open."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
-            producer = self._add(Producer(header.producer_id))
+            producer = self._by_id[header.producer_id] = Producer(header.producer_id)
         if producer.producer_epoch != header.producer_epoch:
             producer.producer_epoch = header.producer_epoch
             producer.batches.clear()
@@ -257,9 +239,8 @@ class Producers:
         if first == NONE:
             return None
         producer.current_txn_first_offset = NONE
-        place = self._ongoing.index(first)
-        self._ongoing = self._ongoing[:place] + self._ongoing[place + 1 :]
-        self._unreplicated = (*self._unreplicated, (first, offset))
+        self._ongoing.remove(first)
+        self._unreplicated.append((first, offset))
         return CompletedTxn(producer.producer_id, first, offset, aborted)
 
     # --- the last stable offset ---
@@ -268,7 +249,7 @@ class Producers:
         """The first offset that a read_committed reader may not see yet; None when there is no such."""
         waiting = self._unreplicated
         if waiting:
-            waiting = self._unreplicated = tuple(txn for txn in waiting if txn[1] >= high_watermark)
+            waiting = self._unreplicated = [txn for txn in waiting if txn[1] >= high_watermark]
         first = self._ongoing[0] if self._ongoing else None
         for start, _ in waiting:
             if first is None or start < first:
@@ -293,5 +274,6 @@ class Producers:
 
     def clear(self) -> None:
         """Forget everything but the snapshot files."""
-        self._by_id = _NOBODY
-        self._ongoing = self._unreplicated = ()
+        self._by_id.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()

@@ -26,8 +26,6 @@ ENDS_MAX: Final = 16
 """Ends of the latest batches kept for readers that follow closely; more would cost memory in every log."""
 PENDING_LOG_BYTES_MAX: Final = 4 << 20
 """Bytes of log whose entries are not written yet: so much is read again below the recovery point after a crash."""
-NO_ENDS: Final[dict[int, int]] = {}
-"""Shared by all segments that nothing has been appended to, and never added to."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -81,13 +79,13 @@ class Segment:
         self.time_count = -1 if size else 0
         self.time_last = -1
         """Timestamp of the last time index entry."""
-        self.pending = b""
-        self.pending_time = b""
+        self.pending = bytearray()
+        self.pending_time = bytearray()
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_timestamp = -1
         """Largest timestamp of the first batch, from which the segment's age counts; -1 when unknown."""
-        self.ends = NO_ENDS
+        self.ends: dict[int, int] = {}
         self.times_unproven = False
         """Whether a loss of power may have left the time index shorter than the offset index."""
         self._since_index = 0
@@ -132,8 +130,8 @@ class Segment:
         self._since_index += length
         self.size = end = position + length
         ends = self.ends
-        if ends is NO_ENDS or len(ends) >= ENDS_MAX:
-            self.ends = ends = {}
+        if len(ends) >= ENDS_MAX:
+            ends.clear()
         ends[last_offset + 1] = end
 
     def note(self, header: BatchHeader) -> None:
@@ -178,8 +176,8 @@ class Segment:
         self.index_written = True
         self.index_count += len(self.pending) // ENTRY_SIZE
         self.time_count += len(self.pending_time) // TIME_ENTRY_SIZE
-        self.pending = b""
-        self.pending_time = b""
+        self.pending = bytearray()
+        self.pending_time = bytearray()
 
     def finish(self, put: Put | None = None) -> None:
         """No more is appended (or the node stops): the indexes are complete on disk. Raises OSError."""
@@ -201,7 +199,7 @@ class Segment:
         Entries that do not ascend, or the unused rest of a preallocated file, end an index. Raises OSError.
         """
         relative = next_offset - self.base
-        self.ends = NO_ENDS
+        self.ends.clear()
         data = self.index_bytes()
         entries = ENTRY.iter_unpack(data)
         self.index_count = _first(entries, lambda entry: entry[0] >= relative or entry[1] >= position, len(data) // 8)
@@ -212,8 +210,8 @@ class Segment:
             TIME_ENTRY.iter_unpack(times), lambda entry: entry[1] >= relative, len(times) // TIME_ENTRY_SIZE
         )
         self._cut(names.TIME_INDEX, self.time_count * TIME_ENTRY_SIZE)
-        self.pending = b""
-        self.pending_time = b""
+        self.pending = bytearray()
+        self.pending_time = bytearray()
         self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
         self.size = position
         self._load_tail()
@@ -348,8 +346,8 @@ class Segment:
         """Forget all index entries, on disk too."""
         self._cut(names.INDEX, 0)
         self._cut(names.TIME_INDEX, 0)
-        self.pending = b""
-        self.pending_time = b""
+        self.pending = bytearray()
+        self.pending_time = bytearray()
         self.index_count = self.time_count = self._since_index = 0
         self.time_last = self.max_timestamp = self.max_timestamp_offset = -1
 
@@ -421,7 +419,7 @@ class Segment:
         """An offset that no batch which begins before `position` reaches, as low as the index tells cheaply."""
         if position >= self.size:
             return next_base
-        for data in (self._indexed(), self.pending):
+        for data in (self._indexed(), bytes(self.pending)):
             low, high = 0, len(data) // ENTRY_SIZE
             while low < high:
                 middle = (low + high) // 2

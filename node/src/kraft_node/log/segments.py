@@ -8,24 +8,20 @@ them is done.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import Disk
 from kraft_node.log import names
-from kraft_node.log.segment import NO_ENDS, Segment
+from kraft_node.log.segment import Segment
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
 CLOSED_KEPT: Final = 8
 """Closed segments kept as objects after a read; a reader uses one at a time."""
-
-_NO_CLOSED: Final[list[int]] = []
-_NONE_KEPT: Final[dict[int, Segment]] = {}
-"""Shared by all logs without closed segments, and never added to: most logs have none."""
 
 UNKNOWN: Final = -2
 """The largest timestamp of a segment whose index has not been looked at; -1 is one without timestamps."""
@@ -38,14 +34,14 @@ class SegmentList:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._bases = _NO_CLOSED
-        self._sizes = _NO_CLOSED
-        self._times = _NO_CLOSED
+        self._bases: list[int] = []
+        self._sizes: list[int] = []
+        self._times: list[int] = []
         """Largest timestamps of the closed segments."""
         self._largest: list[int] | None = None
         """The largest timestamp from segment `_largest_from` up to each closed one; None if it is made anew."""
         self._largest_from = 0
-        self._kept = _NONE_KEPT
+        self._kept: dict[int, Segment] = {}
         """Objects of closed segments; the others are made anew when asked for."""
         self.active = Segment(log, 0)
 
@@ -155,10 +151,8 @@ class SegmentList:
         """Take the segments found on disk, the last of which is appended to."""
         self._retire(self._kept)
         self.active.retire()
-        self._bases = self._sizes = self._times = _NO_CLOSED
-        if len(bases) > 1:
-            self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
-            self._times = [UNKNOWN] * len(self._bases)
+        self._bases, self._sizes = list(bases[:-1]), list(sizes[:-1])
+        self._times = [UNKNOWN] * len(self._bases)
         self._largest = None
         self.active = Segment(self._log, bases[-1], sizes[-1])
 
@@ -171,9 +165,7 @@ class SegmentList:
         new.file()
         self.active = new
         if old.size:
-            old.ends = NO_ENDS
-            if self._bases is _NO_CLOSED:
-                self._bases, self._sizes, self._times = [], [], []
+            old.ends.clear()
             self._bases.append(old.base)
             self._sizes.append(old.size)
             # A segment that is rolled has been finished, so its index has been looked at.
@@ -244,7 +236,7 @@ class SegmentList:
         self._remove_soon(aside)
         if cleaned_index is not None:
             disk.rename(index + names.SWAP, index)
-            log.txn_bases = tuple(sorted((*log.txn_bases, base)))
+            insort(log.txn_bases, base)
         disk.rename(path + names.SWAP, path)
         self._bases[at : at + len(group)] = [base]
         self._sizes[at : at + len(group)] = [size]
@@ -268,8 +260,6 @@ class SegmentList:
     def _keep(self, segment: Segment) -> Segment:
         if len(self._kept) >= CLOSED_KEPT:
             self._kept.pop(next(iter(self._kept))).retire()
-        if self._kept is _NONE_KEPT:
-            self._kept = {}
         self._kept[segment.base] = segment
         return segment
 
@@ -308,7 +298,7 @@ def set_aside(log: Log, base: int) -> list[str]:
             disk.rename(path, path + names.DELETED)
             aside.append(path + names.DELETED)
     if base in log.txn_bases:
-        log.txn_bases = tuple(at for at in log.txn_bases if at != base)
+        log.txn_bases.remove(base)
     return aside
 
 

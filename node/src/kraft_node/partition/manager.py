@@ -1,7 +1,8 @@
 """All replicas of this broker, made when first asked for (Kafka's ReplicaManager without its requests).
 
 The broker calls `apply` with committed metadata; handlers and coordinators look partitions up by (name, number) or
-(topic id, number). `PartitionTable` has them under both.
+(topic id, number). Both keys lead to one `Partition` through one dictionary, so that the look-up of a hot path is one
+hash of a tuple.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from kraft_node.log.files import SHORTAGE_PAUSE_MS
 from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.partition.partition import ACKS_ALL, READ_LOG_END, Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
-from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TopicKey: TypeAlias = str | bytes
+"""A topic's name or its id."""
+PartitionKey: TypeAlias = tuple[TopicKey, int]
 OpenLog: TypeAlias = Callable[[str, int, Uuid, "PartitionState"], "Log"]
 """Opens or creates the log of (topic, number, topic id, state). KafkaError KAFKA_STORAGE_ERROR when it cannot."""
 DeleteLog: TypeAlias = Callable[[str, int, Uuid], None]
@@ -68,15 +71,15 @@ class ReplicaManager:
         self._to_open: dict[tuple[Uuid, int], None] = {}
         self._is_opening = False
         self._turns = Turns(env)
-        self._partitions = PartitionTable()
+        self._partitions: dict[PartitionKey, Partition] = {}
 
     def __len__(self) -> int:
         """How many partitions have been made so far."""
-        return len(self._partitions)
+        return len(self._partitions) // 2
 
     def opened(self) -> Iterator[Partition]:
         """The partitions made so far."""
-        return iter(self._partitions)
+        return (partition for key, partition in self._partitions.items() if isinstance(key[0], str))
 
     # --- finding ---
 
@@ -85,7 +88,7 @@ class ReplicaManager:
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        partition = self._partitions.get(topic, index)
+        partition = self._partitions.get((topic, index))
         if partition is None:
             partition = self._make(topic, index)
         if not partition.is_leader:
@@ -97,7 +100,7 @@ class ReplicaManager:
 
         Raises as `leader`; before NOT_LEADER_OR_FOLLOWER also FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH.
         """
-        partition = self._partitions.get(*key)
+        partition = self._partitions.get(key)
         if partition is None:
             partition = self._make(*key)
         if leader_epoch not in (-1, partition.leader_epoch):
@@ -111,7 +114,7 @@ class ReplicaManager:
 
         Raises as `leader_in`, but for the leadership.
         """
-        partition = self._partitions.get(*key)
+        partition = self._partitions.get(key)
         if partition is None:
             partition = self._make(*key)
         if leader_epoch not in (-1, partition.leader_epoch):
@@ -120,12 +123,12 @@ class ReplicaManager:
 
     def hosted(self, topic: TopicKey, index: int) -> Partition:
         """The partition, which this broker leads or follows. Raises as `leader`, but for the leadership."""
-        partition = self._partitions.get(topic, index)
+        partition = self._partitions.get((topic, index))
         return self._make(topic, index) if partition is None else partition
 
     def peek(self, key: PartitionKey) -> Partition | None:
         """The partition if it has been made already."""
-        return self._partitions.get(*key)
+        return self._partitions.get(key)
 
     def topic(self, key: TopicKey) -> TopicView:
         """The topic in the image. Raises UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
@@ -153,7 +156,8 @@ class ReplicaManager:
             )
         replica_log = self._open_log(topic.name, index, topic.id, state)
         partition = Partition(self.node_id, topic.name, topic.id, index, replica_log, self.surroundings)
-        self._partitions.add(partition)
+        self._partitions[topic.name, index] = partition
+        self._partitions[topic.id, index] = partition
         partition.follow(state)
         self.role_changed(partition)
         return partition
@@ -181,7 +185,7 @@ class ReplicaManager:
         key = next(iter(self._to_open))
         del self._to_open[key]  # whatever becomes of it, the others have their turn
         try:
-            if self._partitions.get(*key) is None:
+            if key not in self._partitions:
                 self._open(*key)
         except BaseException:
             self._is_opening = bool(self._to_open)
@@ -238,7 +242,7 @@ class ReplicaManager:
         if topic is None:
             return
         for index in change.partitions:
-            partition = self._partitions.get(change.id, index)
+            partition = self._partitions.get((change.id, index))
             state = topic.partition(index)
             if state is None:
                 continue
@@ -263,8 +267,9 @@ class ReplicaManager:
             self.activate()
 
     def _drop(self, name: str, topic_id: Uuid, index: int, *, delete: bool) -> None:
-        partition = self._partitions.remove(topic_id, index)
+        partition = self._partitions.pop((topic_id, index), None)
         if partition is not None:
+            del self._partitions[name, index]
             self.dropped(partition)
         if delete:
             self._delete_log(name, index, topic_id)
@@ -274,8 +279,9 @@ class ReplicaManager:
     def failed(self, directory_partitions: list[tuple[str, int]]) -> None:
         """A log directory died: its partitions answer KAFKA_STORAGE_ERROR from now on (their log cannot be opened)."""
         for name, index in directory_partitions:
-            partition = self._partitions.remove(name, index)
+            partition = self._partitions.pop((name, index), None)
             if partition is not None:
+                del self._partitions[partition.topic_id, index]
                 self.dropped(partition)
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -297,8 +303,7 @@ class ReplicaManager:
     def append_internal(self, topic: str, index: int, batch: Buffer) -> int:
         """Append a coordinator's batch as with acks=all; the base offset that it got.
 
-        See `Partition.when_replicated`: with this broker alone in the ISR it is committed on return, unless
-        `flush.messages` awaits a flush.
+        With this broker alone in the ISR it is committed on return; otherwise see `Partition.when_replicated`.
         Raises as `leader` and `Partition.append`.
         """
         partition = self.leader(topic, index)

@@ -220,7 +220,8 @@ class Partition:
     ) -> AppendInfo:
         """Append one producer's batches as leader; what may be read moves on before this returns.
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all, too small an ISR), or as `Log.append_as_leader`.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all and too small an ISR), and all that
+        `Log.append_as_leader` raises.
         """
         if not self.is_leader:
             self.check_leader()
@@ -235,14 +236,12 @@ class Partition:
         self.messages_in += info.last_offset - info.base_offset + 1
         self.bytes_in += size
         lead = self.lead
-        if log.unsettled is not None:
-            log.when_settled(log.end_offset, partial(self._settled, size))
         try:
-            if lead is None and log.unsettled is None:
+            if lead is None:
                 log.high_watermark = log.end_offset
                 if self.watchers is not None:
                     self._notify(size)
-            elif lead is not None:
+            else:
                 if lead.any_at_end:
                     lead.left_behind()
                 if len(self.isr) == 1:
@@ -251,21 +250,6 @@ class Partition:
             if self.end_watchers is not None:
                 self._notify_end(size)
         return info
-
-    def _settled(self, size: int, code: ErrorCode) -> None:
-        """What a flush that `flush.messages` asked for made durable may count."""
-        if code == ErrorCode.NONE and self.is_leader:
-            self._advance(size)
-
-    def is_acknowledged(self, offset: int, acks: int) -> bool:
-        """Whether a producer with these `acks` may be told that its records below `offset` are stored."""
-        waits = acks == ACKS_ALL and self.lead is not None
-        return (self.log.high_watermark if waits else self.log.settled_end) >= offset
-
-    def when_acknowledged(self, offset: int, acks: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once `is_acknowledged`, or with an error code. A flush is awaited beyond the leadership's end."""
-        waits = self.when_replicated if acks == ACKS_ALL and self.lead is not None else self.log.when_settled
-        waits(offset, done)
 
     def is_replicated(self, offset: int) -> bool:
         """Whether every record below `offset` is below the high watermark."""
@@ -297,7 +281,7 @@ class Partition:
     def _advance(self, appended_bytes: int) -> bool:
         """Move the high watermark as far as the replicas that count allow; whether it moved."""
         log = self.log
-        high_watermark = log.settled_end if self.lead is None else self.lead.replicated_end()
+        high_watermark = log.end_offset if self.lead is None else self.lead.replicated_end()
         if high_watermark <= log.high_watermark:
             return False
         log.high_watermark = high_watermark

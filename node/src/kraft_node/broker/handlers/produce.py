@@ -9,9 +9,8 @@ Deviations: transactional batches are refused while there is no transaction coor
 from __future__ import annotations
 
 import logging
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.errors import ErrorCode, KafkaError
 from kraft_node.base.turns import Turns
@@ -20,7 +19,6 @@ from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
-from kraft_node.log.waiting.write_budget import AppendLater
 from kraft_node.partition.partition import ACKS_ALL
 from kraft_node.wire.messages import ProduceResponse
 
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.broker import Broker
+    from kraft_node.partition.manager import TopicKey
     from kraft_node.partition.partition import Partition
-    from kraft_node.partition.table import TopicKey
 
 log = logging.getLogger("kraft_node.broker.handlers.produce")
 
@@ -50,8 +48,6 @@ CODEC_MASK: Final = 7
 ZSTD: Final = 4
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
-MADE_AT_ONCE: Final = 64
-"""Partitions of a request for which logs are made at once, if there are none: a few milliseconds. Others have turns."""
 WAITING_MAX: Final = 20_000
 """Produce requests that may wait for replication at a time; beyond it they are told to try again."""
 # Appends that failed for these reasons say where the log starts; the others say nothing of the log (as Kafka does).
@@ -77,27 +73,14 @@ class _Refused(KafkaError):  # noqa: N818 - an answer, not a fault
         self.words = words
 
 
-class _MakeLater(KafkaError):  # noqa: N818 - a state, not a fault
-    """The partition has no log yet, and the request has made many already."""
-
-    def __init__(self) -> None:
-        super().__init__(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is made in a moment")
-
-
-Later: TypeAlias = LongCheck | LongRecode | AppendLater | _MakeLater
-
-
 class _LongAppend(NamedTuple):
-    """A batch that is appended once its records have been checked or compressed, or the disk has caught up.
-
-    `row` is its place in the answer.
-    """
+    """A batch that is appended once its records have been checked or compressed; `row` is its place in the answer."""
 
     key: TopicKey
-    partition: Partition | None
+    partition: Partition
     row: Any
     records: bytes
-    work: Later
+    work: LongCheck | LongRecode
 
 
 class _Outcome:
@@ -131,8 +114,7 @@ class ProduceHandler:
         self.replicas = broker.replicas
         self.clock = broker.env.clock
         self.waiting: set[WaitingProduce] = set()
-        self._turns = Turns(broker.env)
-        self.long_checks = LongChecks(self._turns)
+        self.long_checks = LongChecks(Turns(broker.env))
         self.background = broker.env.background
 
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
@@ -146,9 +128,8 @@ class ProduceHandler:
         answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Partition, int, Any]] | None = None
         wrong_leader: list[tuple[Any, Any]] | None = None
-        long: deque[_LongAppend] | None = None
+        long: list[_LongAppend] | None = None
         failed = False
-        handled = 0
         for topic in request.topic_data:
             key: TopicKey = topic.topic_id if by_topic_id else topic.name
             rows = answers.setdefault(key, [])
@@ -159,18 +140,13 @@ class ProduceHandler:
                 if not valid_acks:
                     row = _row(index, ErrorCode.INVALID_REQUIRED_ACKS)
                 else:
-                    partition = None
-                    records = data.records
                     try:
-                        if handled >= MADE_AT_ONCE and self.replicas.peek((key, index)) is None:
-                            raise _MakeLater
                         partition = self.replicas.leader(key, index)
                         records = self._check(ctx, partition, data.records, request.transactional_id)
                         info = partition.append(records, acks, now_ms)
-                    except (LongCheck, LongRecode, AppendLater, _MakeLater) as work:
+                    except (LongCheck, LongRecode) as work:
                         row = _row(index, ErrorCode.NONE)
-                        long = deque() if long is None else long
-                        long.append(_LongAppend(key, partition, row, bytes(records or b""), work))
+                        long = [*(long or ()), _LongAppend(key, partition, row, bytes(records), work)]
                     except KafkaError as error:
                         failed = True
                         if isinstance(error, LogIsRecovering) and data.records is not None:
@@ -182,10 +158,9 @@ class ProduceHandler:
                         row = ProduceResponse.PartitionProduceResponse(
                             index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset, []
                         )
-                        if acks and not partition.is_acknowledged(info.last_offset + 1, acks):
+                        if acks == ACKS_ALL and not partition.is_replicated(info.last_offset + 1):
                             unreplicated = [*(unreplicated or ()), (partition, info.last_offset + 1, row)]
                 rows.append(row)
-                handled += 1
         if acks and unreplicated is None and wrong_leader is None and long is None:
             return ProduceResponse(topics)
         outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, failed=failed)
@@ -205,25 +180,21 @@ class ProduceHandler:
         if outcome.wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
             hint_at_leaders(self.broker.metadata, ctx.listener, outcome.wrong_leader, response)
         if outcome.unreplicated is not None:
-            WaitingProduce(self, ctx, request, response, outcome.unreplicated)
+            WaitingProduce(self, ctx, response, outcome.unreplicated, request.timeout_ms)
             return None
         return response
 
-    def _append_later(self, outcome: _Outcome, long: deque[_LongAppend]) -> None:
+    def _append_later(self, outcome: _Outcome, long: list[_LongAppend]) -> None:
         """Check, compress and append the batches in `long`, one after the other, then answer."""
         first = long[0]
 
-        def made() -> bool:
-            ended(None)
-            return False
-
-        def ended(result: Checked | BaseException | None) -> None:
+        def ended(result: Checked | BaseException) -> None:
             try:
                 more = self._append_checked(outcome, first, result)
                 if more is None:
-                    long.popleft()
+                    long.pop(0)
                 else:
-                    long[0] = more
+                    long[0] = first._replace(work=more)
                 if long:
                     self._append_later(outcome, long)
                     return
@@ -238,32 +209,23 @@ class ProduceHandler:
 
         if isinstance(first.work, LongCheck):
             self.long_checks.add(first.work.steps(first.records), ended)
-        elif isinstance(first.work, AppendLater):
-            first.work.budget.wait(len(first.records), partial(ended, None))
-        elif isinstance(first.work, _MakeLater):
-            self._turns.add(made)
         else:
             self.background.submit(RECODING_LANE, partial(first.work.work, first.records), ended)
 
     def _append_checked(
-        self, outcome: _Outcome, late: _LongAppend, result: Checked | BaseException | None
-    ) -> _LongAppend | None:
-        """Append a batch and note what has become of it; what else is to be done before that, if there is."""
+        self, outcome: _Outcome, late: _LongAppend, result: Checked | BaseException
+    ) -> LongRecode | None:
+        """Append a batch and note what has become of it; what is to be done before it can be appended, if there is."""
         acks = outcome.request.acks
         row = late.row
         try:
             if isinstance(result, BaseException):
                 raise result
-            if late.partition is None:
-                late = self._made(outcome, late)
-            assert late.partition is not None, "law: a partition is made before its batch is appended"
             info = late.partition.append(late.records, acks, self.clock.wall_ms(), checked=result)
-        except (LongCheck, LongRecode, AppendLater) as work:
-            return late._replace(work=work)
+        except LongRecode as work:
+            return work
         except KafkaError as error:
             outcome.failed = True
-            if isinstance(error, LogIsRecovering):
-                error.refuses(late.records)
             failed = self._failed(late.key, row.index, error)
             for name in row._fields:
                 setattr(row, name, getattr(failed, name))
@@ -272,15 +234,9 @@ class ProduceHandler:
             return None
         row.base_offset, row.log_append_time_ms = info.base_offset, info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
-        if acks and not late.partition.is_acknowledged(info.last_offset + 1, acks):
+        if acks == ACKS_ALL and not late.partition.is_replicated(info.last_offset + 1):
             outcome.unreplicated = [*(outcome.unreplicated or ()), (late.partition, info.last_offset + 1, row)]
         return None
-
-    def _made(self, outcome: _Outcome, late: _LongAppend) -> _LongAppend:
-        """With the partition, and the batch as the log takes it. Raises KafkaError."""
-        partition = self.replicas.leader(late.key, late.row.index)
-        records = self._check(outcome.ctx, partition, late.records or None, outcome.request.transactional_id)
-        return late._replace(partition=partition, records=records)
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
         """The one batch in `records`, after what must hold before the log looks at it. Raises KafkaError."""
@@ -383,11 +339,7 @@ def _row(index: int, code: int) -> Any:
 
 
 class WaitingProduce:
-    """A request that is appended and must not be answered yet.
-
-    With acks=all an in-sync replica lacks records (Kafka's DelayedProduce). With acks=1 a flush that `flush.messages`
-    asks for is under way, for which no time is set: Kafka's append would not have returned.
-    """
+    """An acks=all request whose records not every in-sync replica has yet (Kafka's DelayedProduce)."""
 
     __slots__ = ("ctx", "handler", "pending", "response", "timer")
 
@@ -395,9 +347,9 @@ class WaitingProduce:
         self,
         handler: ProduceHandler,
         ctx: RequestContext,
-        request: Any,
         response: Any,
         unreplicated: list[tuple[Partition, int, Any]],
+        timeout_ms: int,
     ) -> None:
         self.handler = handler
         self.ctx = ctx
@@ -410,16 +362,13 @@ class WaitingProduce:
             ctx.respond(response)
             return
         handler.waiting.add(self)
-        acks = [(_PendingAck(self, partition, row), offset) for partition, offset, row in unreplicated]
-        self.pending.update(ack for ack, _ in acks)
-        if request.acks == ACKS_ALL and any(partition.lead is not None for partition, _, _ in unreplicated):
-            self.timer = handler.broker.env.scheduler.call_later(request.timeout_ms, self._expired)
-        for ack, offset in acks:
-            ack.partition.when_acknowledged(offset, request.acks, ack)
+        self.timer = handler.broker.env.scheduler.call_later(timeout_ms, self._expired)
+        for partition, offset, row in unreplicated:
+            ack = _PendingAck(self, partition, row)
+            self.pending.add(ack)
+            partition.when_replicated(offset, ack)
 
     def settled(self, ack: _PendingAck) -> None:
-        if ack not in self.pending:
-            return  # it came too late
         self.pending.discard(ack)
         if not self.pending:
             self._finish()
