@@ -87,6 +87,15 @@ def set_lag(target: Target, lag_ms: str) -> None:
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)
+    deadline = time.monotonic() + COMPACTS_S
+    while lag_of(admin) != lag_ms:  # a broker acts later than the controller answers
+        assert time.monotonic() < deadline, target.tail()
+        time.sleep(0.1)
+
+
+def lag_of(admin: AdminClient) -> str:
+    resource = ConfigResource(ResourceType.TOPIC, "t")
+    return str(admin.describe_configs([resource])[resource].result(30)["min.compaction.lag.ms"].value)
 
 
 def compact(target: Target) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.compat.conftest import SERVERS
 from tests.compat.targets import Target
@@ -136,6 +137,13 @@ def _outcomes(report: Path) -> Outcomes:
     return found
 
 
+def _delete_topics(target: Target) -> None:
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
+    names = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
+    for future in admin.delete_topics(names).values() if names else ():
+        future.result(30)
+
+
 @pytest.fixture(scope="module")
 def outcomes(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcomes]:
     """Of the whole suite, run once."""
@@ -153,6 +161,7 @@ def outcomes(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             key for name in FOREIGN_TESTS for key, text in found.get(name, {}).items() if text.startswith("failed")
         ]
         if again:
+            _delete_topics(target)  # what a failed test left behind, an open transaction say, would fail it again
             _run(suite, target, folder / "again", *again)
             for name, results in _outcomes(folder / "again").items():
                 found[name].update(results)
