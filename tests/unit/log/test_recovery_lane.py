@@ -162,6 +162,20 @@ def test_a_refused_batch_that_is_sent_again_early_and_a_new_epoch_are_taken() ->
     assert take(manager, produced(10, epoch=1, producer_id=8)) == ErrorCode.NONE, "it has given the old epoch up"
 
 
+def test_an_older_batch_that_is_sent_again_after_the_recovery_is_known() -> None:
+    node = Node()
+    log = node.start().create("t", 0, ID)
+    for sequence in (0, 2, 4):
+        log.append_as_leader(produced(sequence), 0, NOW)
+    node.kill()
+    manager = start(node)
+    node.rest(5000)
+    assert [take(manager, produced(sequence)) for sequence in (2, 4, 6)] == [ErrorCode.NONE] * 3
+    found = manager.get("t", 0)
+    assert found is not None
+    assert values(found) == [b"a", b"b"] * 4
+
+
 def test_how_many_refused_producers_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "REFUSED_MAX", 1)
     node = killed()
