@@ -19,7 +19,7 @@ from kraft_node.cli.metadata_tree import java_double
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.testing.machine import DIR
 from kraft_node.wire import stored
-from tests.compat.members import Members
+from tests.compat.members import Members, wait_for
 from tests.kip.cluster import Cluster
 from tests.kip.test_kip_631_record_formats import ENDPOINT, RECORDS
 from tests.peer import run_metadata_shell
@@ -167,6 +167,8 @@ def test_a_configuration_says_how_to_reach_the_controllers_and_may_name_them(
     other.write_text("security.protocol=SASL_SSL\n")
     one = str(members.controller_ids[0])
     controllers = ("--controllers", members.bootstrap_controllers)
+    of_controllers = (*controllers, "ls", "/image/cluster/controllers")
+    wait_for("it is registered", lambda: one in output(capsys, *of_controllers).splitlines(), 60)
     for where in ((*controllers, "--config", str(client)), ("-c", str(members.nodes[int(one)].properties()))):
         assert one in output(capsys, *where, "ls", "/image/cluster/controllers").splitlines()
     for where, words in (((*controllers, "-c", str(other)), "SASL_SSL"), (("-c", str(client)), "controller.quorum.")):
