@@ -1,7 +1,8 @@
 """What the documentation's site needs beyond MkDocs: the hooks that `mkdocs.yml` names.
 
 - Records of decisions enter the navigation by themselves.
-- A link that leaves `docs/` leads to the file in the repository; a link to a file that does not exist is an error.
+- A link that leaves `docs/` leads to the file in the repository, if `[project.urls]` of `pyproject.toml` has its
+  address as `Repository`; until then it is text alone. A link to a file that does not exist is an error.
 - A picture takes the place of a Mermaid diagram that has one: the site loads no script from elsewhere.
 """
 
@@ -17,17 +18,19 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
 DECISIONS: Final = "Decisions"
 BRANCH: Final = "main"
-_LINK: Final = re.compile(r"(\]\()([\w.][\w./-]*)(#[^)\s]*)?(\))")
+_LINK: Final = re.compile(r"\[([^\[\]]*)\]\(([\w.][\w./-]*)(#[^)\s]*)?\)")
 _MERMAID: Final = re.compile(r"```mermaid\n(\w[\w-]*)\n.*?```\n", re.DOTALL)
 PICTURES: Final = {"raft.md": "![Roles of a replica and how they follow one another](images/raft-roles.svg)\n"}
 log = logging.getLogger("mkdocs.plugins.docs_site")
 
 
 def on_config(config: Any) -> Any:
-    """Take the repository's address from `pyproject.toml`, and list the records of decisions."""
+    """Take the repository's address from `pyproject.toml` if it is there, and list the records of decisions."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        config["repo_url"] = tomllib.load(file)["project"]["urls"]["Repository"]
-    config["repo_name"] = config["repo_url"].rpartition("/")[2]
+        address = tomllib.load(file)["project"].get("urls", {}).get("Repository")
+    if address is not None:
+        config["repo_url"] = address
+        config["repo_name"] = address.rpartition("/")[2]
     for part in config["nav"]:
         for pages in part.values():
             for entry in pages:
@@ -56,13 +59,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     def outside(found: re.Match[str]) -> str:
         target = (source.parent / found[2]).resolve()
         if (target / "README.md").is_file() and target.is_relative_to(DOCS):
-            return f"{found[1]}{found[2].rstrip('/')}/README.md{found[3] or ''}{found[4]}"
+            return f"[{found[1]}]({found[2].rstrip('/')}/README.md{found[3] or ''})"
         if target.is_relative_to(DOCS) and not target.is_dir():
             return found[0]
         if not target.exists():
             log.warning("%s: no such file: %s", page.file.src_uri, found[2])
+        if not config["repo_url"]:
+            return found[1]
         kind = "tree" if target.is_dir() else "blob"
-        address = f"{config['repo_url']}/{kind}/{BRANCH}/{target.relative_to(ROOT)}"
-        return f"{found[1]}{address}{found[3] or ''}{found[4]}"
+        return f"[{found[1]}]({config['repo_url']}/{kind}/{BRANCH}/{target.relative_to(ROOT)}{found[3] or ''})"
 
     return _LINK.sub(outside, markdown)
