@@ -21,7 +21,7 @@ PAUSE_S: Final = 0.5
 
 
 class Process:
-    """Runs until the `with` ends; whoever ends it meanwhile has it started again."""
+    """Runs until the `with` ends. If the process ends before, it is started again."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._folder, self._url = folder, url

@@ -229,7 +229,7 @@ class Fetcher:
                     self._take(followed, row)
 
     def _start_over(self) -> None:
-        """Name all partitions again after a defect, so no partition waits for ever."""
+        """After a defect, fetch all partitions again: none may be left out."""
         self._session.restart()
         self._soon(PAUSE_FIRST_MS)
 
