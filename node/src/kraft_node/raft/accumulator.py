@@ -1,7 +1,7 @@
-"""Appends that came while a flush was running: they share one batch and the next flush.
+"""Appends that arrived while a flush was running: they share one batch and the next flush.
 
-A lone append is written at once. While the disk is busy further ones wait here, for `append.linger.ms` at most, so that
-under load each fsync commits many of them. Offsets are given out on arrival.
+A lone append is written at once. While the disk is busy, further appends wait here for at most `append.linger.ms`, so
+that under load each fsync commits many of them. Offsets are assigned on arrival.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from collections.abc import Sequence
 from typing import Final
 
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Kafka's bound for one batch of the metadata log; what is appended together must fit (KIP-631, KIP-868)."""
+"""Kafka's limit for one batch of the metadata log. Records that are appended together must fit (KIP-631, KIP-868)."""
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""At most this much is added to each value inside a batch."""
+"""Upper bound of the overhead of each value in a batch."""
 
 PENDING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""With this much waiting the disk does not keep up; further plans, whatever their size, are refused until it has."""
+"""If this many bytes wait, the disk cannot keep up: further appends of any size are refused until it has caught up."""
 
 
 class BatchTooLarge(ValueError):  # noqa: N818 - named after what it says
-    """Records to be appended together do not fit into one batch."""
+    """The records to append together do not fit into one batch, or too many bytes wait for the disk."""
 
 
 def size_of(records: Sequence[bytes]) -> int:
-    """The bytes of a batch of these record values, at most."""
+    """Upper bound of the size of a batch with these record values, in bytes."""
     return sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
 
 
 class Accumulator:
-    """Batches not yet written; the offsets of its records follow the log's end."""
+    """Batches that are not written yet. Their offsets continue the log."""
 
     __slots__ = ("_batches", "_bytes", "_last_bytes", "first_ms", "next_offset")
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
-        """The offset of the next record to be appended."""
+        """The offset of the next appended record."""
         self.first_ms = 0
-        """When the oldest waiting append came."""
+        """Arrival time of the oldest waiting append."""
         self._batches: list[list[bytes]] = []
         self._bytes = 0
         self._last_bytes = 0
@@ -47,7 +47,9 @@ class Accumulator:
         return not self._batches
 
     def check(self, batches: Sequence[Sequence[bytes]]) -> None:
-        """Raise BatchTooLarge when a batch can never be written as one, or too much waits for the disk already."""
+        """Raise BatchTooLarge if a batch exceeds the limit for one batch, or if too many bytes wait for the disk
+        already.
+        """
         if self._bytes >= PENDING_BYTES_MAX:
             raise BatchTooLarge(f"{self._bytes} bytes wait for the disk already")
         for records in batches:
@@ -57,7 +59,7 @@ class Accumulator:
                 raise BatchTooLarge(text)
 
     def add(self, records: Sequence[bytes], now_ms: int) -> int:
-        """Take a batch that `check` has let through; its first record's offset."""
+        """Take a batch that `check` has accepted. Returns the offset of its first record."""
         size = size_of(records)
         if not self._batches:
             self.first_ms = now_ms
@@ -73,7 +75,7 @@ class Accumulator:
         return first
 
     def drain(self) -> list[list[bytes]]:
-        """All waiting batches, in order."""
+        """Remove and return all waiting batches, in order."""
         batches, self._batches = self._batches, []
         self._bytes = self._last_bytes = 0
         return batches

@@ -1,4 +1,4 @@
-"""Candidate: has begun an epoch, and asks for votes once its own is on disk (contract 2 and 3)."""
+"""Candidate: has begun an epoch, and requests votes once its own vote is on disk (contract 2 and 3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidate(RoleState):
         if node.is_quorum_state_durable:
             self.tally.grant(node.local.id)
         if node.now_ms >= self.deadline:
-            # Before the votes: none may count that was given so long ago (`amnesia`).
+            # Checked before the votes: a vote granted so long ago must not count (`amnesia`).
             node.become_prospective()
         elif self.tally.is_won:
             node.become_leader(self.tally.granting())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class RaftConfig:
-    """Defaults are those of Apache Kafka 4.3.1."""
+    """Settings of the core. The defaults are those of Apache Kafka 4.3.1."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -19,14 +19,16 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1024 * 1024
     fetch_max_wait_ms: int = 500
     auto_join: bool = False
-    """controller.quorum.auto.join.enable: an observer asks to become a voter, in place of its id's former disk."""
+    """controller.quorum.auto.join.enable: an observer asks to become a voter. It replaces the voter that had its id on
+    another disk.
+    """
 
     @property
     def check_quorum_timeout_ms(self) -> int:
-        """A leader that a majority has not fetched from for this long resigns."""
+        """A leader resigns if a majority has not fetched from it for this long."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_quorum_epoch_interval_ms(self) -> int:
-        """A voter silent for this long is told again who leads."""
+        """If a voter has not fetched for this long, the leader sends BeginQuorumEpoch again."""
         return self.fetch_timeout_ms // 2

@@ -1,4 +1,4 @@
-"""What each event does to a replica: events of its own host, requests of others, answers of others."""
+"""The effect of each event on a replica: events of its own host, requests of other nodes, answers of other nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _started(node: RaftReplica, event: events.Started) -> None:  # noqa: ARG001
 
 
 def _tick(node: RaftReplica, event: events.Tick) -> None:  # noqa: ARG001
-    """Everything that is due is found by `act`; the timer is spent, be it early."""
+    """`act` does everything that is due, so here only the timer is cleared. A tick may be early."""
     node.timer_ms = None
 
 
@@ -59,7 +59,7 @@ def _flushed(node: RaftReplica, event: events.Flushed) -> None:
 
 def _propose(node: RaftReplica, event: events.Propose) -> None:
     first = node.prepare(event.epoch, event.batches)
-    assert all(event.batches), "law: somebody who proposes proposes something"
+    assert all(event.batches), "law: a proposed batch has records"
     accumulator = node.leader.accumulator
     for records in event.batches:
         accumulator.add(records, node.now_ms)
@@ -100,13 +100,13 @@ def _learned(node: RaftReplica, event: events.Learned) -> None:
 
 
 def _disconnected(node: RaftReplica, event: events.Disconnected) -> None:
-    """A leader that closed its connections is gone: ask soon whether to stand (the pre-vote keeps it safe)."""
+    """A leader that closed its connections is gone: start a pre-vote soon. The pre-vote makes this safe."""
     role = node.role
     if isinstance(role, Follower) and event.node_id == role.leader_id:
         role.suspect(node)
 
 
-# Others' requests.
+# Requests of other nodes.
 
 
 def _asked(node: RaftReplica, event: events.Asked) -> None:
@@ -157,7 +157,11 @@ def _voter_error(node: RaftReplica, epoch: int, cluster_id: str | None) -> int:
 
 
 def _handover_delay_ms(node: RaftReplica, successors: tuple[ReplicaKey, ...]) -> int:
-    """The resigning leader's favourite stands at once, the next a little later, who is not named last (KIP-595)."""
+    """When this node campaigns after a leader resigned: the first preferred successor at once, later ones after growing
+    delays (KIP-595).
+
+    A voter that the leader did not name waits longest.
+    """
     longest = node.config.election_backoff_max_ms
     for position, successor in enumerate(successors):
         if successor.matches(node.local):
@@ -171,7 +175,7 @@ def _cancelled(node: RaftReplica, event: events.Cancelled) -> None:
     node.waiting.pop(event.token, None)
 
 
-# Others' answers.
+# Answers of other nodes.
 
 
 def _answered(node: RaftReplica, event: events.Answered) -> None:
@@ -206,11 +210,11 @@ def _unsupported(node: RaftReplica, event: events.Unsupported) -> None:
     elif isinstance(request, VersionsRequest):
         voter_changes.take_versions(node, node_id, None)
     elif isinstance(request, UpdateVoterRequest) and isinstance(node.role, Follower):
-        node.role.has_told = True  # a leader that never asks for it
+        node.role.has_told = True  # this leader does not know UpdateRaftVoter
 
 
 def _is_stale(node: RaftReplica, reply: Reply) -> bool:
-    """Take over a newer epoch or a leader not known before; whether the answer says nothing more."""
+    """Adopt a newer epoch or a newly known leader. Returns whether the answer must not be used further."""
     lost = node.leader_id == NOBODY or isinstance(node.role, Unattached)
     if reply.epoch > node.epoch or (reply.epoch == node.epoch and lost and reply.leader_id != NOBODY):
         _follow(node, reply.epoch, reply.leader_id)
@@ -219,9 +223,10 @@ def _is_stale(node: RaftReplica, reply: Reply) -> bool:
 
 
 def _follow(node: RaftReplica, epoch: int, leader_id: int) -> None:
-    """Somebody says who leads an epoch that is not older than ours."""
-    # Be it one of our voters or not: those of the log may be newer than ours, and static ones differ while they are
-    # being changed. Who is no voter there counts for nothing there; majorities meet all the same (decision 4).
+    """Adopt the epoch and leader that another node named; the epoch is not older than ours."""
+    # The leader need not be one of our voters: the voters in the log may be newer than ours, and static voters differ
+    # between nodes while they are being changed. A replica that is not a voter there does not count there; majorities
+    # still intersect (docs/decisions/0004).
     known = leader_id not in (NOBODY, node.local.id)
     if epoch > node.epoch:
         if known:

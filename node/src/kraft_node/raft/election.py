@@ -1,4 +1,4 @@
-"""Votes: counting ours, granting others theirs (KIP-595, KIP-996)."""
+"""Votes: counting granted votes, and granting votes to others (KIP-595, KIP-996)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """The answers of one election or pre-vote."""
+    """The answers to the vote requests of one election or pre-vote."""
 
     __slots__ = ("_answers", "_voters")
 
@@ -43,7 +43,7 @@ class Tally:
 
     @property
     def is_lost(self) -> bool:
-        """Too many have refused for a majority to be possible."""
+        """Whether so many voters have refused that a majority is impossible."""
         possible = sum(answer is not False for answer in self._answers.values())
         return possible < self._voters.majority
 
@@ -51,12 +51,12 @@ class Tally:
         return [voter_id for voter_id, answer in self._answers.items() if answer is None]
 
     def granting(self) -> tuple[ReplicaKey, ...]:
-        """Who voted for us."""
+        """The voters that granted their vote."""
         return tuple(voter.key for voter in self._voters if self._answers[voter.key.id])
 
 
 def ask_for_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
-    """Ask every voter that has not answered."""
+    """Send a vote request to every voter that has not answered."""
     for voter_id in tally.unanswered():
         if voter_id == node.local.id:
             continue
@@ -74,7 +74,7 @@ def ask_for_votes(node: RaftReplica, tally: Tally, *, pre_vote: bool) -> None:
 
 
 def answer_vote(node: RaftReplica, request: VoteRequest) -> VoteReply:
-    """Decide on somebody's request for a vote; a granted one is remembered before the answer leaves (contract 2)."""
+    """Answer a vote request. A granted vote is durable before the answer leaves (contract 2)."""
     if request.cluster_id is not None and request.cluster_id != node.cluster_id:
         return _refuse(node, INCONSISTENT_CLUSTER_ID)
     if request.epoch < node.epoch:
@@ -115,7 +115,7 @@ def _may_grant(node: RaftReplica, request: VoteRequest) -> bool:
 
 
 def take_vote(node: RaftReplica, voter_id: int, request: VoteRequest, reply: VoteReply) -> None:
-    """Count an answer to our request of this epoch."""
+    """Count the answer to a vote request of this epoch."""
     role = node.role
     wanted = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
     if role.role is not wanted or request.epoch != node.epoch:
@@ -130,8 +130,11 @@ def take_vote(node: RaftReplica, voter_id: int, request: VoteRequest, reply: Vot
 
 
 def take_unsupported(node: RaftReplica, voter_id: int, request: VoteRequest) -> None:
-    """A voter does not know pre-votes (3.9 and older), and so does not object. Kafka stands at once then, whatever the
-    others say, which may disturb a quorum that has a leader, and one that is just finding out that it is new."""
+    """Count a voter that does not know pre-votes (3.9 and older) as granting.
+
+    Kafka campaigns at once in this case, whatever the other voters answer. That may disturb a quorum that has a leader,
+    or a quorum that is finding out that it is new.
+    """
     role = node.role
     if request.pre_vote and role.role is Role.PROSPECTIVE and request.epoch == node.epoch:
         tally: Tally = role.tally  # type: ignore[attr-defined]

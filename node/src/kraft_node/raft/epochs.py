@@ -1,18 +1,19 @@
-"""Which epochs a replica takes from others: a damaged or hostile peer must not use them up.
+"""Which epochs a replica accepts from others: a damaged or hostile peer must not use them up.
 
-The protocol has 31 bits for an epoch, and each election needs the next number. Apache Kafka takes any epoch from any
-peer: one message that names 2147483647 leaves a quorum that can never elect a leader again.
+The protocol has 31 bits for an epoch, and each election needs the next number. Apache Kafka accepts any epoch from any
+peer. After one message with epoch 2147483647, the quorum can never elect a leader again.
 
-The rule, for each epoch that a message names and that is above the replica's own:
+The rule for each epoch in a message that is above the replica's own epoch:
 
-- Up to `FREE_MAX` (2^30) the replica takes it, as Kafka does. A quorum that elects a leader every second gets there
-  after 34 years, so that a new or long absent replica always finds its quorum.
-- Above, it takes an epoch at most `LEAP_MAX` ahead of its own, and only one leap (more than the next epoch) in
-  `LEAP_PAUSE_MS`. A hostile peer then needs twelve days without a pause for the other half of the numbers.
-- Never above `EPOCH_MAX`: the epoch after it can still be written, but no epoch could follow that one.
+- Up to `FREE_MAX` (2^30) the replica accepts it, as Kafka does. A quorum that elects a leader every second reaches this
+  epoch after 34 years, so a new or long absent replica always finds its quorum.
+- Above `FREE_MAX`, the replica accepts an epoch at most `LEAP_MAX` ahead of its own, and only one leap (by more than
+  one epoch) in `LEAP_PAUSE_MS`. A hostile peer then needs twelve days without a pause to use up the rest.
+- The replica never accepts an epoch above `EPOCH_MAX`. The next epoch could still be written, but no epoch could follow
+  it.
 
-Refused requests are answered with INVALID_REQUEST, refused answers count as failed. Records and snapshots of an epoch
-above the leader's are refused in any range: no leader has them.
+Refused requests are answered with INVALID_REQUEST, refused answers count as failed. Records and snapshots with an epoch
+above the leader's are always refused: no leader can have them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kraft_node.raft.messages import Batch
 
 EPOCH_MAX: Final = 2**31 - 2
-"""The highest epoch that a replica takes or begins."""
+"""The highest epoch that a replica accepts or begins."""
 
 FREE_MAX: Final = 2**30
 LEAP_MAX: Final = 1_000
@@ -54,7 +55,7 @@ class EpochGuard:
         self._leaped_ms: int | None = None
 
     def admits(self, named: int, own: int, now_ms: int) -> bool:
-        """Whether a replica in epoch `own` may take the epoch that a message names; it judges no older ones."""
+        """Whether a replica in epoch `own` may accept the epoch of a message. Older epochs are always admitted."""
         if named <= own or named <= FREE_MAX:
             return True
         if named > EPOCH_MAX or named - own > LEAP_MAX:
@@ -67,9 +68,9 @@ class EpochGuard:
 
 
 def follows(log: LogView, batches: Sequence[Batch], epoch: int) -> bool:
-    """Whether fetched batches go on where the log ends, in epochs that the leader of `epoch` can have.
+    """Whether fetched batches continue the log, with epochs that the leader of `epoch` can have.
 
-    The CRC of a batch does not cover its leader epoch: a damaged one would stay in the log for good.
+    The CRC of a batch does not cover its leader epoch, so a damaged epoch would stay in the log.
     """
     offset, last = log.end_offset, log.last_epoch
     for batch in batches:

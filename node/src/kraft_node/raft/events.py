@@ -1,4 +1,4 @@
-"""What can happen to a `RaftNode`: the inputs of `step`."""
+"""The events of a `RaftNode`: the inputs of `step`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Started(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """The time asked for by `SetTimer` has come; harmless earlier."""
+    """The time that `Ready.timer_ms` named has come. Earlier ticks are harmless."""
 
 
 class QuorumStateWritten(NamedTuple):
-    """`WriteQuorumState` of that state is on stable storage."""
+    """That quorum state is on stable storage."""
 
     state: QuorumState
 
@@ -31,47 +31,48 @@ class Flushed(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Another node's request; answered by one `Respond` with the same token, perhaps much later."""
+    """A request of another node. The core answers with one `Respond` with the same token, perhaps much later."""
 
     token: Hashable
     request: Request
 
 
 class Cancelled(NamedTuple):
-    """The connection of a request is gone: no answer is needed any more."""
+    """The connection of a request is closed: the request needs no answer."""
 
     token: Hashable
 
 
 class Answered(NamedTuple):
-    """The reply to the `Send` of that number; None: refused, timed out, or the connection broke."""
+    """The reply to the `Send` with that number. None: the request failed, timed out, or the connection broke."""
 
     number: int
     reply: Reply | None
 
 
 class Unsupported(NamedTuple):
-    """The node asked by the `Send` of that number does not know that version of the request."""
+    """The node that received the `Send` with that number does not know that version of the request."""
 
     number: int
 
 
 class Disconnected(NamedTuple):
-    """The connection to a node was closed by it, with no word about when it is back."""
+    """A node closed its connection to this node and has not announced when it returns."""
 
     node_id: int
 
 
 class Learned(NamedTuple):
-    """A controller exists under that id: ask it, too, when looking for the leader."""
+    """A controller with that id exists: ask it, too, when looking for the leader."""
 
     node_id: int
 
 
 class Propose(NamedTuple):
-    """The leader of `epoch` wants these batches of record values appended; `RaftNode.prepare` has said where.
+    """Append these batches of record values; this node must lead `epoch`. `RaftNode.prepare` returns their first
+    offset.
 
-    Each batch is committed or lost together.
+    Each batch is committed or lost as a whole.
     """
 
     epoch: int
@@ -79,7 +80,7 @@ class Propose(NamedTuple):
 
 
 class UpgradeVersion(NamedTuple):
-    """The leader of `epoch` is to raise kraft.version; `voter_changes.why_not_upgrade` has nothing against it."""
+    """Raise kraft.version; this node must lead `epoch`, and `voter_changes.why_not_upgrade` must have returned None."""
 
     epoch: int
     kraft_version: int
@@ -90,24 +91,24 @@ class SnapshotStored(NamedTuple):
 
     snapshot: SnapshotId
     voters: VoterSet | None = None
-    """Those that a fetched one states."""
+    """The voters that a fetched snapshot states."""
 
 
 class SnapshotsDropped(NamedTuple):
-    """The driver has removed the snapshots before `first_kept` and the log below its end."""
+    """The driver has deleted the snapshots before `first_kept` and the log below its end."""
 
     first_kept: SnapshotId
     log_start_offset: int
 
 
 class Resign(NamedTuple):
-    """The leader's own state machine wants another leader, in that epoch."""
+    """The state machine of the leader of that epoch asks it to resign."""
 
     epoch: int
 
 
 class Shutdown(NamedTuple):
-    """Hand over what is led, then stop: answered by `ShutdownComplete`."""
+    """Hand over the leadership, then stop. `Ready.is_shut_down` answers it."""
 
 
 Event = (

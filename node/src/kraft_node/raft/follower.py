@@ -1,4 +1,4 @@
-"""Follower (observer, where this node is no voter): fetches from the leader; a voter that hears nothing pre-votes."""
+"""Follower (observer if this node is not a voter): fetches from the leader; a voter without answers starts a pre-vote."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Follower(RoleState):
         super().__init__(epoch)
         self._leader_id = leader_id
         self._apart_ms = node.stand_apart_ms(leader_id)
-        """All voters notice at the same moment that the leader is gone."""
+        """Delay of this voter: all voters notice the loss of the leader at the same moment."""
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
         self.has_fetched = False
-        """A fetch from this leader has succeeded: from then on, until it falls silent, pre-votes are refused."""
+        """A fetch from this leader has succeeded. Until the leader falls silent, pre-votes are refused."""
         self.has_told = False
-        """The leader knows what this static voter says of itself."""
+        """The leader knows the directory and endpoints of this static voter."""
         self.join_ms = node.now_ms + node.config.fetch_timeout_ms
-        """When to ask next to be stated as a voter (KIP-853)."""
+        """When to ask the leader again to become a voter (KIP-853)."""
         self.download: snapshots.Download | None = None
 
     @property
@@ -36,12 +36,12 @@ class Follower(RoleState):
         return self._leader_id
 
     def alive(self, node: RaftReplica) -> None:
-        """The leader has answered in this epoch."""
+        """Note that the leader has answered in this epoch."""
         self.has_fetched = True
         self.fetch_deadline_ms = node.now_ms + node.config.fetch_timeout_ms + self._apart_ms
 
     def suspect(self, node: RaftReplica) -> None:
-        """The leader has closed its connection: look for another one, and hold nobody back who stands for election."""
+        """The leader has closed its connection: look for another leader soon, and stop refusing pre-votes."""
         self.has_fetched = False
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, node.now_ms + self._apart_ms)
 
@@ -51,7 +51,7 @@ class Follower(RoleState):
             node.become_prospective()
             return
         if expired:
-            self.has_fetched = False  # an observer may be a voter in the candidate's set, whose vote decides
+            self.has_fetched = False  # in the candidate's voter set this observer may be a voter with the deciding vote
         node.want_flush()
         if self.download is not None:
             snapshots.fetch_part(node, self, self.download)

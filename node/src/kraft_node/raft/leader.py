@@ -1,4 +1,4 @@
-"""Leader: appends, counts what a majority has, tells voters of its epoch, and resigns when a majority is silent."""
+"""Leader: appends, counts the majority's offsets, announces its epoch, and resigns if a majority is silent."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ class Leader(RoleState):
         facts = voter_changes.FACTS if node.voter_sets.is_missing_from_log else 0
         self.accumulator = Accumulator(epoch_start_offset + 1 + facts)
         self.announced = False
-        """`BecameLeader` has been said: everything committed before is known to be."""
+        """`BecameLeader` was reported: everything that was committed before is known to be committed."""
         self.pending_change: voter_changes.Pending | None = None
-        """A change of the voters that somebody waits for (KIP-853)."""
+        """A change of the voters whose requester waits for the answer (KIP-853)."""
         self.told: dict[int, Voter] = {} if node.own is None else {node.local.id: node.own}
-        """What static voters have said of themselves in this epoch: what an upgrade of kraft.version states."""
+        """What static voters have reported about themselves in this epoch; an upgrade of kraft.version writes it to the
+        log.
+        """
         self._heard: set[int] = set()
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
         self._told_ms: dict[int, int] = {}
@@ -71,7 +73,7 @@ class Leader(RoleState):
         voter_changes.settle(node, self)
 
     def write_pending(self, node: RaftReplica) -> None:
-        """Write what waits, unless a flush runs that it can wait for."""
+        """Write waiting records, unless they can wait for a running flush."""
         pending = self.accumulator
         if pending.is_empty:
             return
@@ -80,21 +82,21 @@ class Leader(RoleState):
         self.write_all(node)
 
     def write_all(self, node: RaftReplica) -> None:
-        """Write what waits, now."""
+        """Write waiting records now."""
         pending = self.accumulator
         for records in pending.drain():
             offset = node.log.end_offset
             node.log.appended(offset, offset + len(records), self.epoch)
             node.write(Append(offset, self.epoch, records))
-        assert node.log.end_offset == pending.next_offset, "law: offsets given out are the offsets written"
+        assert node.log.end_offset == pending.next_offset, "law: assigned offsets are the written offsets"
 
     def use_voters(self, node: RaftReplica) -> None:
-        """Other voters count from now on: a new majority has the whole time to be heard of."""
+        """Count other voters from now on. The new majority has the full time-out to fetch."""
         self.progress.use(node.voters)
         self._quorum_deadline = node.now_ms + node.config.check_quorum_timeout_ms
 
     def heard_from(self, node: RaftReplica, voter_id: int) -> None:
-        """A voter has fetched in this epoch: it still takes this node for the leader (CheckQuorum)."""
+        """A voter has fetched in this epoch, so it still follows this leader (CheckQuorum)."""
         if voter_id not in self.progress.voters or voter_id == self.local_id:
             return
         self._told_ms[voter_id] = node.now_ms

@@ -1,11 +1,11 @@
-"""What the core knows of the log. The driver owns the bytes; this says where things begin and end.
+"""The core's view of the log. The driver owns the bytes; the view knows where the log and its epochs begin and end.
 
-Kept in step with the work that the core gives out, so that deciding never needs a disk.
+The core updates the view with each piece of work that it requests, so its decisions never need a disk.
 
-The view keeps one invariant, at the opening and after each change: no snapshot ends before the log starts, and if the
-log starts above 0, a snapshot ends where it starts. A crash may leave older snapshots on the disk. An older snapshot
-would name the wrong epoch for the records before the log's start, so that a deposed leader kept records that were
-replaced. The bootstrap snapshot (0, 0) never belongs to the view: the leader never offers it.
+The view keeps one invariant, when it is opened and after each change: no snapshot ends before the log starts, and if
+the log starts above 0, a snapshot ends where the log starts. A crash may leave older snapshots on the disk. An older
+snapshot would name the wrong epoch for the records before the log's start. A deposed leader would then keep records
+that were replaced. The bootstrap snapshot (0, 0) never belongs to the view: the leader never offers it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from typing import NamedTuple
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `end_offset`; `epoch` is that of the last record in it."""
+    """A snapshot holds everything below `end_offset`; `epoch` is the epoch of its last record."""
 
     end_offset: int
     epoch: int
 
     @property
     def is_bootstrap(self) -> bool:
-        """The snapshot (0, 0) that formatting leaves is for its own node only and never offered."""
+        """Whether this is the snapshot (0, 0) that formatting writes. It is for its own node only and never offered."""
         return self.end_offset == 0
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above one that was asked for, and the offset after its last record."""
+    """The largest epoch that is not above the requested epoch, and the offset after its last record."""
 
     epoch: int
     end_offset: int
 
 
 class LogView:
-    """Offsets of the metadata log. `end_offset` is what is written, `flushed_offset` what would survive a crash."""
+    """Offsets of the metadata log. `end_offset`: the end of written records; `flushed_offset`: the end of durable
+    records.
+    """
 
     __slots__ = ("_epochs", "_starts", "end_offset", "flushed_offset", "snapshots", "stale", "start_offset")
 
@@ -49,22 +51,22 @@ class LogView:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_offset = end_offset
-        """What was found at start counts as flushed: the driver flushes the log once before it starts the core."""
+        """The log found at start counts as flushed: the driver flushes the log once before it starts the core."""
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, offset in epochs:
             self._epochs.append(epoch)
             self._starts.append(offset)
         self.snapshots = sorted(snapshot for snapshot in snapshots if not snapshot.is_bootstrap)
-        """Complete ones that end at the log's start or later, oldest first."""
+        """Complete snapshots that end at the log's start or later, oldest first."""
         self.stale: list[SnapshotId] = []
-        """Snapshots on the disk that do not count any more, until the core has them removed."""
+        """Snapshots on the disk that no longer count, until the core has them deleted."""
         self._set_aside_stale()
-        assert self._is_start_covered, f"law: a snapshot stands for what lies before the log's start ({start_offset})"
+        assert self._is_start_covered, f"law: a snapshot covers the offsets before the log's start ({start_offset})"
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the snapshot that the log starts at; 0 when there is nothing."""
+        """The epoch of the last record, or of the snapshot at the log's start. 0 if both are missing."""
         if self._epochs:
             return self._epochs[-1]
         snapshot = self.latest_snapshot
@@ -93,7 +95,7 @@ class LogView:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def appended(self, base_offset: int, next_offset: int, epoch: int) -> None:
-        """A batch was written at the end."""
+        """Note that a batch was written at the end."""
         assert base_offset == self.end_offset, f"law: the log has no gaps ({base_offset} after {self.end_offset})"
         assert not self._epochs or epoch >= self._epochs[-1], f"law: epochs in the log never go back (to {epoch})"
         if not self._epochs or epoch > self._epochs[-1]:
@@ -105,7 +107,7 @@ class LogView:
         self.flushed_offset = max(self.flushed_offset, min(offset, self.end_offset))
 
     def truncated(self, offset: int) -> None:
-        """Everything from `offset` on is gone."""
+        """Note that everything from `offset` on was removed."""
         while self._starts and self._starts[-1] >= offset:
             self._starts.pop()
             self._epochs.pop()
@@ -113,15 +115,19 @@ class LogView:
         self.flushed_offset = min(self.flushed_offset, offset)
 
     def snapshot_stored(self, snapshot: SnapshotId) -> None:
-        """A snapshot of this node is durable. It does not count if the log was replaced by a later one meanwhile."""
+        """Note that a snapshot of this node is durable. It does not count if a later snapshot has replaced the log
+        meanwhile.
+        """
         if snapshot not in self.snapshots:
             insort(self.snapshots, snapshot)
         self._set_aside_stale()
 
     def prefix_deleted(self, first_kept: SnapshotId, offset: int) -> None:
-        """Everything below `offset` is gone, and the snapshots before `first_kept`, which stands for it."""
-        assert first_kept in self.snapshots, f"law: only a snapshot that counts stands for the log ({first_kept})"
-        assert offset <= first_kept.end_offset, f"law: a snapshot stands for what is deleted ({offset}, {first_kept})"
+        """Note that everything below `offset` was deleted, with the snapshots before `first_kept`, which covers those
+        offsets.
+        """
+        assert first_kept in self.snapshots, f"law: only a valid snapshot covers the log ({first_kept})"
+        assert offset <= first_kept.end_offset, f"law: a snapshot covers deleted offsets ({offset}, {first_kept})"
         del self.snapshots[: self.snapshots.index(first_kept)]
         self.start_offset = max(self.start_offset, offset)
         index = bisect_right(self._starts, self.start_offset) - 1
@@ -131,14 +137,14 @@ class LogView:
             self._starts[0] = self.start_offset
 
     def reset_to(self, snapshot: SnapshotId) -> None:
-        """The whole log was replaced by a snapshot that was fetched."""
+        """Note that a fetched snapshot replaced the whole log."""
         self._epochs.clear()
         self._starts.clear()
         self.start_offset = self.end_offset = self.flushed_offset = snapshot.end_offset
         self.snapshot_stored(snapshot)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where the largest epoch <= `epoch` ends, for finding out where two logs part (KIP-595, KIP-101)."""
+        """Where the largest epoch <= `epoch` ends. Used to find where two logs diverge (KIP-595, KIP-101)."""
         index = bisect_right(self._epochs, epoch) - 1
         if index < 0:
             first = self._starts[0] if self._starts else self.end_offset

@@ -1,4 +1,4 @@
-"""What replicas say to one another, without the protocol's wrapping. `error` is one of Kafka's codes, 0 for none."""
+"""Messages between replicas, without the protocol's wrapping. `error` is one of Kafka's codes, 0 for success."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class VoteRequest(NamedTuple):
     end_offset: int
     pre_vote: bool = False
     voter: ReplicaKey | None = None
-    """Whom the sender means to ask; None in version 0."""
+    """The replica that the sender addresses; None in version 0."""
     cluster_id: str | None = None
 
 
@@ -63,7 +63,7 @@ class EndQuorumEpochRequest(NamedTuple):
     epoch: int
     leader_id: int
     successors: tuple[ReplicaKey, ...]
-    """Who should stand for election first: the most caught up one leads the list."""
+    """The preferred candidates: the most caught up voter leads the list."""
     cluster_id: str | None = None
 
 
@@ -76,7 +76,7 @@ class EndQuorumEpochReply(NamedTuple):
 class FetchRequest(NamedTuple):
     epoch: int
     replica: ReplicaKey
-    """Id -1: somebody who only reads."""
+    """Id -1: a plain reader."""
     offset: int
     last_epoch: int
     max_bytes: int
@@ -86,13 +86,13 @@ class FetchRequest(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the core must know of a fetched batch."""
+    """What the core must know about a fetched batch."""
 
     base_offset: int
     next_offset: int
     epoch: int
     voters: VoterSet | None = None
-    """Those that it states, of a control batch that does."""
+    """The voters that a control batch states; None for other batches."""
 
 
 class FetchReply(NamedTuple):
@@ -105,7 +105,7 @@ class FetchReply(NamedTuple):
     snapshot: SnapshotId | None = None
     batches: tuple[Batch, ...] = ()
     records: Any = b""
-    """The bytes of `batches`; in an answer to others they are read by the driver (`ReadLog`)."""
+    """The bytes of `batches`. In answers to others the driver reads them (`ReadLog`)."""
 
 
 class FetchSnapshotRequest(NamedTuple):
@@ -146,7 +146,7 @@ class UpdateVoterRequest(NamedTuple):
 
 
 class VersionsRequest(NamedTuple):
-    """What kraft.version a replica supports that is to become a voter: ApiVersions, asked at the endpoints it gave."""
+    """Which kraft.version a future voter supports: an ApiVersions request to its endpoints."""
 
     endpoints: Mapping[str, tuple[str, int]]
 
@@ -154,18 +154,18 @@ class VersionsRequest(NamedTuple):
 class VersionsReply(NamedTuple):
     error: int
     kraft_versions: tuple[int, int] | None = None
-    """The lowest and the highest; None where it supports none."""
+    """The lowest and the highest version; None if it supports none."""
     epoch: int = -1
-    """It says nothing of epochs."""
+    """ApiVersions carries no epoch."""
     leader_id: int = NOBODY
 
 
 class VoterChangeReply(NamedTuple):
-    """Of all three."""
+    """The reply to the three requests that change voters."""
 
     error: int
     epoch: int = -1
-    """-1 where the protocol does not tell."""
+    """-1 if the protocol does not carry it."""
     leader_id: int = NOBODY
 
 

@@ -1,4 +1,4 @@
-"""`RaftNode`: takes one event, lets the present role act, gives out one `Ready`."""
+"""`RaftNode`: takes one event, lets the current role act, returns one `Ready`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from kraft_node.raft.transitions import RaftReplica
 
 
 class RaftNode(RaftReplica):
-    """One replica of the metadata log. Give `Started` first; then whatever happens; carry out what `step` returns."""
+    """One replica of the metadata log. Give it `Started` first, then each event as it happens; carry out what `step`
+    returns.
+    """
 
     _announced = (NOBODY, -1)
 
     def step(self, event: events.Event, now_ms: int) -> Ready:
-        """What is to be done now that `event` has happened at `now_ms` (monotonic), for `ready.carry_out`.
+        """Process `event`, which happened at `now_ms` (monotonic). Returns the work for `ready.carry_out`.
 
-        Raises NotLeader for `Propose` and `Resign` when this node does not lead that epoch, BatchTooLarge for records
-        that can never be one batch. Nothing has changed then.
+        Raises NotLeader for `Propose` and `Resign` if this node does not lead that epoch, BatchTooLarge if records can
+        never fit into one batch. Then nothing has changed.
         """
         assert now_ms >= self.now_ms, "law: monotonic time does not go back"
         assert self._started or isinstance(event, events.Started), "law: Started comes first"
@@ -30,7 +32,7 @@ class RaftNode(RaftReplica):
         self._transitions = 0
         HANDLERS[type(event)](self, event)
         if self.is_shutting_down and not isinstance(self.role, Leader | Resigned):
-            self.finish_shutdown()  # somebody else leads already, or the epoch is over
+            self.finish_shutdown()  # another node leads already, or the epoch is over
         if not self._is_shut_down:
             self.requests.expire(now_ms)
             self._remove_stale_snapshots()
@@ -47,7 +49,7 @@ class RaftNode(RaftReplica):
             self.log.stale.clear()
 
     def _act(self) -> None:
-        """Let the role act, and the one that follows from it, until one stays."""
+        """Let the role act. If the role changes, let the new role act, until it stays the same."""
         role = None
         while role is not self.role:
             role = self.role
@@ -65,7 +67,7 @@ class RaftNode(RaftReplica):
         times += self.requests.deadlines_ms(now_ms)
         if self.waiting:
             times += [waiting.deadline_ms for waiting in self.waiting.values()]
-        # What is due and still not done waits for something else: an answer, a flush, a line that is busy.
+        # A deadline that has passed but was not handled waits for an answer, a flush or a free connection.
         at_ms: int | None = None
         for time_ms in times:
             if time_ms > now_ms and (at_ms is None or time_ms < at_ms):

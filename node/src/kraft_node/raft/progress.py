@@ -1,4 +1,4 @@
-"""How far each replica of the log is, as the leader knows, and the high watermark that follows (KIP-595, 836)."""
+"""The progress of each replica as the leader knows it, and the resulting high watermark (KIP-595, 836)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Final
 from kraft_node.raft.quorum import ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""An observer that has not fetched for this long is forgotten; Kafka's figure."""
+"""An observer that has not fetched for this long is forgotten. This is Kafka's value."""
 
 OBSERVERS_MAX: Final = 10_000
-"""More than the brokers of the largest cluster; further ones are answered but not remembered."""
+"""More than the brokers of the largest cluster. Further observers are answered but not tracked."""
 
 
 class ReplicaProgress:
-    """One replica. Times are of the core's monotonic clock, -1 for never."""
+    """The progress of one replica. Times are milliseconds of the core's monotonic clock; -1: never."""
 
     __slots__ = ("caught_up_ms", "end_offset", "key", "last_fetch_leader_end", "last_fetch_ms", "told_epoch")
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.end_offset = -1
-        """It has everything below this on disk; -1: not heard of in this epoch."""
+        """The replica has everything below this offset on disk; -1: it has not fetched in this epoch."""
         self.last_fetch_ms = -1
         self.caught_up_ms = -1
         self.last_fetch_leader_end = -1
         self.told_epoch = False
-        """Has acknowledged who leads this epoch."""
+        """The replica has acknowledged the leader of this epoch."""
 
     def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
-        """It asked for `offset`, hence has all before it."""
+        """Note a fetch from `offset`: the replica has all records before it."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif 0 < self.last_fetch_leader_end <= offset:
@@ -42,7 +42,7 @@ class ReplicaProgress:
 
 
 class Progress:
-    """All replicas of one leader's epoch."""
+    """All replicas, as the leader of one epoch knows them."""
 
     __slots__ = ("_any_disk", "_local", "epoch_start_offset", "observers", "voters")
 
@@ -58,7 +58,7 @@ class Progress:
             self.voters[local.id].key = local
 
     def use(self, voters: VoterSet) -> None:
-        """Count these voters from now on; what is known of each replica stays known."""
+        """Count these voters from now on; what is known about each replica is kept."""
         known = {entry.key: entry for entry in [*self.observers.values(), *self.voters.values()]}
         before = list(self.voters.values())
         self._any_disk = _named_by_id(voters)
@@ -79,7 +79,7 @@ class Progress:
             own.end_offset = max(own.end_offset, offset)
 
     def of(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """The replica's entry, made when it is an observer not seen before; None for mere readers."""
+        """The replica's entry; an unknown observer gets a new entry. Returns None for plain readers."""
         if key.id < 0:
             return None
         voter = self.voters.get(key.id)
@@ -88,8 +88,9 @@ class Progress:
                 voter.key = key
             return voter
         if voter is not None and key.id in self._any_disk and key.id != self._local.id:
-            # Its disk has been replaced: what the old one had counts no more (what it helped to commit stays so). The
-            # node fetches as a voter only once it cannot do harm (`amnesia`). Kafka counts it from the next epoch on.
+            # Its disk has been replaced: the old disk's acknowledgements no longer count; what they committed stays
+            # committed. The node fetches as a voter only once that is safe (`amnesia`). Kafka counts it from the next
+            # epoch.
             voter = self.voters[key.id] = ReplicaProgress(key)
             return voter
         observer = self.observers.get(key)
@@ -103,7 +104,7 @@ class Progress:
             del self.observers[key]
 
     def high_watermark(self) -> int:
-        """What a majority has, once that is past the epoch's first record (contract 6); -1 before."""
+        """The offset that a majority has, once it is past the epoch's first record (contract 6); -1 before."""
         offset = majority_offset(progress.end_offset for progress in self.voters.values())
         return offset if offset > self.epoch_start_offset else -1
 
@@ -115,11 +116,11 @@ class Progress:
 
 
 def _named_by_id(voters: VoterSet) -> frozenset[int]:
-    """The voters that are voters on any disk: all of a static quorum (kraft.version 0)."""
+    """The voters that are known by id alone, with any disk: all voters of a static quorum (kraft.version 0)."""
     return frozenset(voter.key.id for voter in voters if not any(voter.key.directory))
 
 
 def majority_offset(offsets: Iterable[int]) -> int:
-    """The highest offset that more than half of the given ones have reached."""
+    """The highest offset that more than half of the given offsets have reached."""
     ordered = sorted(offsets, reverse=True)
     return ordered[len(ordered) // 2]

@@ -1,4 +1,4 @@
-"""Prospective: asks whether it would be elected, without disturbing the epoch (pre-vote, KIP-996)."""
+"""Prospective: finds out whether it would win an election, without disturbing the epoch (pre-vote, KIP-996)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The voters, and what a replica must never forget: its epoch and whom it voted for in it."""
+"""The voters, and the durable state of a replica: its epoch and its vote in that epoch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ NOBODY = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica: node id and, where known, the directory id that tells an emptied disk from the old one (KIP-853)."""
+    """A replica: its node id and, if known, its directory id, which distinguishes an emptied disk from the old disk
+    (KIP-853).
+    """
 
     id: int
     directory: Uuid = ZERO_UUID
-    """ZERO_UUID where it is not known: then any directory of that node matches."""
+    """ZERO_UUID if unknown: it matches any directory of that node."""
 
     def matches(self, other: ReplicaKey) -> bool:
         unknown = ZERO_UUID in (self.directory, other.directory)
@@ -23,7 +25,7 @@ class ReplicaKey(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A voter and where it listens: listener name -> (host, port), the controller's default listener first."""
+    """A voter and its endpoints: listener name -> (host, port), the controller's default listener first."""
 
     key: ReplicaKey
     endpoints: Mapping[str, tuple[str, int]] = {}
@@ -32,7 +34,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Immutable."""
+    """An immutable set of voters."""
 
     __slots__ = ("_by_id",)
 
@@ -57,12 +59,12 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def has(self, key: ReplicaKey) -> bool:
-        """Whether this very replica (id, and directory where both are known) is a voter."""
+        """Whether exactly this replica (id, and directory if both are known) is a voter."""
         voter = self._by_id.get(key.id)
         return voter is not None and voter.key.matches(key)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """With it, instead of the one that has its id."""
+        """A copy with this voter. It replaces a voter with the same id."""
         return VoterSet((self._by_id | {voter.key.id: voter}).values())
 
     def without(self, node_id: int) -> VoterSet:
@@ -81,7 +83,7 @@ class VoterSet:
 
 
 class QuorumState(NamedTuple):
-    """What the quorum-state file holds."""
+    """The content of the quorum-state file."""
 
     epoch: int = 0
     leader_id: int = NOBODY

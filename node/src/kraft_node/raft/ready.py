@@ -1,15 +1,15 @@
-"""`Ready`: all that one step of the core wants done, as one value; `carry_out` does it in the one order that is safe.
+"""`Ready`: all work of one step of the core, as one value; `carry_out` does it in the safe order.
 
-A host (driver, simulators, tests) implements `Host` and calls `carry_out(node.step(event, now_ms), host)`.
-The order, and why it is safe:
+A host (driver, simulators, tests) implements `Host` and calls `carry_out(node.step(event, now_ms), host)`. The order,
+and why it is safe:
 
-1. `truncate`, then `appends`: the log in memory and page cache is what the core believes it to be.
+1. `truncate`, then `appends`: afterwards the log in memory and page cache matches the core's view.
 2. `part`, `whole`, `stale`: the snapshots.
-3. Messages that waited for the quorum state, if `releases`; then `messages`. They may read what was appended, and go
-   before the flush begins: followers write at the same time as this node.
+3. If `releases`, the messages that waited for the quorum state; then `messages`. They may read appended records. They
+   are sent before the flush begins, so followers write at the same time as this node.
 4. `state`, then `after_state`: those messages wait in `host.held` until a later step `releases` them (contract 2).
-5. `flush`: what it covers has been appended.
-6. What the core tells of itself: proposed, committed, leadership. Then the timer, and the end.
+5. `flush`: everything that it covers has been appended.
+6. Reports of the core: proposed, committed, leadership. Then the timer, and the end.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ class AppendLeaderChange(NamedTuple):
     voters: tuple[ReplicaKey, ...]
     granting: tuple[ReplicaKey, ...]
     stated: VoterSet | None = None
-    """State kraft.version 1 and these voters behind it, in the same batch: the log does not yet (KIP-853)."""
+    """If set: state kraft.version 1 and these voters in the same batch, because the log does not state them yet
+    (KIP-853).
+    """
 
 
 class Append(NamedTuple):
-    """Write these record values, in one batch of `epoch`, beginning at `offset`."""
+    """Write these record values in one batch of `epoch` at `offset`."""
 
     offset: int
     epoch: int
@@ -52,11 +54,11 @@ class AppendVoters(NamedTuple):
     epoch: int
     voters: VoterSet
     kraft_version: int | None = None
-    """State this version as well, in front of the voters: they were static before."""
+    """State this version, too, in front of the voters: the voters were static before."""
 
 
 class AppendFetched(NamedTuple):
-    """Write the leader's batches as they are."""
+    """Write the leader's batches unchanged."""
 
     offset: int
     next_offset: int
@@ -69,7 +71,7 @@ LogAppend = AppendLeaderChange | Append | AppendVoters | AppendFetched
 
 
 class Send(NamedTuple):
-    """Ask a node; `Answered(number, …)` in any case."""
+    """Send a request to a node. `Answered(number, …)` always follows."""
 
     number: int
     node_id: int
@@ -104,11 +106,11 @@ class ReadSnapshot(NamedTuple):
 
 Message = Send | Respond | ReadLog | ReadSnapshot
 
-# The rest.
+# Other work.
 
 
 class SnapshotPart(NamedTuple):
-    """Bytes of a snapshot being fetched; at position 0 begin a new `.part` file."""
+    """Bytes of a snapshot that is being fetched. At position 0 begin a new `.part` file."""
 
     snapshot: SnapshotId
     position: int
@@ -116,25 +118,25 @@ class SnapshotPart(NamedTuple):
 
 
 class Proposed(NamedTuple):
-    """The answer to `Propose`: the offsets given to the records of all its batches."""
+    """The answer to `Propose`: the offsets of the records of all its batches."""
 
     first_offset: int
     last_offset: int
 
 
 class LeaderChanged(NamedTuple):
-    """The leader of the epoch as far as this node knows; -1: nobody."""
+    """The leader of the epoch as far as this node knows; -1: unknown."""
 
     leader_id: int
     epoch: int
 
 
 AS_BEFORE: Final = -1
-"""The timer stays."""
+"""The timer is unchanged."""
 
 
 class Ready:
-    """What one step wants done. Nothing is set unless its docstring says what to do about it."""
+    """The work of one step. Fields that are not set need no work."""
 
     __slots__ = (
         "after_state",
@@ -164,34 +166,36 @@ class Ready:
         self.part: SnapshotPart | None = None
         """A part of the snapshot that is being fetched."""
         self.whole: SnapshotId | None = None
-        """The fetched snapshot is whole: make it durable, put it in place, empty the log, then `SnapshotStored`."""
+        """The fetched snapshot is complete: make it durable, put it in place, empty the log, then give
+        `SnapshotStored`.
+        """
         self.stale: tuple[SnapshotId, ...] = ()
-        """Delete these snapshots: they end before the log starts, and never count. A crash may bring them back."""
+        """Delete these snapshots: they end before the log starts and never count. A crash may bring them back."""
         self.releases = False
-        """The quorum state that was asked for last is durable: messages that wait for it leave now."""
+        """The last requested quorum state is durable: send the messages that wait for it."""
         self.messages: list[Message] = []
         """Messages that may leave now."""
         self.state: QuorumState | None = None
-        """Make this quorum state durable, then `QuorumStateWritten`. A later one replaces an unfinished one."""
+        """Make this quorum state durable, then give `QuorumStateWritten`. A later state replaces an unfinished one."""
         self.after_state: list[Message] = []
-        """Messages that must wait until the last quorum state is durable, in `Host.held`."""
+        """Messages that must wait in `Host.held` until the last quorum state is durable."""
         self.flush: int | None = None
-        """Make everything below this offset durable, then `Flushed`; one flush at a time."""
+        """Make everything below this offset durable, then give `Flushed`. Only one flush runs at a time."""
         self.proposed: Proposed | None = None
         self.committed: int | None = None
         """Everything below this offset is committed: the new high watermark."""
         self.became_leader: int | None = None
-        """This node leads that epoch, and `committed` has told of everything that was committed before."""
+        """This node leads that epoch, and `committed` has covered everything that was committed before."""
         self.lost_leadership: int | None = None
-        """This node no longer leads that epoch: what was not committed may never be."""
+        """This node no longer leads that epoch: uncommitted records may never be committed."""
         self.leader_changed: LeaderChanged | None = None
         self.timer_ms: int | None = AS_BEFORE
-        """`Tick` at that time, in place of the earlier timer; None: no timer."""
+        """Give `Tick` at that time, instead of the earlier timer; None: no timer."""
         self.is_shut_down = False
-        """Nothing is left to hand over."""
+        """The shutdown is complete: nothing is left to hand over."""
 
     def work(self) -> Iterator[tuple[str, Any]]:
-        """The fields that are set, by name, in the order of `carry_out`: for stories and tests."""
+        """The fields that are set, by name, in the order of `carry_out`. For traces and tests."""
         for name in _ORDER:
             value = getattr(self, name)
             if name == "timer_ms":
@@ -225,10 +229,10 @@ _ORDER: Final = (
 
 
 class Host(Protocol):
-    """Carries out the work of one core. Whatever raises ends the process (contract 10)."""
+    """Carries out the work of one core. An exception from any method ends the process (contract 10)."""
 
     held: list[Message]
-    """Messages that wait for the quorum state; a process that ends loses them."""
+    """Messages that wait for the quorum state. They are lost if the process ends."""
 
     def truncate(self, offset: int) -> None: ...
     def append(self, batch: Any) -> None: ...
@@ -248,7 +252,7 @@ class Host(Protocol):
 
 
 def carry_out(ready: Ready, host: Host) -> None:
-    """Do it all, before the next step (contract 1)."""
+    """Do all work of a step, before the next step (contract 1)."""
     if ready.truncate is not None:
         host.truncate(ready.truncate)
     for batch in ready.appends:
@@ -292,6 +296,6 @@ def _tell(ready: Ready, host: Host) -> None:
 
 
 def failed_work(error: BaseException) -> str | None:
-    """The name of the host's method out of which an error came; None if it came from elsewhere."""
+    """The name of the host's method that raised the error; None if the error came from elsewhere."""
     names = [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
     return next((name for by, name in pairwise(names) if by in (carry_out.__name__, _tell.__name__)), None)

@@ -1,4 +1,6 @@
-"""`ReplicaState`: what one replica of the metadata log knows, what roles ask of it, and how work gets into `Ready`."""
+"""`ReplicaState`: the state of one replica of the metadata log, what roles read from it, and how work gets into
+`Ready`.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from kraft_node.raft.unattached import Unattached
 from kraft_node.raft.voter_changes import VoterSets
 
 HELD_MAX: Final = 100_000
-"""Messages held back for one quorum-state write; an fsync that lets more pile up has failed in all but name."""
+"""Maximum of messages held back for one write of the quorum-state. If more pile up, the fsync has in effect failed."""
 
 STAND_APART_MS: Final = 50
-"""Between two voters that would stand for election at the same moment: several times what winning one takes."""
+"""Delay between two voters that would campaign at the same moment: several times the duration of an election."""
 
 
 class NotLeader(Exception):  # noqa: N818 - a fact, not a fault
@@ -51,9 +53,12 @@ class ReplicaState:
         kraft_version: int = 0,
         own: Voter | None = None,
     ) -> None:
-        """`voters` are those of configuration or formatting, `voter_sets` those that the log states, by offset; `own`
-        is what this node would be as a voter. `state` and `log` are what the disk holds. `is_amnesiac`: the disk was
-        found empty under a known id, so the node may have promised things it does not remember (`amnesia`)."""
+        """Create the state of a replica from what its disk holds.
+
+        `voters` come from the configuration or from formatting; `voter_sets` are the voters that the log states, by
+        offset. `own` describes this node as a voter. `state` and `log` are what the disk holds. `is_amnesiac`: the disk
+        was found empty under a known id, so the node may have made promises that it does not remember (`amnesia`).
+        """
         self.local = local
         self.voter_sets = VoterSets(voters, voter_sets, kraft_version)
         self.voters = self.voter_sets.current
@@ -74,20 +79,20 @@ class ReplicaState:
         self.high_watermark = -1
         self.flushing = False
         self.flush_needed = False
-        """The log was truncated: a flush is to begin before its end is acknowledged (contract 8)."""
+        """The log was truncated: a flush must begin before its end is acknowledged (contract 8)."""
         self._settling = False
         self.loading: SnapshotId | None = None
-        """A fetched snapshot that is about to take the log's place: until then the log stays as it is."""
+        """A fetched snapshot that will replace the log. Until then the log stays unchanged."""
         self.is_shutting_down = False
         self._durable_state: QuorumState | None = state
         self.timer_ms: int | None = None
-        """When the host is to give the next `Tick`; None: not by itself."""
+        """When the host must give the next `Tick`; None: no timer."""
         self.ready = Ready()
-        """What the step that is under way wants done."""
+        """The work of the current step."""
         self._waiting_messages = 0
-        """Given as `Ready.after_state` and not released yet."""
+        """The number of messages in `Ready.after_state` that were not released yet."""
 
-    # What roles and helpers ask.
+    # What roles and helpers read.
 
     @property
     def epoch(self) -> int:
@@ -99,7 +104,7 @@ class ReplicaState:
 
     @property
     def fetches_as(self) -> ReplicaKey:
-        """Who asks for records: while nothing is acknowledged, nobody in particular."""
+        """The replica id in Fetch requests. An amnesiac replica acknowledges nothing, so it fetches as a plain reader."""
         return READER if self.is_amnesiac else self.local
 
     @property
@@ -108,8 +113,11 @@ class ReplicaState:
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be elected: a voter, or one just removed, as long as that is not known to be committed. It may
-        be the only one whose log allows it to be elected, and then has to bring its own removal to the others."""
+        """Whether this replica may be elected: it is a voter, or its removal is not known to be committed.
+
+        A replica that was just removed may be the only replica whose log allows it to win. It must then replicate its
+        own removal to the others.
+        """
         return self.is_voter or self.voter_sets.removed_just_now(self.local, self.high_watermark)
 
     @property
@@ -139,12 +147,12 @@ class ReplicaState:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record appended here would get."""
+        """The offset of the next record appended here."""
         return self.role.accumulator.next_offset if isinstance(self.role, Leader) else self.log.end_offset
 
     @property
     def fetch_wait_ms(self) -> int:
-        """How long a fetch may wait at the leader for records to come."""
+        """How long a fetch may wait at the leader for new records."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.seeks_end(self.epoch):
             return 0
         return self.config.fetch_max_wait_ms
@@ -152,68 +160,74 @@ class ReplicaState:
     def prepare(self, epoch: int, batches: Sequence[Sequence[bytes]]) -> int:
         """The offset that the first of these records gets if `Propose` comes next. Nothing changes.
 
-        Raises NotLeader unless this node leads that epoch, BatchTooLarge when the batches are too large or too many.
+        Raises NotLeader unless this node leads that epoch, BatchTooLarge if the batches are too large or too many.
         """
         accumulator = self.leading(epoch).accumulator
         accumulator.check(batches)
         return accumulator.next_offset
 
     def leading(self, epoch: int) -> Leader:
-        """The role, once everything committed before is known. Raises NotLeader unless this node leads that epoch."""
+        """The leader role, once everything committed before is known. Raises NotLeader unless this node leads that
+        epoch.
+        """
         role = self.role
         if not isinstance(role, Leader) or role.epoch != epoch or not role.announced:
             raise NotLeader(f"this node is {role.role.name} in epoch {role.epoch}, not the leader of {epoch}")
         return role
 
     def random_election_timeout_ms(self) -> int:
-        """Once to twice the configured time, so that two voters seldom stand at the same moment."""
+        """A random time from one to two election time-outs, so that two voters seldom campaign at the same moment."""
         timeout = self.config.election_timeout_ms
         return timeout + self.rng.randrange(timeout)
 
     def stand_apart_ms(self, leader_id: int = NOBODY) -> int:
-        """How much later than the first one this voter stands when all begin to at one moment, so that they do not
-        split the votes: the lower ids go first. Pre-votes keep it safe to stand early."""
+        """The delay of this voter if all voters would campaign at the same moment: lower ids go first.
+
+        Without a delay they would split the votes. Pre-votes make campaigning early safe.
+        """
         others = [voter_id for voter_id in self.voters.ids if voter_id != leader_id]
         if not self.is_voter:
             return len(others) * STAND_APART_MS if self.may_stand else 0
         return others.index(self.local.id) * STAND_APART_MS
 
-    # What they do.
+    # What roles and helpers do.
 
     def write(self, batch: LogAppend) -> None:
-        """Have a batch appended to the log, which the view has taken in already."""
+        """Request that a batch is appended to the log. The view contains it already."""
         self.ready.appends.append(batch)
 
     def say(self, message: Message) -> None:
-        """Words to others: they wait while the quorum state is not durable (contract 2)."""
+        """Send a message to another node. It waits while the quorum state is not durable (contract 2)."""
         if self.is_quorum_state_durable:
             self.ready.messages.append(message)
         else:
-            assert self._waiting_messages < HELD_MAX, "law: what waits for the quorum state is bounded"
+            assert self._waiting_messages < HELD_MAX, "law: the messages that wait for the quorum state are bounded"
             self._waiting_messages += 1
             self.ready.after_state.append(message)
 
     def state_written(self, state: QuorumState) -> None:
-        """That quorum state is on stable storage."""
+        """Note that a quorum state is on stable storage."""
         self._durable_state = state
         if self.is_quorum_state_durable:
             self._waiting_messages = 0
             self.ready.releases = True
 
     def ask(self, node_id: int, request: Request) -> bool:
-        """Send a request unless that node has one of the kind in flight; whether it was sent."""
+        """Send a request unless one of its kind is in flight to that node. Returns whether it was sent."""
         if not self.requests.is_ready(node_id, type(request), self.now_ms):
             return False
         self.say(Send(self.requests.sent(node_id, request, self.now_ms), node_id, request))
         return True
 
     def flushed(self, offset: int) -> None:
-        """The flush that was under way has ended."""
+        """Note that the running flush has ended."""
         self.flushing = self._settling = False
         self.log.flushed(offset)
 
     def want_flush(self) -> None:
-        """Have what is written made durable; one flush at a time, so that each takes all there is."""
+        """Request a flush of written records. Only one flush runs at a time, so each flush covers all records before
+        it.
+        """
         log = self.log
         if not self.flushing and (self.flush_needed or log.flushed_offset < log.end_offset):
             self.flushing = True
@@ -222,11 +236,11 @@ class ReplicaState:
             self.ready.flush = log.end_offset
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Contract 7: only forward, only over what a majority has."""
+        """Raise the high watermark (contract 7): it never decreases and covers only what a majority has."""
         if offset <= self.high_watermark:
             return
         assert offset <= self.log.end_offset, (
-            f"law: only what exists is committed ({offset}, end {self.log.end_offset})"
+            f"law: only existing records are committed ({offset}, end {self.log.end_offset})"
         )
         self.high_watermark = offset
         self.ready.committed = offset

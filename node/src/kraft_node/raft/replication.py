@@ -1,4 +1,4 @@
-"""Fetch: answering replicas and readers as the leader, taking in records as a follower (KIP-595)."""
+"""Fetch: answering replicas and readers as the leader, appending fetched records as a follower (KIP-595)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kraft_node.raft.transitions import RaftReplica
 
 WAITING_FETCHES_MAX: Final = 10_000
-"""Long polls at one time, one a replica; when there are more, the newcomer is answered at once and asks again."""
+"""Maximum of waiting fetches, one per replica. Above it, a new fetch is answered at once and its sender asks again."""
 
 
 class WaitingFetch:
-    """A Fetch that found nothing to answer with yet."""
+    """A Fetch for which there is no answer yet."""
 
     __slots__ = ("deadline_ms", "request", "token")
 
@@ -36,7 +36,7 @@ class WaitingFetch:
 
 
 def answer_fetch(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
-    """Answer now, or keep the request until there is something to say."""
+    """Answer a Fetch now, or keep the request until there is something to answer."""
     error = leader_error(node, request.epoch, request.cluster_id)
     if not error and (request.offset < 0 or not 0 <= request.last_epoch <= request.epoch):
         error = INVALID_REQUEST
@@ -59,7 +59,7 @@ def _may_wait(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool
 
 
 def answer_if_due(node: RaftReplica, token: Hashable, request: FetchRequest) -> bool:
-    """Answer when there are records, or a high watermark that the replica does not know yet (version 18)."""
+    """Answer if there are new records, or a high watermark that the replica does not know yet (version 18)."""
     if request.offset >= node.log.end_offset and _told_high_watermark(node) <= request.high_watermark:
         return False
     _answer(node, token, request)
@@ -67,10 +67,10 @@ def answer_if_due(node: RaftReplica, token: Hashable, request: FetchRequest) -> 
 
 
 def _told_high_watermark(node: RaftReplica) -> int:
-    """What followers are told: -1 until it is past the leader's own LeaderChange (contract 6).
+    """The high watermark for followers: -1 until it is past the leader's own LeaderChange (contract 6).
 
-    What the leader knew before as a follower may be less than what others know: Apache Kafka's nodes end themselves
-    over a high watermark that goes back.
+    What the leader knew before, as a follower, may be lower than what others know. Apache Kafka's nodes end themselves
+    if the high watermark decreases.
     """
     known = node.high_watermark
     return known if known > node.leader.progress.epoch_start_offset else -1
@@ -85,7 +85,7 @@ def _answer(node: RaftReplica, token: Hashable, request: FetchRequest) -> None:
 
 
 def _fits(node: RaftReplica, request: FetchRequest) -> bool:
-    """Whether the replica's log, as far as it goes, is a prefix of ours."""
+    """Whether the replica's log is a prefix of ours."""
     log = node.log
     if _must_take_snapshot(node, request):
         return False
@@ -96,7 +96,7 @@ def _fits(node: RaftReplica, request: FetchRequest) -> bool:
 
 
 def _must_take_snapshot(node: RaftReplica, request: FetchRequest) -> bool:
-    """Whether what the replica has ends before our log begins, or it has nothing at all and a snapshot is quicker."""
+    """Whether the replica's log ends before ours begins, or is empty and a snapshot is quicker."""
     log = node.log
     earliest = log.earliest_snapshot
     if earliest is None:
@@ -128,7 +128,7 @@ def _note_progress(node: RaftReplica, leader: Leader, request: FetchRequest) -> 
 
 
 def release_waiting(node: RaftReplica) -> None:
-    """Answer the long polls whose time, or news, has come; all of them when this node does not lead any more."""
+    """Answer waiting fetches that have expired or have news; answer all of them if this node no longer leads."""
     if not node.waiting:
         return
     for waiting in list(node.waiting.values()):
@@ -143,12 +143,13 @@ def release_waiting(node: RaftReplica) -> None:
             _answer(node, waiting.token, request)
 
 
-# The follower's half.
+# The follower's side.
 
 
 def fetch_from(node: RaftReplica, node_id: int) -> None:
-    """Ask for what comes next, once everything before it is durable here (contract 5, 8)."""
-    # Who may be made a voter does as a voter from the beginning: the leader counts it before it learns that it is one.
+    """Fetch the next records, once everything before them is durable here (contract 5, 8)."""
+    # A replica that may become a voter must fsync like a voter from the start: the leader counts it before the replica
+    # learns that it is a voter.
     acknowledges = node.is_voter or node.own is not None
     if node.loading is not None or (acknowledges and not node.is_log_durable):
         return
@@ -166,8 +167,8 @@ def fetch_from(node: RaftReplica, node_id: int) -> None:
 
 
 def fetch_from_anyone(node: RaftReplica) -> None:
-    """Look for the leader: whoever is asked names it. One node at a time, at random, beside those that are silent."""
-    # Who was said to lead is asked again too: it may be no voter that is known here, and all others only name it.
+    """Look for the leader: any node names it. Asks one random node at a time, and another one if a node is silent."""
+    # The last known leader is asked again, too: it may not be a voter that is known here, and all others only name it.
     known = dict.fromkeys([*node.bootstrap_ids, *node.voters.ids, node.leader_id])
     candidates = [node_id for node_id in known if node_id not in (node.local.id, NOBODY)]
     requests = node.requests
@@ -207,8 +208,10 @@ def take_fetch(node: RaftReplica, node_id: int, request: FetchRequest, reply: Fe
 
 
 def _is_needed(node: RaftReplica, snapshot: SnapshotId) -> bool:
-    """Whether the snapshot holds more than this replica has committed. A leader that offers less has another view of
-    the log than it should: asking again at once would not end."""
+    """Whether the snapshot holds more than this replica has committed.
+
+    A leader that offers less has a wrong view of the log: asking again at once would never end.
+    """
     latest = node.log.latest_snapshot
     known = node.high_watermark if latest is None else max(latest.end_offset, node.high_watermark)
     return snapshot.end_offset > known and snapshot.epoch <= node.epoch
@@ -230,7 +233,7 @@ def _truncate(node: RaftReplica, diverging: EpochEnd) -> None:
     offset = min(diverging.end_offset, own.end_offset) if own.epoch == diverging.epoch else own.end_offset
     offset = min(offset, node.log.end_offset)
     assert offset >= node.high_watermark, (
-        f"law: nothing committed is truncated (to {offset}, high watermark {node.high_watermark})"
+        f"law: committed records are never truncated (to {offset}, high watermark {node.high_watermark})"
     )
     node.log.truncated(offset)
     voter_changes.take_back(node, offset)

@@ -1,4 +1,4 @@
-"""Requests to other nodes: one of a kind in flight to each, a back-off after a failure, a time-out."""
+"""Requests to other nodes: at most one of a kind in flight to each node, with back-off and time-outs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.messages import Request
 
 SILENT_MS: Final = 250
-"""Who does not lead says so at once: a node that takes longer may hang, and another one is asked beside it."""
+"""A node that does not lead answers at once. A node that takes longer may hang, so another node is asked as well."""
 
 
 class _Line:
@@ -16,14 +16,14 @@ class _Line:
 
     def __init__(self) -> None:
         self.number = 0
-        """Of the request in flight; 0 when there is none."""
+        """The number of the request in flight; 0 if none is."""
         self.request: Request | None = None
         self.sent_ms = 0
         self.blocked_until_ms = 0
 
 
 class Requests:
-    """Keeps the lines to all nodes that were ever asked; a quorum has few."""
+    """The state of requests to all nodes. A quorum has few nodes, so entries are never removed one by one."""
 
     __slots__ = ("_config", "_lines", "_next")
 
@@ -38,12 +38,12 @@ class Requests:
         return line is None or (not line.number and now_ms >= line.blocked_until_ms)
 
     def may_answer(self, node_id: int, kind: type, now_ms: int) -> bool:
-        """Whether a request of that kind is in flight to that node, and has not been for suspiciously long."""
+        """Whether a request of that kind is in flight to that node, and was sent less than `SILENT_MS` ago."""
         line = self._lines.get((node_id, kind))
         return line is not None and bool(line.number) and now_ms < line.sent_ms + SILENT_MS
 
     def sent(self, node_id: int, request: Request, now_ms: int) -> int:
-        """Note a request; its number."""
+        """Note a sent request. Returns its number."""
         line = self._lines.setdefault((node_id, type(request)), _Line())
         assert not line.number, f"law: one request of a kind in flight to a node ({node_id} has one)"
         line.number = self._next
@@ -53,7 +53,7 @@ class Requests:
         return line.number
 
     def answered(self, number: int, now_ms: int, *, failed: bool) -> tuple[int, Request] | None:
-        """The node and request that were answered; None when nobody waits for that number any more."""
+        """The node and the request that were answered. Returns None if the number is not in flight any more."""
         for (node_id, _), line in self._lines.items():
             if line.number == number and line.request is not None:
                 request = line.request
@@ -64,15 +64,15 @@ class Requests:
         return None
 
     def back_off(self, node_id: int, kind: type, now_ms: int) -> None:
-        """Ask that node nothing of the kind for a moment."""
+        """Send no request of that kind to that node for a moment."""
         self._lines.setdefault((node_id, kind), _Line()).blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
     def forget(self) -> None:
-        """A new epoch has begun: answers to requests of the old one are of no interest."""
+        """A new epoch has begun: drop the state of all requests of the old epoch."""
         self._lines.clear()
 
     def expire(self, now_ms: int) -> None:
-        """Give up on requests that have had no answer for too long."""
+        """Give up on requests without an answer within the time-out."""
         for line in self._lines.values():
             if line.number and now_ms >= line.sent_ms + self._config.request_timeout_ms:
                 line.number = 0
@@ -80,7 +80,7 @@ class Requests:
                 line.blocked_until_ms = now_ms + self._config.retry_backoff_ms
 
     def deadlines_ms(self, now_ms: int) -> list[int]:
-        """When lines become free again by themselves, or nodes that were asked begin to look silent."""
+        """When a node may be asked again, or begins to count as silent."""
         timeout = self._config.request_timeout_ms
         times = []
         for line in self._lines.values():

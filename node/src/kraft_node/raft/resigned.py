@@ -1,4 +1,4 @@
-"""Resigned: led this epoch and no longer does; hands over by EndQuorumEpoch, then looks on in a new epoch."""
+"""Resigned: was leader of this epoch; hands over with EndQuorumEpoch, then becomes unattached in a new epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Resigned(RoleState):
         for voter_id in sorted(self.unacknowledged):
             node.ask(voter_id, request)
         if not self.unacknowledged and not node.is_shutting_down:
-            # Restarted, or everybody knows: another one may lead by now.
+            # Restarted, or all voters have acknowledged: another node may lead by now.
             replication.fetch_from_anyone(node)
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002

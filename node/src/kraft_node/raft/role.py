@@ -1,4 +1,4 @@
-"""What all roles have in common."""
+"""The base class of all roles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RoleState:
-    """A role in one epoch: what it remembers, and what it does by itself."""
+    """A role in one epoch: its state, and what it does on timers."""
 
     __slots__ = ("epoch",)
 
@@ -23,12 +23,12 @@ class RoleState:
 
     @property
     def leader_id(self) -> int:
-        """The leader of the epoch as far as known, else -1."""
+        """The leader of the epoch; -1 if unknown."""
         return NOBODY
 
     def act(self, node: RaftReplica) -> None:
-        """Do what is due now; called after every event. May change the node's role."""
+        """Do what is due now. Called after every event. May change the node's role."""
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
-        """When `act` has something to do by itself; times gone by are ignored."""
+        """When `act` must run without an event. Times in the past are ignored."""
         return []

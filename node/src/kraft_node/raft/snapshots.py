@@ -1,4 +1,4 @@
-"""Snapshots: when to take and drop them, serving them in chunks, fetching one from the leader (KIP-630)."""
+"""Snapshots: when to take and delete them, serving them in chunks, fetching one from the leader (KIP-630)."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class SnapshotPolicy:
-    """When a new snapshot is due, and which old ones may go; names are Kafka's."""
+    """When to take a snapshot, and which old ones to delete. The names are Kafka's."""
 
     max_new_record_bytes: int = 20 * 1024 * 1024
     """metadata.log.max.record.bytes.between.snapshots."""
     max_interval_ms: int = 3_600_000
-    """metadata.log.max.snapshot.interval.ms; 0 for never by age."""
+    """metadata.log.max.snapshot.interval.ms; 0: age never triggers a snapshot."""
     retention_bytes: int = 100 * 1024 * 1024
-    """metadata.max.retention.bytes, of log and snapshots together; -1 for no bound."""
+    """metadata.max.retention.bytes, of log and snapshots together; -1: unlimited."""
     retention_ms: int = 7 * 24 * 3_600_000
-    """metadata.max.retention.ms; -1 for no bound."""
+    """metadata.max.retention.ms; -1: unlimited."""
 
     def is_due(self, new_bytes: int, since_ms: int) -> bool:
-        """Whether to begin one, `new_bytes` of records and `since_ms` after the last."""
+        """Whether to take a snapshot, `new_bytes` of records and `since_ms` after the last one."""
         if new_bytes <= 0:
             return False
         return new_bytes >= self.max_new_record_bytes or 0 < self.max_interval_ms <= since_ms
@@ -46,9 +46,9 @@ class SnapshotPolicy:
     def first_to_keep(
         self, snapshots: Sequence[tuple[SnapshotId, int, int]], log_bytes: int, now_wall_ms: int
     ) -> SnapshotId | None:
-        """The oldest of (id, size, last contained time) to keep, ascending; the newest always stays. None: keep all.
+        """The oldest snapshot to keep, of (id, size, time of its last record), ascending. None: keep all.
 
-        Old ones go while there is too much altogether or they are too old.
+        Old snapshots are deleted while the total is too large or they are too old. The newest always stays.
         """
         total = log_bytes + sum(size for _, size, _ in snapshots)
         first = 0
@@ -64,11 +64,11 @@ class SnapshotPolicy:
 
 
 RETENTION_CHECK_MS: Final = 60_000
-"""How often old snapshots and log segments are looked at; Kafka's figure."""
+"""How often old snapshots and log segments are checked. This is Kafka's value."""
 
 
 class Download:
-    """A snapshot being fetched."""
+    """A snapshot that is being fetched."""
 
     __slots__ = ("position", "snapshot")
 
@@ -78,7 +78,7 @@ class Download:
 
 
 def answer_fetch_snapshot(node: RaftReplica, token: Hashable, request: FetchSnapshotRequest) -> None:
-    """Give out a chunk of a complete snapshot."""
+    """Answer with a chunk of a complete snapshot."""
     error = leader_error(node, request.epoch, request.cluster_id)
     if not error and request.snapshot not in node.log.snapshots:
         error = SNAPSHOT_NOT_FOUND
@@ -95,7 +95,7 @@ def answer_fetch_snapshot(node: RaftReplica, token: Hashable, request: FetchSnap
 
 
 def fetch_part(node: RaftReplica, follower: Follower, download: Download) -> None:
-    """Ask for the next chunk."""
+    """Request the next chunk."""
     request = FetchSnapshotRequest(
         node.epoch,
         node.fetches_as,
@@ -108,7 +108,7 @@ def fetch_part(node: RaftReplica, follower: Follower, download: Download) -> Non
 
 
 def take_part(node: RaftReplica, node_id: int, request: FetchSnapshotRequest, reply: FetchSnapshotReply) -> None:
-    """Use a chunk; after the last one the snapshot replaces the log."""
+    """Use a chunk. After the last chunk the snapshot replaces the log."""
     if node.role.role is not Role.FOLLOWER or request.epoch != node.epoch or node_id != node.leader_id:
         return
     follower = node.follower
@@ -132,7 +132,7 @@ def take_part(node: RaftReplica, node_id: int, request: FetchSnapshotRequest, re
 
 
 def stored(node: RaftReplica, snapshot: SnapshotId, voters: VoterSet | None = None) -> None:
-    """A snapshot is durable: one of ours is remembered, a fetched one stands for the whole log."""
+    """Note that a snapshot is durable: our own is remembered, a fetched one replaces the whole log."""
     if snapshot == node.loading:
         assert node.role.role is not Role.LEADER, "law: a leader never loads a snapshot"
         node.loading = None

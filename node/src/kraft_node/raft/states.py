@@ -1,4 +1,4 @@
-"""The roles and which may follow which. The diagram in docs is drawn from `TRANSITIONS`."""
+"""The roles and the allowed transitions between them. docs/images/raft-roles.svg is drawn from `TRANSITIONS`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 
 
 class Role(Enum):
-    """What a replica of the metadata log is just now. Values are Kafka's names in the current-state metric."""
+    """The current role of a replica of the metadata log. Values are Kafka's names in the current-state metric."""
 
     UNATTACHED = "unattached"
-    """Knows no leader of its epoch; looks for one, and stands for election when that takes too long."""
+    """Knows no leader of its epoch; looks for the leader, and campaigns after a time-out."""
     PROSPECTIVE = "prospective"
     """Asks, without a new epoch, whether it would be elected (pre-vote, KIP-996)."""
     CANDIDATE = "candidate"
-    """Has begun an epoch, voted for itself, asks for votes."""
+    """Has begun an epoch, voted for itself, and requests votes."""
     LEADER = "leader"
     FOLLOWER = "follower"
     RESIGNED = "resigned"
-    """Was leader of this epoch and no longer acts as one."""
+    """Was leader of this epoch and no longer acts as leader."""
 
 
 class IllegalTransition(AssertionError):  # noqa: N818 - a broken law, not an error to handle
-    """The core tried to take a role that cannot follow its present one."""
+    """The core tried to take a role that must not follow its current role."""
 
 
 TRANSITIONS: Final[Mapping[Role | None, Mapping[Role, str]]] = {
@@ -65,7 +65,7 @@ TRANSITIONS: Final[Mapping[Role | None, Mapping[Role, str]]] = {
         Role.PROSPECTIVE: "the only voter, at its start",
     },
 }
-"""From (None: at start) to, and why. Observers know only UNATTACHED and FOLLOWER, and RESIGNED where they led."""
+"""From (None: at start) to, and why. Observers are only UNATTACHED, FOLLOWER, and RESIGNED if they led."""
 
 SAME_EPOCH_ONLY: Final = frozenset(
     {
@@ -89,14 +89,14 @@ NEW_EPOCH_ONLY: Final = frozenset(
 
 
 def check_transition(old: Role | None, new: Role, old_epoch: int, new_epoch: int) -> None:
-    """Raise IllegalTransition when the table forbids it."""
+    """Raise IllegalTransition if the table forbids the transition."""
     what = f"{old.name if old else 'start'} in epoch {old_epoch} to {new.name} in epoch {new_epoch}"
     if new not in TRANSITIONS[old]:
-        raise IllegalTransition(f"law: {what} is no transition")
+        raise IllegalTransition(f"law: {what} is not a transition")
     if old is None:
         return
     if new_epoch < old_epoch:
-        raise IllegalTransition(f"law: epochs never go back ({what})")
+        raise IllegalTransition(f"law: epochs never decrease ({what})")
     if (old, new) in SAME_EPOCH_ONLY and new_epoch != old_epoch:
         raise IllegalTransition(f"law: that transition stays in its epoch ({what})")
     if (old, new) in NEW_EPOCH_ONLY and new_epoch == old_epoch:

@@ -1,7 +1,7 @@
-"""What the raft driver needs of the metadata log's storage; `log.metadata_log` provides it, the simulator another.
+"""The storage interface that the Raft driver needs; `log.metadata_log` implements it, the simulator has its own.
 
-Nothing here is called by the core itself. `OSError` from any of these is fatal for the voter (contract 10). Methods
-whose names begin with `begin_` return work for a background thread; everything else is quick and runs on the loop.
+The core itself calls nothing here. An `OSError` from any method is fatal for the voter (contract 10). Methods whose
+names begin with `begin_` return work for a background thread. All other methods are quick and run on the loop.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class SnapshotFile(NamedTuple):
 
 
 class SnapshotWriter(Protocol):
-    """A snapshot being written, under its `.part` name."""
+    """A snapshot that is being written, as a `.part` file."""
 
     def append(self, data: Buffer) -> None:
-        """Add bytes at the end."""
+        """Append bytes."""
 
     def begin_finish(self) -> Work:
-        """Fsync, rename into place, fsync the directory."""
+        """Fsync the file, rename it into place, fsync the directory."""
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Delete the file."""
 
 
 class MetadataStorage(Protocol):
@@ -48,52 +48,52 @@ class MetadataStorage(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments."""
+        """The size of all segments."""
 
     def epochs(self) -> list[tuple[int, int]]:
         """(epoch, first offset) pairs of the log, ascending."""
 
     def append(self, batches: Sequence[Buffer]) -> None:
-        """Write batches, whose offsets follow the end, into the page cache."""
+        """Write batches into the page cache; their offsets continue the log."""
 
     def read(self, offset: int, max_bytes: int) -> bytes | memoryview | FileSlice:
-        """Whole batches from the one that holds `offset` on: at least one, then as many as fit."""
+        """Whole batches from the batch that holds `offset` on: at least one, then as many as fit."""
 
     def truncate(self, offset: int) -> None:
         """Remove everything from `offset` on."""
 
     def begin_flush(self) -> Work:
-        """Fsync what has been written until now."""
+        """Fsync everything written so far."""
 
     def delete_before(self, offset: int) -> int:
-        """Raise the log's start to `offset`, removing whole segments below it; the new start offset."""
+        """Raise the log's start to `offset` and delete whole segments below it. Returns the new start offset."""
 
     def reset_to(self, offset: int) -> None:
-        """Empty the log; it goes on at `offset`."""
+        """Empty the log; it continues at `offset`."""
 
     @property
     def has_quorum_state(self) -> bool:
-        """Whether one was ever saved."""
+        """Whether a quorum-state was ever saved."""
 
     def load_quorum_state(self) -> QuorumState: ...
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:
-        """Replace the quorum-state, whose form follows the finalized kraft.version."""
+        """Replace the quorum-state file. Its format depends on the finalized kraft.version."""
 
     def snapshots(self) -> list[SnapshotFile]:
-        """Complete ones, oldest first; `.part` files are not."""
+        """Complete snapshots, oldest first; `.part` files are not listed."""
 
     def snapshot_batches(self, snapshot: SnapshotId) -> Iterator[memoryview]:
-        """The batches of a snapshot, checked, one after the other."""
+        """The batches of a snapshot, checked, in order."""
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes | FileSlice: ...
 
     def create_snapshot(self, snapshot: SnapshotId) -> SnapshotWriter:
-        """Begin a `.part` file, replacing one that was left."""
+        """Create a `.part` file; it replaces a leftover one."""
 
     def remove_snapshot(self, snapshot: SnapshotId) -> None: ...
 
     def bootstrap_records(self) -> list[bytes]:
-        """The record values in bootstrap.checkpoint; empty when the file is missing."""
+        """The record values in bootstrap.checkpoint; empty if the file is missing."""
 
     def close(self) -> None: ...

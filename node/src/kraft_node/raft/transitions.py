@@ -1,6 +1,7 @@
-"""`RaftReplica`: how a replica takes a role and what it remembers. The new role's first `act` follows in the same step.
+"""`RaftReplica`: how a replica changes its role and what it remembers. The new role's first `act` runs in the same
+step.
 
-`states` says which role may follow which.
+`states` defines which role may follow which.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from kraft_node.raft.states import Role, check_transition
 from kraft_node.raft.unattached import Unattached
 
 NEW_QUORUM_MS: Final = 200
-"""Between finding out that the quorum is new and standing, so that the other voters find out as well: one that misses
-it cannot vote for seconds, and then a leader that is lost at once cannot be replaced."""
+"""The delay between finding out that the quorum is new and campaigning. The other voters find out meanwhile. A voter
+that misses it cannot vote for seconds, and a leader that is lost early could not be replaced."""
 
 TRANSITIONS_A_STEP_MAX: Final = 8
-"""A lone voter goes unattached, prospective, candidate, leader in two steps; more in one is a loop."""
+"""A lone voter becomes unattached, prospective, candidate and leader in two steps; more transitions in one step are a
+loop.
+"""
 
 
 class RaftReplica(ReplicaState):
@@ -37,10 +40,10 @@ class RaftReplica(ReplicaState):
     _started = False
     _is_shut_down = False
     _transitions = 0
-    """In this step."""
+    """Transitions in the current step."""
 
     def start(self) -> None:
-        """Take the first role, by what the disk holds. Raises EpochsExhausted."""
+        """Take the first role, according to the disk's content. Raises EpochsExhausted."""
         state = self.state
         if max(state.epoch, self.log.last_epoch) >= EPOCH_MAX:
             raise EpochsExhausted(max(state.epoch, self.log.last_epoch))
@@ -57,16 +60,18 @@ class RaftReplica(ReplicaState):
         elif voter_changes.is_known(self, state.leader_id):
             self.become_follower(state.epoch, state.leader_id)
         else:
-            # Kept: forgotten, the next start would take that leader's records for its own (`_has_led`).
+            # Keep the leader id: without it, the next start would take that leader's records for its own (`_has_led`).
             self.become_unattached(state.epoch, state.leader_id)
         if isinstance(self.role, Unattached):
-            # All voters may have just started: the first voter asks at once, not after a time-out.
+            # All voters may have just started: the first voter campaigns at once, not after a time-out.
             self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
         if self.voters.is_only(self.local) and self.role.role is not Role.CANDIDATE:
             self.become_prospective()
 
     def _has_led(self, state: QuorumState) -> bool:
-        """Whether this node was leader of the stored epoch: leading it again could write other records in its place."""
+        """Whether this node was leader of the stored epoch: if it led that epoch again, it could write other records
+        into it.
+        """
         if state.leader_id != NOBODY:
             return state.leader_id == self.local.id
         return state.voted.matches(self.local) and self.log.last_epoch == state.epoch > 0
@@ -75,7 +80,7 @@ class RaftReplica(ReplicaState):
         old = self.role if self._started else None
         check_transition(None if old is None else old.role, role.role, self.state.epoch, role.epoch)
         self._transitions += 1
-        assert self._transitions <= TRANSITIONS_A_STEP_MAX, "law: a step settles in a role"
+        assert self._transitions <= TRANSITIONS_A_STEP_MAX, "law: the transitions of a step end in one role"
         if isinstance(old, Leader):
             voter_changes.abandon(self, old)
             if old.announced:
@@ -88,7 +93,7 @@ class RaftReplica(ReplicaState):
     def _remember(self, epoch: int, leader_id: int, voted: ReplicaKey) -> None:
         state = QuorumState(epoch, leader_id, voted)
         if state != self.state:
-            assert epoch >= self.state.epoch, f"law: epochs never go back (from {self.state.epoch} to {epoch})"
+            assert epoch >= self.state.epoch, f"law: epochs never decrease (from {self.state.epoch} to {epoch})"
             kept = self.state.voted
             if epoch == self.state.epoch and NOBODY not in (kept.id, voted.id):
                 assert voted == kept, f"law: one vote an epoch ({kept} in {epoch}, now {voted})"
@@ -99,7 +104,7 @@ class RaftReplica(ReplicaState):
                 self.ready.state = state
 
     def remember_again(self) -> None:
-        """The amnesia is over: from now on what is said is on disk before (contract 2)."""
+        """The amnesia is over: from now on messages leave only after their state is on disk (contract 2)."""
         self.is_amnesiac = False
         self._durable_state = None
         self.ready.state = self.state
@@ -107,14 +112,14 @@ class RaftReplica(ReplicaState):
             self.role.election_deadline_ms = self.now_ms + self.stand_apart_ms()
 
     def hear(self, voter_id: int, epoch: int) -> None:
-        """A voter has said what epoch it is in."""
+        """Note the epoch that a voter reports."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.heard(self, voter_id, epoch):
             self.remember_again()
             if isinstance(self.role, Unattached):
                 self.role.election_deadline_ms += NEW_QUORUM_MS
 
     def caught_up_perhaps(self, request: FetchRequest, reply: FetchReply) -> None:
-        """The leader has answered a fetch."""
+        """Note that the leader has answered a fetch."""
         if self.is_amnesiac and self._amnesia is not None and self._amnesia.fetched(self, request, reply):
             self.remember_again()
 
@@ -127,8 +132,11 @@ class RaftReplica(ReplicaState):
         self._remember(epoch, leader_id, voted)
 
     def _election_deadline_ms(self, epoch: int) -> int:
-        """A newer epoch alone lengthens nobody's wait, as in Kafka: a voter with a shorter log that stands again and
-        again (it knows no pre-votes) would keep those from standing who can be elected."""
+        """When to campaign after a change to `epoch`. A newer epoch alone does not lengthen the wait, as in Kafka.
+
+        Otherwise a voter with a shorter log that campaigns again and again (because it does not know pre-votes) would
+        keep electable voters from campaigning.
+        """
         role = self.role
         if epoch > role.epoch:
             if isinstance(role, Unattached):
@@ -138,7 +146,7 @@ class RaftReplica(ReplicaState):
         return self.now_ms + self.random_election_timeout_ms()
 
     def become_follower(self, epoch: int, leader_id: int) -> None:
-        assert leader_id != self.local.id, "law: nobody follows itself"
+        assert leader_id != self.local.id, "law: a replica never follows itself"
         voted = self._voted_in(epoch)
         self._become(Follower(self, epoch, leader_id))
         self._remember(epoch, leader_id, voted)
@@ -187,7 +195,7 @@ class RaftReplica(ReplicaState):
         self.write(AppendLeaderChange(offset, self.epoch, voters, granting, stated))
 
     def resign(self) -> None:
-        """Give up leadership of this epoch, and say so to the other voters."""
+        """Give up the leadership of this epoch and notify the other voters."""
         successors = self.leader.progress.successors()
         self._become(Resigned(self, self.epoch, successors))
 

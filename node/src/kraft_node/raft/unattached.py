@@ -1,4 +1,4 @@
-"""Unattached: no leader of this epoch is known or reached. A voter waits an election time-out, then pre-votes."""
+"""Unattached: the leader of this epoch is unknown or unreachable. A voter waits an election time-out, then pre-votes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unattached(RoleState):
         return self._leader_id
 
     def act(self, node: RaftReplica) -> None:
-        # What it wrote as a leader may not be on disk yet, and then it could not fetch.
+        # Records that this node wrote as a leader may not be on disk yet, and then it could not fetch.
         node.want_flush()
         if node.is_amnesiac:
             for voter_id in node.voters.ids:

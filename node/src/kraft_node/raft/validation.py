@@ -1,4 +1,4 @@
-"""Whether a request meant for the leader of an epoch can be served here."""
+"""Whether this node can serve a request to the leader of an epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def leader_error(node: RaftReplica, epoch: int, cluster_id: str | None) -> int:
-    """The protocol's code for why not; 0 when it can."""
+    """The error code of the protocol if the request cannot be served; 0 if it can."""
     if cluster_id is not None and cluster_id != node.cluster_id:
         return INCONSISTENT_CLUSTER_ID
     if node.is_shutting_down:

@@ -1,16 +1,16 @@
-"""Changing the voters while the quorum runs (KIP-853): one at a time, stated in the log, counted as soon as written.
+"""Changing the voters of a running quorum (KIP-853): one voter at a time; a change counts as soon as it is written.
 
-The leader appends a VotersRecord; each replica uses the last one in its log, committed or not, and goes back to the one
-before when it is truncated. Two sets that follow one another differ by one voter, so that their majorities have a voter
-in common; therefore the next change waits until the last one is committed, and the first one of an epoch until its
-LeaderChange is. A leader that has removed itself leads on, without counting itself, until that is committed; then it
-resigns.
+The leader appends a VotersRecord. Each replica uses the last VotersRecord in its log, committed or not, and returns to
+the one before if the last one is truncated. Two consecutive sets differ by one voter, so their majorities have a voter
+in common. Therefore the next change waits until the last one is committed, and the first change of an epoch waits until
+its LeaderChange is committed. A leader that has removed itself continues to lead, without counting itself, until the
+removal is committed; then it resigns.
 
-Who is to be added is asked first, at the endpoints it was named with, which kraft.version it supports: so the leader
-knows that it can be reached, and that the voters will understand one another.
+Before the leader adds a voter, it asks the voter's endpoints which kraft.version it supports. So the leader knows that
+the voter is reachable and that the voters can understand each other.
 
-Static voters (kraft.version 0) become those of the log by `upgrade`: each tells the leader of every epoch its directory
-and endpoints by UpdateRaftVoter, and once all have, one batch states the version and the very same voters.
+`upgrade` moves static voters (kraft.version 0) into the log: each voter sends its directory and endpoints to the leader
+of every epoch by UpdateRaftVoter. Once all have, one batch states the version and the same voters.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
     from kraft_node.raft.transitions import RaftReplica
 
 FACTS: Final = 2
-"""Control records that state kraft.version and the voters."""
+"""Number of control records that state kraft.version and the voters."""
 
 CAUGHT_UP_WITHIN_MS: Final = 3_600_000
-"""A replica that joins has fetched within this time, and been caught up once; Kafka's figure."""
+"""A replica that joins has fetched within this time and has been caught up once. This is Kafka's value."""
 
 NOT_STATED: Final = -1
-"""The offset of voters that are configured, or stand in the snapshot that formatting leaves."""
+"""The offset of voters from the configuration or from the snapshot that formatting writes."""
 
 VoterChangeRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
 class VoterSets:
-    """The voters as the log states them, with offsets, so that a truncation can take the last ones back."""
+    """The voters that the log states, with offsets, so that a truncation can restore earlier sets."""
 
     __slots__ = ("_sets", "_version_before")
 
@@ -68,7 +68,7 @@ class VoterSets:
 
     @property
     def kraft_version(self) -> int:
-        """1 as soon as voters are stated, and again 0 when that is truncated."""
+        """1 as soon as the log states voters, and 0 again if that record is truncated."""
         return 1 if len(self._sets) > 1 else self._version_before
 
     @property
@@ -77,13 +77,15 @@ class VoterSets:
 
     @property
     def offset(self) -> int:
-        """Where the current ones are stated."""
+        """The offset of the record that states the current voters."""
         return self._sets[-1][0]
 
     @property
     def is_missing_from_log(self) -> bool:
-        """Whether only formatting has stated the voters: the leader of the next epoch writes them down. A truncation
-        may bring this back."""
+        """Whether only formatting has stated the voters. Then the leader of the next epoch writes them into the log.
+
+        A truncation may restore this state.
+        """
         return self.kraft_version >= 1 and self.offset == NOT_STATED
 
     def stated(self, offset: int, voters: VoterSet) -> None:
@@ -94,7 +96,7 @@ class VoterSets:
             self._sets.pop()
 
     def replaced(self, snapshot_end: int, voters: VoterSet | None) -> None:
-        """A snapshot stands for the whole log; without voters they are still the static ones, whatever the log said."""
+        """A snapshot replaced the whole log. Without voters in it, the static voters count, whatever the log stated."""
         if voters is None:
             del self._sets[1:]
         else:
@@ -102,18 +104,18 @@ class VoterSets:
             self._version_before = 1
 
     def removed_just_now(self, key: ReplicaKey, high_watermark: int) -> bool:
-        """Whether the last change took that replica out, and is not known to be committed."""
+        """Whether the last change removed that replica and is not known to be committed."""
         if len(self._sets) < 2 or self.offset < high_watermark:
             return False
         return self._sets[-2][1].has(key) and key.id not in self.current
 
     def at(self, end_offset: int) -> VoterSet:
-        """Those that count when the log ends there: what a snapshot has to say."""
+        """The voters of a log that ends at this offset. A snapshot must state them."""
         return next(voters for offset, voters in reversed(self._sets) if offset < end_offset)
 
 
 class Pending:
-    """A change that somebody waits for."""
+    """A change whose requester waits for the answer."""
 
     __slots__ = ("adding", "deadline_ms", "offset", "token")
 
@@ -123,12 +125,12 @@ class Pending:
         self.token = token
         self.deadline_ms = deadline_ms
         self.offset = offset
-        """Where it is stated; NOT_STATED as long as the replica that is to be added has not answered."""
+        """The offset of the change; NOT_STATED until the replica to add has answered."""
         self.adding = adding
 
 
 def answer(node: RaftReplica, token: Hashable, request: VoterChangeRequest) -> None:
-    """Change the voters, or say why not. The answer may come when the change is committed."""
+    """Change the voters, or answer with the error. The answer may come later, when the change is committed."""
     error = _error(node, request)
     if error:
         _respond(node, token, error)
@@ -156,7 +158,7 @@ def _error(node: RaftReplica, request: VoterChangeRequest) -> int:
     if not node.leader.announced or node.leader.pending_change is not None:
         return REQUEST_TIMED_OUT
     if node.voter_sets.kraft_version < 1:
-        # Static voters: their endpoints are those of the configuration, and nobody has to be told of them.
+        # Static voters: their endpoints come from the configuration, so an update changes nothing.
         return NONE if isinstance(request, UpdateVoterRequest) else UNSUPPORTED_VERSION
     if node.voter_sets.offset >= node.high_watermark:
         return REQUEST_TIMED_OUT
@@ -164,7 +166,7 @@ def _error(node: RaftReplica, request: VoterChangeRequest) -> int:
 
 
 def _is_sound(node: RaftReplica, request: VoterChangeRequest) -> bool:
-    """Whether it names a replica as such, and where the other voters would reach it."""
+    """Whether the request names a replica with its directory, and the endpoint for the other voters."""
     key = request.key if isinstance(request, RemoveVoterRequest) else request.voter.key
     if key.id < 0 or key.directory == ZERO_UUID:
         return False
@@ -187,7 +189,7 @@ def _add(node: RaftReplica, token: Hashable, request: AddVoterRequest) -> None:
 
 
 def take_versions(node: RaftReplica, node_id: int, reply: VersionsReply | None) -> None:
-    """The replica that is to be added has said what it supports; None: it cannot be reached."""
+    """The replica to add has reported what it supports; None: it cannot be reached."""
     pending = node.leader.pending_change if node.is_leader else None
     if pending is None or pending.adding is None or pending.adding.voter.key.id != node_id:
         return
@@ -242,7 +244,7 @@ def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> 
 
 
 def _told_by_static(node: RaftReplica, voter: Voter) -> int:
-    """Keep what a static voter says of itself, until it says otherwise or the epoch is over; the error to answer."""
+    """Keep what a static voter reports about itself, until it reports again or the epoch ends. Returns the error code."""
     if voter.key.id not in node.voters:
         return VOTER_NOT_FOUND
     if not _supports(node, voter) or not voter.endpoints or voter.key.directory == ZERO_UUID:
@@ -252,10 +254,10 @@ def _told_by_static(node: RaftReplica, voter: Voter) -> int:
 
 
 def why_not_upgrade(node: RaftReplica, level: int) -> str | None:
-    """Why the leader cannot raise kraft.version to `level`; None when it can."""
+    """The reason why the leader cannot raise kraft.version to `level`; None if it can."""
     told = node.leader.told
     present = node.leader.progress.voters
-    # A voter may have been given another disk since.
+    # A voter may have got another disk since.
     unknown = [i for i in node.voters.ids if i not in told or not present[i].key.matches(told[i].key)]
     if unknown:
         return f"{', '.join(map(str, unknown))} did not say so yet"
@@ -264,8 +266,8 @@ def why_not_upgrade(node: RaftReplica, level: int) -> str | None:
 
 
 def upgrade(node: RaftReplica, level: int) -> None:
-    """From here on the voters are those of the log: the same, with what they have told of themselves."""
-    assert why_not_upgrade(node, level) is None, "law: asked before"
+    """Make the log state the voters from here on: the same voters, with what they have reported about themselves."""
+    assert why_not_upgrade(node, level) is None, "law: why_not_upgrade was called before"
     leader = node.leader
     leader.write_all(node)
     voters = VoterSet(leader.told[voter_id] for voter_id in node.voters.ids)
@@ -293,8 +295,9 @@ def _write(node: RaftReplica, token: Hashable, voters: VoterSet, deadline_ms: in
 
 
 def state_own(node: RaftReplica) -> None:
-    """A leader whose LeaderChange is committed puts right what the log says of its endpoints and versions: it has no
-    leader to tell of them. Kafka's does so in the batch of its LeaderChange.
+    """Correct what the log states about this leader's endpoints and versions, once its LeaderChange is committed.
+
+    The leader has no leader to send UpdateRaftVoter to. Kafka's leader does this in the batch of its LeaderChange.
     """
     own = node.own
     if own is None or node.voter_sets.kraft_version < 1 or not node.voters.has(own.key):
@@ -324,7 +327,7 @@ def _follow(node: RaftReplica) -> None:
 
 
 def settle(node: RaftReplica, leader: Leader) -> None:
-    """After the high watermark has moved, or time has passed; may end the leadership."""
+    """Finish a pending change after the high watermark has moved or time has passed. May end the leadership."""
     pending = leader.pending_change
     if pending is not None:
         if pending.offset != NOT_STATED and node.high_watermark > pending.offset:
@@ -338,15 +341,17 @@ def settle(node: RaftReplica, leader: Leader) -> None:
 
 
 def abandon(node: RaftReplica, leader: Leader) -> None:
-    """The leadership is over; whether the change stays is not known."""
+    """The leadership is over; whether the change will be committed is unknown."""
     pending, leader.pending_change = leader.pending_change, None
     if pending is not None:
         _respond(node, pending.token, NOT_LEADER_OR_FOLLOWER)
 
 
 def ask_to_join(node: RaftReplica, follower: Follower) -> None:
-    """`controller.quorum.auto.join.enable`, and a voter whose endpoints have changed: tell the leader, now and then. A
-    static voter tells each leader once."""
+    """Ask the leader to become a voter, or report changed endpoints, from time to time.
+
+    Asks only with `controller.quorum.auto.join.enable`. A static voter reports to each leader once.
+    """
     if node.own is None or not follower.has_fetched:
         return
     if node.now_ms < follower.join_ms or node.own.key != node.local:
@@ -365,13 +370,13 @@ def ask_to_join(node: RaftReplica, follower: Follower) -> None:
         request = AddVoterRequest(node.own, node.config.request_timeout_ms, False, cluster_id)
         node.ask(follower.leader_id, request)
     elif stated.key.directory != node.local.directory:
-        # The disk that this id had before: it will never be back.
+        # The disk that had this id before; it will never return.
         node.ask(follower.leader_id, RemoveVoterRequest(stated.key, cluster_id))
     else:
         node.ask(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, cluster_id))
 
 
 def is_known(node: RaftReplica, leader_id: int) -> bool:
-    """Whether a start goes on following who led before it: one that is no static voter any more may be gone for good,
-    and nobody else has told its address."""
+    """Whether to keep following the previous leader after a restart. If the leader is no longer a static voter, it may
+    be gone for good, and no other node has its address."""
     return leader_id in node.voters or node.voter_sets.kraft_version > 0 or not len(node.voters)

@@ -1,8 +1,8 @@
-"""kraft.version and the voters as the log and its snapshots state them (KIP-853).
+"""kraft.version and the voters that the log and its snapshots state (KIP-853).
 
-At kraft.version 0 the voters are those of the configuration and the log says nothing. At 1 they stand in the log: the
-latest VotersRecord counts, committed or not. Formatting leaves both in the bootstrap snapshot (0, 0); the first leader
-writes them into the log behind its LeaderChange, and every snapshot repeats them in its first batch.
+At kraft.version 0 the configuration names the voters and the log does not. At 1 the log states them: the latest
+VotersRecord counts, committed or not. Formatting writes both into the bootstrap snapshot (0, 0). The first leader
+writes them into the log after its LeaderChange, and every snapshot repeats them in its first batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Fact(NamedTuple):
 
 
 class VoterHistory:
-    """What has been stated so far, with the offsets, so that a truncation can take it back."""
+    """Everything stated so far, with offsets, so that a truncation can undo it."""
 
     __slots__ = ("_versions", "_voters")
 
@@ -33,14 +33,14 @@ class VoterHistory:
         self._voters: list[_Fact] = []
 
     def take(self, offset: int, kind: ControlType, value: Buffer) -> None:
-        """Note a control record; those about other things are ignored. `offset` -1: of the bootstrap snapshot."""
+        """Note a control record; other kinds are ignored. `offset` -1: from the bootstrap snapshot."""
         if kind is ControlType.KRAFT_VERSION:
             self._versions.append(_Fact(offset, bytes(value)))
         elif kind is ControlType.KRAFT_VOTERS:
             self._voters.append(_Fact(offset, bytes(value)))
 
     def truncated(self, offset: int) -> None:
-        """What stood at `offset` and above is gone."""
+        """Note that the records at `offset` and above are gone."""
         self._versions = [fact for fact in self._versions if fact.offset < offset]
         self._voters = [fact for fact in self._voters if fact.offset < offset]
 
@@ -60,14 +60,16 @@ class VoterHistory:
 
     @property
     def voter_sets(self) -> list[tuple[int, VoterSet]]:
-        """All that are stated, by offset, for the core to go back to when the log is truncated."""
+        """All stated voter sets, by offset. The core returns to an earlier set if the log is truncated."""
         if self.kraft_version < 1:
             return []
         return [(fact.offset, decode_voters(fact.value)) for fact in self._voters]
 
     def records(self, end_offset: int | None = None) -> list[tuple[int, bytes]]:
-        """(control type, value) pairs that state it all again, as it is where the log ends at `end_offset` (a snapshot
-        must not tell of voters beyond it); none at kraft.version 0."""
+        """(control type, value) pairs that restate version and voters of a log that ends at `end_offset`.
+
+        A snapshot must not state voters beyond its end. Empty at kraft.version 0.
+        """
         if self.kraft_version < 1:
             return []
         versions = [fact for fact in self._versions if end_offset is None or fact.offset < end_offset]
@@ -94,13 +96,13 @@ def decode_voters(value: Buffer) -> VoterSet:
 
 
 def encode_kraft_version(level: int) -> bytes:
-    """The KRaftVersionRecord that states it."""
+    """The KRaftVersionRecord that states this level."""
     record = stored.KRaftVersionRecord(version=CONTROL_MESSAGE_VERSION, k_raft_version=level)
     return codec.encode(record, CONTROL_MESSAGE_VERSION)
 
 
 def encode_voters(voters: VoterSet) -> bytes:
-    """The VotersRecord that states them."""
+    """The VotersRecord that states these voters."""
     record = stored.VotersRecord
     return codec.encode(
         record(

@@ -1,6 +1,6 @@
-"""The core's messages from and to the protocol's requests and responses, and DescribeQuorum.
+"""Conversion of the core's messages from and to the protocol's requests and responses, and DescribeQuorum.
 
-All of them carry exactly one partition: `__cluster_metadata`-0. What names another one is answered INVALID_REQUEST.
+All of them carry exactly one partition, `__cluster_metadata`-0. Requests for other partitions get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kraft_node.wire.api import API, ApiKey
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 TOP_LEVEL_ERRORS: Final = frozenset({INCONSISTENT_CLUSTER_ID})
-"""Said of the whole request, not of its partition."""
+"""Errors of the whole request, not of its partition."""
 
 FIRST_FETCH_VERSION_WITH_LEADER_ENDPOINTS: Final = 17
 FIRST_VOTE_VERSION_WITH_KEYS: Final = 1
@@ -60,7 +60,7 @@ VOTER_CHANGES: Final = ("AddRaftVoterResponse", "RemoveRaftVoterResponse", "Upda
 
 
 class NotAboutMetadata(ValueError):  # noqa: N818 - named after what it says
-    """A request to the quorum that is not about the one partition that it has."""
+    """A request to the quorum that names another partition than `__cluster_metadata`-0."""
 
 
 def _partition(topics: Any, name_field: str = "topic_name", index_field: str = "partition_index") -> Any:
@@ -77,7 +77,7 @@ def _expected(voter_id: int, directory: Any) -> ReplicaKey | None:
 
 
 def request_from_wire(message: Any) -> Request:
-    """What another node, or a tool, asks. Raises NotAboutMetadata."""
+    """The core's form of a request from another node or a tool. Raises NotAboutMetadata."""
     request: Request = _REQUESTS[type(message).__name__](message)
     return request
 
@@ -177,7 +177,7 @@ _REQUESTS: Final[dict[str, Any]] = {
 
 
 def reply_to_wire(reply: Reply, version: int, voters: VoterSet, listener: str) -> Any:
-    """The protocol's response, with the leader's endpoint where the version has room for it."""
+    """The protocol's response, with the leader's endpoint if the version has room for it."""
     if reply.error in TOP_LEVEL_ERRORS:
         return _response_class(reply)(error_code=reply.error)
     if isinstance(reply, FetchReply):
@@ -199,13 +199,13 @@ def _response_class(reply: Reply) -> Any:
 
 
 def leader_told(request: Any) -> tuple[int, dict[str, tuple[str, int]]]:
-    """The leader whose epoch begins or ends, and where it says that it listens."""
+    """The leader whose epoch begins or ends, and the endpoints that it names."""
     told = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in request.leader_endpoints}
     return _partition(request.topics).leader_id, told
 
 
 def error_response(request: Any, error: int) -> Any:
-    """The response that says of the whole request what is wrong."""
+    """The response with an error for the whole request."""
     name = type(request).__name__.replace("Request", "Response")
     return getattr(wire, name)(error_code=error)
 
@@ -286,8 +286,8 @@ _VOTER_CHANGE_ERRORS: Final = {
     REQUEST_TIMED_OUT: "another change of the voters is not committed yet, or the replica cannot be reached or lags",
     UNSUPPORTED_VERSION: "kraft.version is 0: the voters are those of the configuration",
     DUPLICATE_VOTER: "a replica of that id is a voter",
-    VOTER_NOT_FOUND: "that replica is no voter, or the only one",
-    NOT_LEADER_OR_FOLLOWER: "this node does not lead the quorum",
+    VOTER_NOT_FOUND: "that replica is not a voter, or it is the only voter",
+    NOT_LEADER_OR_FOLLOWER: "this node is not the quorum's leader",
     INVALID_REQUEST: "no replica with a listener for controllers is named, or it lacks the finalized kraft.version",
 }
 
@@ -296,7 +296,7 @@ _VOTER_CHANGE_ERRORS: Final = {
 
 
 def request_to_wire(request: Request, local: ReplicaKey, voters: VoterSet) -> Any:
-    """The protocol's request. The channel chooses the version; fields that it lacks are left out by the codec."""
+    """The protocol's request. The channel chooses the version; the codec leaves out fields that the version lacks."""
     if isinstance(request, VoteRequest):
         return _to_vote(request)
     if isinstance(request, FetchRequest):
@@ -413,7 +413,7 @@ def _to_fetch_snapshot(request: FetchSnapshotRequest) -> Any:
 
 
 def reply_from_wire(message: Any) -> Reply | None:
-    """What another node answered; None when it cannot be used (a top-level error, or nonsense)."""
+    """The core's form of a node's answer; None if it is unusable (a top-level error, or invalid content)."""
     name = type(message).__name__
     if name in VOTER_CHANGES:
         return VoterChangeReply(message.error_code)
@@ -456,13 +456,13 @@ def _fetch_reply(partition: Any) -> FetchReply:
 
 
 def _current_leader(partition: Any) -> tuple[int, int]:
-    """Epoch and id of the leader; -1 for both where the sender leaves out the tagged field."""
+    """Epoch and id of the leader; -1 for both if the sender leaves out the tagged field."""
     leader = partition.current_leader
     return (-1, NOBODY) if leader is None else (leader.leader_epoch, leader.leader_id)
 
 
 def _batches(records: bytes) -> Iterable[Batch]:
-    """The fetched batches, each checked by its CRC before anything of it is believed."""
+    """The fetched batches. The CRC of each batch is checked before its content is used."""
     position = 0
     while position < len(records):
         header = check_batch(records, position)
@@ -493,7 +493,7 @@ def _fetch_snapshot_reply(partition: Any) -> FetchSnapshotReply:
 
 
 def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> Any:
-    """DescribeQuorum: who votes, who looks on, how far each is. Only the leader knows."""
+    """Answer DescribeQuorum: the voters, the observers, and the offset of each. Only the leader knows."""
     try:
         _partition(request.topics)
     except NotAboutMetadata:
@@ -505,8 +505,8 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
 
     def state(replica: ReplicaProgress) -> Any:
         is_own = replica.key.id == own
-        # Static voters are not known by their directories, whatever their fetches say.
-        # An observer may have a voter's id: the disk that is to take the place of the voter's.
+        # Static voters are not identified by their directories, whatever their fetches contain. An observer may have a
+        # voter's id: it is the disk that will replace the voter's disk.
         voter = node.voters.get(replica.key.id) if progress.voters.get(replica.key.id) is replica else None
         return wire.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,
@@ -532,7 +532,7 @@ def describe_quorum(node: RaftNode, request: Any, now_ms: int, wall_ms: int) -> 
 
 
 def _describes_nothing(request: Any) -> Any:
-    """Each partition that was asked for is unknown."""
+    """Answer that each requested partition is unknown."""
     message = wire.DescribeQuorumResponse
     why = "This server does not host this topic-partition."
     return message(
@@ -550,7 +550,7 @@ def _describes_nothing(request: Any) -> Any:
 
 
 def without_directories(response: Any) -> None:
-    """Leave out what versions below 2 of DescribeQuorum cannot say."""
+    """Leave out the fields that DescribeQuorum below version 2 lacks."""
     response.nodes = []
     for topic in response.topics:
         for row in topic.partitions:
