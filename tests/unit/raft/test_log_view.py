@@ -42,7 +42,7 @@ def test_a_reset_makes_earlier_snapshots_stale() -> None:
 
 @pytest.mark.parametrize("snapshots", [[], [SnapshotId(0, 0)], [SnapshotId(900, 4)]])
 def test_a_log_that_starts_behind_its_snapshots_is_refused(snapshots: list[SnapshotId]) -> None:
-    with pytest.raises(AssertionError, match="a snapshot stands for what lies before the log's start"):
+    with pytest.raises(AssertionError, match="a snapshot covers the offsets before the log's start"):
         LogView(1000, 1010, [(6, 1000)], snapshots)
 
 
