@@ -1,7 +1,7 @@
 """Access control entries: CreateAcls (30), DeleteAcls (31) and DescribeAcls (29), v1-3 (KIP-290, KIP-801).
 
-The controller keeps them; brokers and controllers enforce what their images hold. Without an authorizer configured
-there is nothing to keep: SECURITY_DISABLED, as in Kafka.
+The controller stores the entries. Brokers and controllers enforce the entries in their images. Without a configured
+authorizer the answer is SECURITY_DISABLED, as in Kafka.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DELETIONS_MAX: Final = 10_000
 
 
 class Acls:
-    """Answers for the access control entries."""
+    """Creates, deletes and describes access control entries."""
 
     __slots__ = ("_cluster",)
 
@@ -45,10 +45,12 @@ class Acls:
         self._cluster = cluster
 
     def check_enabled(self, message: str = "No Authorizer is configured.") -> None:
+        """Raise SECURITY_DISABLED with `message` unless an authorizer is configured."""
         if not self._cluster.static.string("authorizer.class.name"):
             raise KafkaError(ErrorCode.SECURITY_DISABLED, message)
 
     def create(self, request: CreateAclsRequest) -> Plan:
+        """Plan records for the entries that do not exist yet. Each invalid entry gets its own error."""
         self.check_enabled()
         existing = {_key(entry) for entry in self._cluster.view.acls.values()}
         response = CreateAclsResponse()
@@ -79,6 +81,7 @@ class Acls:
         return Plan(response, records)
 
     def delete(self, request: DeleteAclsRequest) -> Plan:
+        """Plan the deletion of all entries that match a filter, at most `DELETIONS_MAX`."""
         self.check_enabled()
         response = DeleteAclsResponse()
         doomed: dict[Any, Any] = {}
@@ -113,7 +116,7 @@ class Acls:
         return Plan(response, list(doomed.values()))
 
     def describe(self, request: DescribeAclsRequest) -> Generator[None, None, DescribeAclsResponse]:
-        """The committed entries that the request asks for, found in steps."""
+        """The committed entries that the request's filter matches, computed in steps."""
         self.check_enabled("No Authorizer is configured on the broker")
         return describe_acls(request, self._cluster.view.base)
 

@@ -1,8 +1,8 @@
-"""What a new active controller writes before anything else.
+"""The first records of a new active controller.
 
-On an empty log: the records that the storage tool put into `bootstrap.checkpoint` (features, SCRAM users), inside a
-metadata transaction where the level has these (KIP-868), so that nobody ever sees half of a new cluster. On any other
-log: an end to the transaction that a predecessor left open.
+On an empty log: the records that the storage tool put into `bootstrap.checkpoint` (features, SCRAM users). If the
+metadata.version has metadata transactions (KIP-868), the records are written in a transaction, so that no node ever
+sees half of a new cluster. On any other log: the end of a transaction that a predecessor left open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kraft_node.wire.stored import (
 def activation_records(
     *, is_empty: bool, in_transaction: bool, bootstrap: Sequence[Any], static_min_isr: int
 ) -> list[Any]:
-    """The records, in order; none when the log needs nothing. `is_empty`: it holds no metadata.version yet."""
+    """The records, in order; empty if the log needs none. `is_empty`: the log holds no metadata.version yet."""
     records: list[Any] = []
     if in_transaction:
         records.append(AbortTransactionRecord(reason="Controller failover"))

@@ -1,7 +1,7 @@
-"""What each API of the controller asks of the client: a guard in front of every handler (see `security`).
+"""The permissions that each API of the controller requires: a guard in front of every handler (see `security`).
 
-What brokers, controllers and voters ask of one another needs CLUSTER_ACTION. What administrators ask comes in
-envelopes mostly: then the envelope is judged by the broker's principal, and what is inside by the client's.
+Requests of brokers, controllers and voters need CLUSTER_ACTION. Requests of administrators mostly arrive in envelopes:
+the broker's principal is checked for the envelope, and the client's principal for its content.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CLUSTER_NEEDS: Final[dict[ApiKey, Operation]] = {
     ApiKey.REMOVE_RAFT_VOTER: Operation.ALTER,
     ApiKey.ALTER_CLIENT_QUOTAS: Operation.ALTER_CONFIGS,
 }
-"""APIs that are refused as a whole, and what they need on the cluster."""
+"""APIs that are allowed or refused as a whole, and the operation that they need on the cluster."""
 
 OPEN: Final = frozenset(
     {
@@ -69,7 +69,7 @@ OPEN: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     }
 )
-"""APIs that ask nothing: they refuse everybody who has not authenticated, and everybody is that."""
+"""APIs without a check: they refuse unauthenticated clients, and every client is unauthenticated."""
 
 FIRST_DELETION_BY_STATE: Final = 6
 
@@ -77,7 +77,7 @@ FIRST_DELETION_BY_STATE: Final = 6
 def guarded(
     handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, topics: Callable[[], TopicsView]
 ) -> dict[ApiKey, Handler]:
-    """The handlers behind their guards. `topics` gives the committed topics: guards show nothing else."""
+    """The handlers behind their guards. `topics` returns the committed topics: guards reveal no others."""
     guards: dict[ApiKey, Guard] = {
         ApiKey.CREATE_TOPICS: create_topics,
         ApiKey.DELETE_TOPICS: partial(delete_topics, topics),
@@ -89,7 +89,7 @@ def guarded(
         **{key: partial(_whole, operation) for key, operation in CLUSTER_NEEDS.items()},
     }
     unguarded = handlers.keys() - guards.keys() - OPEN
-    assert not unguarded, f"law: every API says what it asks of clients; {unguarded} do not"
+    assert not unguarded, f"law: every API has a guard or is open; {unguarded} are neither"
     return {
         key: handler if key in OPEN else partial(guards[key], authorizer, handler) for key, handler in handlers.items()
     }
@@ -101,7 +101,7 @@ def _whole(operation: Operation, authorizer: Authorizer, handler: Handler, ctx: 
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """ALTER of the cluster, on a controller."""
+    """ALTER on the cluster, on a controller."""
     authorizer.require(ctx, Operation.ALTER)
     response = handler(ctx, request)
     if request.include_cluster_authorized_operations and not response.error_code:
@@ -111,7 +111,10 @@ def describe_cluster(authorizer: Authorizer, handler: Handler, ctx: RequestConte
 
 
 def create_topics(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """CREATE of the cluster, or of each topic; who may not see a topic's configuration is not told it."""
+    """CREATE on the cluster, or on each topic.
+
+    The configuration of a topic is left out unless the client may see it.
+    """
     names = [topic.name for topic in request.topics]
     judged = set(names) - repeated(names) - {FORBIDDEN_NAME}
     creatable = judged
@@ -143,7 +146,8 @@ def create_topics(authorizer: Authorizer, handler: Handler, ctx: RequestContext,
 def delete_topics(
     topics: Callable[[], TopicsView], authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any
 ) -> Any:
-    """DELETE of the cluster, or of each topic; who may not describe a topic is not told the name behind an id.
+    """DELETE on the cluster, or on each topic. The name behind an id is left out unless the client may describe the
+    topic.
 
     A topic that is not committed yet does not exist here, as in Kafka: the answer says so, whatever the planner knows.
     """
@@ -195,7 +199,7 @@ def delete_topics(
 
 
 def create_partitions(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """ALTER of each topic."""
+    """ALTER on each topic."""
     names = [topic.name for topic in request.topics]
     judged = set(names) - repeated(names)
     denied = judged - authorizer.permitted(ctx, Operation.ALTER, ResourceType.TOPIC, judged)
@@ -212,7 +216,7 @@ def create_partitions(authorizer: Authorizer, handler: Handler, ctx: RequestCont
 
 
 def alter_configs(authorizer: Authorizer, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """ALTER_CONFIGS of the topic or group, or of the cluster for everything else; CLUSTER_ACTION for loggers."""
+    """ALTER_CONFIGS on the topic or group, on the cluster for all other resources; CLUSTER_ACTION for loggers."""
     rows = []
     left = []
     is_legacy = ctx.api_key == ApiKey.ALTER_CONFIGS

@@ -1,8 +1,8 @@
-"""In which parts of which topics a broker is in sync: four bytes for each block of partitions where it is so for any.
+"""The blocks of partitions that hold a partition in sync on a broker: four bytes for each such block.
 
-A million partitions on thirty brokers would take fifty bytes each as sets of partitions by broker. What is kept instead
-is where to look: blocks of up to `BLOCK_PARTITIONS` partitions of one topic. A block may be named in vain, never
-missed; who looks (`PartitionIndex`) asks the topics, which know exactly, and says which blocks were named in vain.
+A million partitions on thirty brokers would take fifty bytes each as sets of partitions by broker. So only the blocks
+to search are stored: up to `BLOCK_PARTITIONS` partitions of one topic. False positives are possible, false negatives
+are not. The caller (`PartitionIndex`) verifies with the topics, which have exact data, and reports false positives.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import Final, TypeAlias
 from kraft_node.base.ids import Uuid
 
 BLOCK_PARTITIONS: Final = 256
-"""Looked through for one that concerns a broker: some 10 microseconds."""
+"""Partitions per block. Searching one block takes some 10 microseconds."""
 
 Block: TypeAlias = tuple[Uuid, int]
 """A topic and the first partition of one of its blocks."""
 
 
 class BrokerBlocks:
-    """Blocks by broker. Every block has a number, brokers have sorted arrays of them."""
+    """Blocks by broker. Every block has a number; each broker has a sorted array of numbers."""
 
     __slots__ = ("_blocks", "_by_broker", "_free", "_last", "_numbers")
 
     def __init__(self) -> None:
         self._blocks: list[Uuid | Block | None] = []
-        """By number: a topic's first block is named by the topic alone, as most topics have no other."""
+        """By number. A topic's first block is identified by the topic alone, because most topics have only one block.
+        """
         self._numbers: dict[Uuid | Block, int] = {}
         self._free: list[int] = []
         self._last: dict[Uuid, int] = {}
-        """The first partition of the last block, of topics that have several."""
+        """The first partition of the last block, for topics with several blocks."""
         self._by_broker: dict[int, array[int]] = {}
 
     def add(self, topic_id: Uuid, first: int, brokers: Iterable[int]) -> None:
-        """In the block of partition `first` each of these brokers is in sync for one."""
+        """Note that each of these brokers is in sync for a partition in the block of partition `first`."""
         key = _key(topic_id, first)
         number = self._numbers.get(key)
         if number is None:
@@ -63,7 +64,7 @@ class BrokerBlocks:
         return len(self._blocks) - 1
 
     def discard(self, topic_id: Uuid, first: int, broker: int) -> None:
-        """The broker is not in sync for any partition of that block any more."""
+        """Note that the broker is not in sync for any partition of that block."""
         number = self._numbers.get(_key(topic_id, first))
         known = self._by_broker.get(broker)
         if number is None or known is None:
@@ -75,7 +76,9 @@ class BrokerBlocks:
                 del self._by_broker[broker]
 
     def forget(self, topic_id: Uuid) -> None:
-        """A topic is gone. Brokers may go on naming its blocks: in vain, until they are another's."""
+        """Note that a topic is gone. Its numbers may stay in brokers' arrays, as false positives, until they are
+        reused.
+        """
         for first in range(0, self._last.pop(topic_id, 0) + 1, BLOCK_PARTITIONS):
             number = self._numbers.pop(_key(topic_id, first), None)
             if number is not None:
@@ -83,7 +86,7 @@ class BrokerBlocks:
                 self._free.append(number)
 
     def of(self, broker: int) -> Iterator[Block]:
-        """The blocks to look into for a broker. They may be discarded meanwhile."""
+        """The blocks to search for a broker. The caller may discard blocks meanwhile."""
         known = self._by_broker.get(broker)
         for number in known[:] if known else ():
             key = self._blocks[number]
@@ -94,6 +97,6 @@ class BrokerBlocks:
 
 
 def _key(topic_id: Uuid, number: int) -> Uuid | Block:
-    """How the block of a partition is named."""
+    """The identifier of a partition's block."""
     first = number - number % BLOCK_PARTITIONS
     return (topic_id, first) if first else topic_id

@@ -1,11 +1,11 @@
-"""Brokers and controllers coming and going: registration, heartbeats, fencing, shutdown (KIP-631, KIP-841, KIP-858).
+"""The life of brokers and controllers: registration, heartbeats, fencing, shutdown (KIP-631, KIP-841, KIP-858).
 
 BrokerRegistration (62) v0-4, BrokerHeartbeat (63) v0-2, UnregisterBroker (64) v0, ControllerRegistration (70) v0.
 
-Deviation from Apache Kafka, on purpose: a broker process that shows a directory id of its registered predecessor
-replaces it at once, where Kafka answers DUPLICATE_BROKER_REGISTRATION until the predecessor's lease has run out. A
-log directory is locked by the process that has it open, so whoever shows its id proves that the predecessor is dead.
-`broker.session.replace.on.restart=false` is Kafka's way.
+Intended difference from Apache Kafka: a broker process that registers with a directory id of its registered predecessor
+replaces the predecessor at once. Kafka answers DUPLICATE_BROKER_REGISTRATION until the predecessor's lease has expired.
+A process locks its log directories, so a process that has the directory id proves that the predecessor is dead.
+`broker.session.replace.on.restart=false` selects Kafka's behaviour.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 class Brokers:
-    """Answers what brokers ask for themselves, and fences those that fall silent."""
+    """Answers requests of brokers about themselves, and fences silent brokers."""
 
     __slots__ = ("_cluster", "_leaders", "on_snapshot_told")
 
@@ -60,17 +60,19 @@ class Brokers:
         self._cluster = cluster
         self._leaders = leaders
         self.on_snapshot_told: Callable[[int, int | None], None] = lambda _broker_id, _end_offset: None
-        """Told with each heartbeat where that broker's latest snapshot of the metadata ends; None: it did not say."""
+        """Called on each heartbeat with the end offset of that broker's latest metadata snapshot; None: not reported.
+        """
 
     # Registration
 
     def register(
         self, request: BrokerRegistrationRequest, api_version: int, next_offset: int, kraft_version: int
     ) -> Plan:
-        """Take a broker in. Its epoch is the offset of its registration, whatever is written before it: a broker that
-        has come that far has seen it.
+        """Register a broker. Its epoch is the offset of its registration record, whatever records precede it: a broker
+        that has replayed up to this epoch has seen its registration.
 
-        `next_offset` is that of the first record, `kraft_version` the level in force, which the raft layer knows.
+        `next_offset` is the offset of the first record; `kraft_version` is the current level, which the raft layer
+        knows.
         """
         cluster = self._cluster
         if request.cluster_id != cluster.cluster_id:
@@ -141,7 +143,7 @@ class Brokers:
                 raise KafkaError(ErrorCode.INVALID_REGISTRATION, message)
 
     def _check_features(self, request: BrokerRegistrationRequest, kraft_version: int) -> list[Any]:
-        """The features field of the record. Raises unless the broker can live with every finalized level."""
+        """The features field of the record. Raises unless the broker supports every finalized level."""
         view = self._cluster.view
         supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
         finalized = {
@@ -162,6 +164,7 @@ class Brokers:
         ]
 
     def unregister(self, request: UnregisterBrokerRequest) -> Plan:
+        """Plan the removal of a broker's registration. Raises BROKER_ID_NOT_REGISTERED."""
         broker = self._cluster.broker(request.broker_id)
         if broker is None:
             message = f"Broker ID {request.broker_id} is not currently registered"
@@ -172,7 +175,7 @@ class Brokers:
         return Plan(UnregisterBrokerResponse(), records, atomic=False)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Plan:
-        """Note where another controller can be reached and what it supports (KIP-919)."""
+        """Store the endpoints and supported features of another controller (KIP-919)."""
         if self._cluster.level < CONTROLLER_REGISTRATION_SUPPORTED:
             message = "The current MetadataVersion is too old to support controller registrations."
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -203,7 +206,7 @@ class Brokers:
     # Heartbeats
 
     def heartbeat(self, request: BrokerHeartbeatRequest, link: Link | None = None) -> Plan:
-        """Renew the lease, and let the broker into the state that it wants where that is safe."""
+        """Renew the lease, and move the broker to the state that it wants if that is safe."""
         cluster = self._cluster
         broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
         cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms(), link)
@@ -214,7 +217,7 @@ class Brokers:
         if cluster.level >= DIRECTORY_ASSIGNMENT_SUPPORTED and request.offline_log_dirs:
             self._directories_offline(broker, request.offline_log_dirs, records)
         if records and after is ControlState.UNFENCED:
-            after = before  # with the next heartbeat: until then what is lost counts as a place to lead from
+            after = before  # with the next heartbeat: until then the lost directories count as usable
         if after is not before:
             self._enter(broker, after, records)
         cluster.sessions.touch(broker.id, after.fenced, request.current_metadata_offset)
@@ -234,7 +237,7 @@ class Brokers:
         if before is ControlState.FENCED:
             if request.want_shut_down:
                 return ControlState.SHUTDOWN_NOW
-            # A broker that has seen its own registration knows all that was decided about its predecessor.
+            # A broker that has replayed its own registration knows all decisions about its predecessor.
             ready = not request.want_fence and request.current_metadata_offset >= request.broker_epoch
             return ControlState.UNFENCED if ready else ControlState.FENCED
         if before is ControlState.UNFENCED and not request.want_shut_down:
@@ -258,11 +261,14 @@ class Brokers:
             self.fence(broker, records)
 
     def fence(self, broker: BrokerRegistration, records: list[Any]) -> None:
+        """Add the records that fence a broker and take it out of all ISRs."""
         self._leaders.broker_leaves_isrs(broker.id, records)
         records.append(_change(broker, fenced=FENCE))
 
     def fence_one_stale(self) -> Plan | None:
-        """Fence one broker whose lease has run out; None when there is none. One at a time, for each may be large."""
+        """Fence one broker whose lease has expired; None if there is none. One at a time, because each plan may be
+        large.
+        """
         cluster = self._cluster
         expired = cluster.sessions.take_expired(cluster.clock.monotonic_ms())
         if expired is None:

@@ -1,11 +1,14 @@
-"""From the state of a partition and what is wanted of it to the one record that takes it there.
+"""Computes the single record that takes a partition from its state to a wanted state.
 
-Every change of a partition goes through here: fencing, unfencing, ISR changes, elections and reassignments, so that
-leader, ISR, eligible leader replicas (KIP-966), recovery state and epochs always move together. Pure.
+Every change of a partition goes through here: fencing, unfencing, ISR changes, elections and reassignments. So leader,
+ISR, eligible leader replicas (KIP-966), recovery state and epochs always change together. A pure function.
 
-Who may lead: the current leader if it still may; else the first replica, in order of preference, of the wanted ISR (of
-the ELR when the ISR is empty) that is acceptable; else, with ELR, the last leader known; else, if the election may be
-unclean, the first acceptable replica, which then is the whole ISR and has to recover (KIP-704).
+The leader is the first of these that exists:
+
+1. the current leader, if it may still lead;
+2. the first acceptable replica, in order of preference, of the wanted ISR (of the ELR if the ISR is empty);
+3. with ELR, the last known leader;
+4. if the election may be unclean, the first acceptable replica. It becomes the whole ISR and must recover (KIP-704).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ RECOVERING: Final = 1
 
 
 class Election(Enum):
-    """What kind of leader to look for."""
+    """The kind of election."""
 
     ONLINE = "online"
     PREFERRED = "preferred"
@@ -32,7 +35,7 @@ class Election(Enum):
 
 
 class PartitionChange:
-    """One change being planned: set what is wanted, then `record()`."""
+    """One planned change: set the wanted values, then call `record()`."""
 
     __slots__ = (
         "acceptable",
@@ -82,21 +85,21 @@ class PartitionChange:
         self.elr: list[int] = list(state.elr)
         self.last_known_elr: list[int] = list(state.last_known_elr)
         self.directories: dict[int, Uuid] = {}
-        """Directories of replicas that differ from what the state says."""
+        """Directories of replicas that differ from the state."""
         self.recovery = state.leader_recovering
         self.election = Election.ONLINE
         self.unclean_shutdown: frozenset[int] = frozenset()
-        """Replicas that came back without having shut down cleanly: not eligible to lead by what they once had."""
+        """Replicas that returned without a clean shutdown: their earlier data does not make them eligible to lead."""
 
     def record(self) -> PartitionChangeRecord | None:
-        """The record, or None when nothing changes."""
+        """The record; None if nothing changes."""
         record = PartitionChangeRecord(partition_id=self.number, topic_id=self.topic_id)
         self._complete_reassignment()
         self._find_elr()
         self._elect(record)
         state = self.state
         if record.leader == NO_LEADER_CHANGE and not set(state.replicas) <= set(self.replicas):
-            record.leader = state.leader  # a replica goes: the leader must learn of it, hence a new leader epoch
+            record.leader = state.leader  # a replica is removed: a new leader epoch makes the leader notice
         self._note_elr(record)
         if record.isr is None and (self.isr or self.elr_enabled) and tuple(self.isr) != state.isr:
             record.isr = self.isr
@@ -109,7 +112,7 @@ class PartitionChange:
         return None if _says_nothing(record) else record
 
     def _complete_reassignment(self) -> None:
-        """When the wanted ISR holds all that is being added, the replicas being removed go."""
+        """If the wanted ISR holds all replicas being added, drop the replicas being removed."""
         done = completed_reassignment(self.replicas, self.isr, self.adding, self.removing)
         if done is not None:
             self.replicas, self.isr = done
@@ -117,7 +120,7 @@ class PartitionChange:
             self.removing = []
 
     def _find_elr(self) -> None:
-        """Who is below the minimum out of the ISR and still has everything that was ever acknowledged."""
+        """Find the replicas below the minimum that left the ISR and still have every acknowledged record."""
         if not self.elr_enabled:
             return
         if len(self.isr) >= self.min_isr:
@@ -125,7 +128,7 @@ class PartitionChange:
             self.last_known_elr = []
             return
         candidates = {*self.elr, *self.state.isr}
-        # Who is no replica any more may come back as one, with an empty log: unlike with Apache's, it is not eligible.
+        # A removed replica may return with an empty log; unlike Kafka, we remove it from the ELR.
         eligible = candidates.intersection(self.replicas).difference(self.unclean_shutdown)
         self.elr = sorted(b for b in eligible if b not in self.isr)
         candidates.update(self.last_known_elr)
@@ -173,7 +176,7 @@ class PartitionChange:
         return leader, leader != NO_LEADER
 
     def _last_leader_may(self) -> bool:
-        """Balanced recovery (KIP-966): with ISR and ELR empty, the last leader known is the best there is."""
+        """Balanced recovery (KIP-966): if ISR and ELR are empty, the last known leader is the best candidate."""
         last = self.state.last_known_elr
         return self.elr_enabled and not self.elr and not self.isr and len(last) == 1 and self.acceptable(last[0])
 
@@ -189,7 +192,7 @@ class PartitionChange:
             record.leader = self.state.leader
 
     def _note_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Of the last known ELR only the last leader is kept: enough for balanced recovery."""
+        """Of the last known ELR, keep only the last leader: balanced recovery needs no more."""
         if not self.elr_enabled:
             return
         if record.leader == NO_LEADER and not self.state.last_known_elr:
@@ -217,9 +220,10 @@ class PartitionChange:
 def completed_reassignment(
     replicas: list[int], isr: list[int], adding: list[int], removing: list[int]
 ) -> tuple[list[int], list[int]] | None:
-    """Replicas and ISR after a reassignment that can be completed with that ISR, or None while it cannot.
+    """Replicas and ISR after the reassignment; None if that ISR cannot complete it.
 
-    All that is added must be in sync and someone must stay; when more goes than comes, all that stays must be in sync.
+    All added replicas must be in sync and at least one replica must stay. If more replicas are removed than added, all
+    staying replicas must be in sync.
     """
     if not adding and not removing:
         return None

@@ -1,7 +1,7 @@
-"""What the managers plan against: the metadata as it will be once everything appended is committed, and what follows.
+"""The state that managers plan against: the metadata once all appended records are committed, and data derived from it.
 
-One `Cluster` a controller. Managers read it and return records; only `apply` (called by the core right after an append)
-changes it. It holds no answers, no timers and no log.
+One `Cluster` per controller. Managers read it and return records. Only `apply`, which the core calls right after an
+append, changes it. It holds no answers, no timers and no log.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from kraft_node.wire.stored import RegisterBrokerRecord
 
 RECORDS_PER_USER_OPERATION_MAX: Final = 10_000
-"""More records than this in one atomic answer to a user would stall everyone else (Kafka's MAX_RECORDS_PER_USER_OP)."""
+"""Maximum of records in one atomic operation of a user; more would stall all others (Kafka's MAX_RECORDS_PER_USER_OP).
+"""
 
 
 def check_operation_size(records: Sequence[Any]) -> None:
-    """Raise POLICY_VIOLATION when a user's operation would write too much in one go."""
+    """Raise POLICY_VIOLATION if a user's operation would write too many records at once."""
     if len(records) > RECORDS_PER_USER_OPERATION_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 class Cluster:
-    """The planning view."""
+    """The metadata that managers plan against."""
 
     __slots__ = (
         "clock",
@@ -70,29 +71,29 @@ class Cluster:
         self.config = BrokerConfig(static)
         self.topic_configs = TopicConfigs(self.config)
         self.config_generation = 0
-        """Goes up whenever the configuration in force here changes: for those who keep what they derived from it."""
+        """Increases whenever the effective configuration changes, so that users of derived values can notice."""
         lease_ms = static.int("broker.session.timeout.ms")
         closed_text = static.texts.get(CLOSED_KEY, "")
         closed_ms = closed_timeout_of(closed_text, static.int("broker.heartbeat.interval.ms"), lease_ms)
         self.sessions = Sessions(lease_ms, closed_ms)
         self.replaces_on_restart = own_boolean(static, REPLACE_KEY)
-        """Whether a broker that shows its predecessor's directories need not wait for the end of that one's lease."""
+        """Whether a broker with its predecessor's directories replaces it before the predecessor's lease ends."""
         self.derived = Derived()
 
     # Life
 
     @property
     def index(self) -> PartitionIndex:
-        """Partitions by broker; what it says holds while this controller is active."""
+        """Partitions by broker; valid while this controller is active."""
         return self.derived.index
 
     @property
     def names(self) -> TopicNames:
-        """Topic names that could collide; as the index."""
+        """Topic names that could collide; valid while this controller is active."""
         return self.derived.names
 
     def activate(self) -> None:
-        """Leadership came: derive what is kept for the active controller only. Unfenced brokers get a whole lease."""
+        """Leadership came: derive the data that only the active controller keeps. Unfenced brokers get a full lease."""
         if not self.derived.is_followed:
             self.derived.begin(self.view.base.topics)
         self.derived.finish(self.view.base.topics)
@@ -103,16 +104,16 @@ class Cluster:
         self.refresh_config()
 
     def deactivate(self) -> None:
-        """Leadership is lost: forget what was not committed, and what only the active controller keeps."""
+        """Leadership is lost: drop uncommitted records and the data that only the active controller keeps."""
         lost = self.view.uncommitted()
         self.view.clear()
         self.derived.take_back(lost, self.view.base.topics)
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
-        """Plan against these records as well, which are about to be appended at `first_offset` and after.
+        """Apply records that are about to be appended from `first_offset` on.
 
-        Raises what a record raises that does not fit; then none of them has been applied.
+        Raises the error of a record that does not fit; then none of the records has been applied.
         """
         view = self.view
         topics = view.topics
@@ -133,7 +134,7 @@ class Cluster:
             raise
 
     def _take_back(self, first_offset: int, records: Sequence[Any]) -> None:
-        """Undo these records, the last of which has been replayed in part at most."""
+        """Undo these records; at most the last one was replayed in part."""
         kept = self.view.take_back(first_offset)
         base = self.view.base.topics
         self.derived.take_back([*(record for _, record in kept), *records], base)
@@ -143,10 +144,10 @@ class Cluster:
             self.view.apply(offset, (record,))
         self.refresh_config()
 
-    # What the kinds of records tell of appended ones (`AppendFollower`)
+    # Called for each appended record, by its kind (`AppendFollower`)
 
     def broker_registered(self, record: RegisterBrokerRecord) -> None:
-        """A registration is contact: the record has just been appended, not merely replayed."""
+        """A registration counts as contact: the record was just appended, not replayed."""
         now = self.clock.monotonic_ms()
         self.sessions.register(record.broker_id, record.broker_epoch, record.fenced, now)
 
@@ -161,13 +162,13 @@ class Cluster:
             self.refresh_config()
 
     def refresh_config(self) -> None:
-        """The dynamic values for this node have changed."""
+        """The dynamic values of this node have changed."""
         if self.config.update(*_dynamic_values(self.view, self.node_id)):
             self.topic_configs.broker_changed()
             self.config_generation += 1
 
     def committed_config(self) -> BrokerConfig:
-        """The values in force for this node by what is committed: what others are told."""
+        """The node's effective configuration according to committed records. Clients see this one."""
         config = BrokerConfig(self.static)
         config.update(*_dynamic_values(self.view.base, self.node_id))
         return config
@@ -189,12 +190,12 @@ class Cluster:
         return self.view.brokers.get(broker_id)
 
     def is_active(self, broker_id: int) -> bool:
-        """Registered, not fenced and not on its way out: may lead and join ISRs."""
+        """Whether the broker is registered, not fenced and not shutting down: then it may lead and join ISRs."""
         broker = self.view.brokers.get(broker_id)
         return broker is not None and broker.active
 
     def check_epoch(self, broker_id: int, epoch: int) -> BrokerRegistration:
-        """The broker's registration. Raises STALE_BROKER_EPOCH unless that very incarnation is registered."""
+        """The broker's registration. Raises STALE_BROKER_EPOCH unless exactly this incarnation is registered."""
         broker = self.view.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -204,7 +205,7 @@ class Cluster:
         return broker
 
     def usable_brokers(self) -> Iterator[UsableBroker]:
-        """The brokers that may be given replicas: any that is registered and has a directory not cordoned."""
+        """The brokers that may get replicas: registered, with a directory that is not cordoned."""
         for broker in self.view.brokers.values():
             cordoned = broker.cordoned_directories
             if broker.directories and cordoned and set(broker.directories) <= set(cordoned):
@@ -212,7 +213,8 @@ class Cluster:
             yield UsableBroker(broker.id, broker.rack, fenced=not broker.active)
 
     def default_directory(self, broker_id: int) -> Uuid:
-        """Where a new replica on the broker is said to be: in its only directory, else yet to be told (KIP-858)."""
+        """The directory of a new replica on the broker: its only directory, or unassigned if it has several
+        (KIP-858)."""
         broker = self.view.brokers.get(broker_id)
         if broker is None:
             return DIRECTORY_UNASSIGNED
@@ -221,7 +223,7 @@ class Cluster:
         return broker.directories[0] if len(broker.directories) == 1 else DIRECTORY_UNASSIGNED
 
     def directories_for(self, assignments: Iterable[Iterable[int]]) -> dict[int, Uuid]:
-        """`default_directory` of every broker in the assignments; empty below the level that has directories."""
+        """`default_directory` of every broker in the assignments; empty if the metadata.version has no directories."""
         if self.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             return {}
         brokers = {broker_id for replicas in assignments for broker_id in replicas}
@@ -230,7 +232,7 @@ class Cluster:
     # Topics
 
     def topic_config(self, name: str) -> TopicConfig:
-        """The configuration in force for a topic, as this node resolves it."""
+        """The effective configuration of a topic, as this node resolves it."""
         return self.topic_configs.resolve(self.view.configs.get((TOPIC_RESOURCE, name)) or {})
 
     def topic_named(self, name: str) -> TopicView | None:
@@ -240,7 +242,7 @@ class Cluster:
         return None if topic_id == ZERO_UUID else self.view.topics.by_id(topic_id)
 
     def min_isr(self, topic: TopicView) -> int:
-        """How many replicas must be in sync, never more than there are."""
+        """How many replicas must be in sync; never more than the topic has."""
         first = topic.partition(0)
         replicas = 1 if first is None else len(first.replicas)
         return min(self.topic_config(topic.name).min_insync_replicas, replicas)
@@ -252,7 +254,9 @@ class Cluster:
         state: PartitionState,
         acceptable: Callable[[int], bool] | None = None,
     ) -> PartitionChange:
-        """A change of that partition, to be filled in. `acceptable` says who may lead; by default active brokers."""
+        """A change of that partition, to be filled in. `acceptable` decides who may lead; by default all active
+        brokers.
+        """
         brokers = self.view.brokers
         suits = acceptable or self.is_active
 
@@ -278,6 +282,6 @@ class Cluster:
 
 
 def _dynamic_values(view: MetadataView, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The dynamic values of a node, and those of all nodes."""
+    """The dynamic values of a node, and the dynamic defaults of all nodes."""
     configs = view.configs
     return configs.get((BROKER_RESOURCE, str(node_id))) or {}, configs.get((BROKER_RESOURCE, "")) or {}

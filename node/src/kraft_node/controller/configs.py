@@ -1,9 +1,10 @@
 """Dynamic configurations: IncrementalAlterConfigs (44) v0-1 and AlterConfigs (33) v0-2.
 
-Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions. What a
-value may be is `base.config`'s; here is what may be altered when. A resource that fails takes no other down.
+Resources: topics, brokers (one, or "" for all), consumer/share/streams groups and client metrics subscriptions.
+`base.config` defines the allowed values; this file decides what may be altered when. An error in a resource does not
+affect other resources.
 
-Loggers (BROKER_LOGGER) are not in the metadata: nodes answer for their own (`base.loggers`) before it comes here.
+Loggers (BROKER_LOGGER) are not in the metadata: each node handles its own (`base.loggers`) before requests come here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Alteration: TypeAlias = tuple[int, str | None]
 
 
 class Configs:
-    """Plans config records."""
+    """Plans configuration records."""
 
     __slots__ = ("_cluster",)
 
@@ -63,6 +64,7 @@ class Configs:
     # Requests
 
     def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> Plan:
+        """IncrementalAlterConfigs: plan records for each valid resource; other resources get errors."""
         response = IncrementalAlterConfigsResponse()
         asked: dict[Resource, list[Any]] = {}
         answers = _Answers(IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
@@ -82,7 +84,7 @@ class Configs:
         return self._finish(response, records, request.validate_only)
 
     def alter_whole(self, request: AlterConfigsRequest) -> Plan:
-        """The legacy way: what is not named is deleted."""
+        """AlterConfigs, the legacy way: keys that the request does not name are deleted."""
         response = AlterConfigsResponse()
         asked: dict[Resource, list[Any]] = {}
         answers = _Answers(AlterConfigsResponse.AlterConfigsResourceResponse, response.responses)
@@ -108,7 +110,7 @@ class Configs:
         return Plan(response, () if validate_only else records)
 
     def _cleared_elrs(self, records: list[Any]) -> list[Any]:
-        """Who is eligible to lead was judged by the old minimum ISR: after a change of it nobody knows (KIP-966)."""
+        """Clear the ELR after a change of the minimum ISR: eligibility was judged by the old minimum (KIP-966)."""
         if not self._cluster.elr_enabled:
             return []
         return [
@@ -120,7 +122,7 @@ class Configs:
     # One resource
 
     def plan_new_topic(self, name: str, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], list[Any]]:
-        """The overrides of a topic to be created, and their records."""
+        """The overrides of a new topic, and their records."""
         missing = [key for key, value in wanted.items() if value is None]
         if missing:
             message = f"Null value not supported for topic configs: {','.join(sorted(missing))}"
@@ -137,7 +139,7 @@ class Configs:
         records: list[Any] = []
         for name, (operation, operand) in alterations.items():
             value = self._altered(resource, name, operation, operand, before.get(name))
-            # A broker's record is written even when it says nothing new: it makes the broker read its key files again.
+            # A broker's record is written even if the value is unchanged: it makes the broker read its key files again.
             if value != before.get(name) or resource[0] == BROKER_RESOURCE:
                 record = ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
                 self._check_transition(record)
@@ -149,7 +151,7 @@ class Configs:
         try:
             self._check(resource, after, before, is_new)
         except ConfigError as e:
-            # Brokers check their own configurations in Apache Kafka, and say so with this code.
+            # In Apache Kafka, brokers check their own configurations and answer with this code.
             code = ErrorCode.INVALID_REQUEST if resource[0] == BROKER_RESOURCE else ErrorCode.INVALID_CONFIG
             raise KafkaError(code, str(e)) from None
         if not is_new:
@@ -176,7 +178,7 @@ class Configs:
         return changed_list(text or "", operand, append=operation == APPEND)
 
     def _check_transition(self, record: ConfigRecord) -> None:
-        """What may not be altered in the present state of the cluster."""
+        """Raise for alterations that the present state of the cluster forbids."""
         why: str | None = None
         of_broker = record.resource_type == BROKER_RESOURCE
         if of_broker and record.name == MIN_ISR and self._cluster.elr_enabled:
@@ -228,7 +230,7 @@ class Configs:
         try:
             check_client_metrics_overrides(name, after)
         except IntervalError as e:
-            # To Kafka a wrong request, any other wrong value a wrong configuration.
+            # Kafka answers this invalid value with INVALID_REQUEST, and any other with INVALID_CONFIG.
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from None
 
     def _check_exists(self, resource: Resource) -> None:
@@ -243,7 +245,7 @@ class Configs:
 
 
 class _Answers:
-    """Collects the results of either response, which look the same."""
+    """Collects the results of both responses, which have the same fields."""
 
     __slots__ = ("_class", "_into")
 
@@ -263,7 +265,7 @@ class _Answers:
 
 
 def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _Answers) -> list[Resource]:
-    """The resources to handle, each with its configs put into `asked`; unknown and repeated ones are answered."""
+    """The resources to handle; their configs are put into `asked`. Unknown and repeated resources are answered here."""
     twice: set[Resource] = set()
     for entry in resources:
         resource = (entry.resource_type, entry.resource_name)
@@ -280,7 +282,7 @@ def _distinct(resources: list[Any], asked: dict[Resource, list[Any]], answers: _
 
 
 def _list_key(kind: int, name: str) -> tuple[str | None, str | None]:
-    """Type and default text of a key. To Kafka those of client metrics are no lists here."""
+    """Type and default text of a key. As in Kafka, keys of client metrics do not count as lists here."""
     definitions = {TOPIC_RESOURCE: TOPIC, GROUP_RESOURCE: GROUP, CLIENT_METRICS_RESOURCE: {}}
     table = definitions.get(kind)
     key = definition(name) if table is None else table.get(name)

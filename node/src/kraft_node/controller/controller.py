@@ -1,9 +1,9 @@
-"""The controller of one node: takes requests, lets the managers plan, appends, and answers after commit.
+"""The controller of one node: takes requests, lets managers plan, appends records, and answers after commit.
 
-Active while this node leads the metadata quorum, standby otherwise (KIP-631). The order of one request is always
-check, plan, prepare, replay on the overlay, schedule, wait, answer; nothing in it can be interrupted before the
-waiting. A plan that cannot be replayed is a defect of the planner: it is refused and undone, and never gets into the
-log, where every node would die of it at each start.
+Active while this node leads the metadata quorum, standby otherwise (KIP-631). Each request is processed in this order:
+check, plan, prepare, replay on the overlay, schedule, wait, answer. Nothing interrupts the steps before the wait. A
+plan that cannot be replayed is a defect of the planner. It is refused and undone, and never gets into the log, where
+every node would fail on it at each start.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ from kraft_node.wire.stored import NoOpRecord
 log = logging.getLogger(__name__)
 
 STALE_CHECKS_PER_SESSION: Final = 8
-"""How often in a session timeout silent brokers are looked for."""
+"""How often per session time-out the controller looks for silent brokers."""
 
 
 CREATE_TOPICS_STRICT: Final = 6
 DELETE_TOPICS_STRICT: Final = 5
 CREATE_PARTITIONS_STRICT: Final = 3
-"""The versions from which on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); others are only slowed down."""
+"""The first versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older clients are only slowed down."""
 
 
 class MetadataLog(Protocol):
-    """The metadata log as the active controller sees it: `server.raft_driver.RaftDriver` is one."""
+    """The interface of the metadata log for the active controller; `server.raft_driver.RaftDriver` implements it."""
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next appended record will get."""
+        """The offset of the next appended record."""
 
     def prepare(self, epoch: int, records: Sequence[Any], *, atomic: bool = True) -> Prepared:
         """The offsets of the records if they are scheduled next, at the versions of `Controller.metadata_level()`.
@@ -77,11 +77,16 @@ class MetadataLog(Protocol):
         """
 
     def schedule(self, prepared: Prepared) -> None:
-        """Append what was prepared last. It is committed later or, when leadership is lost, perhaps never."""
+        """Append the records that were prepared last.
+
+        They are committed later; if leadership is lost, perhaps never.
+        """
 
 
 class Controller:
-    """See the package. `handlers` is what the controller listener serves, Raft's own requests excepted."""
+    """The controller of one node (see the package). `handlers` serve the controller listener, except Raft's own
+    requests.
+    """
 
     def __init__(
         self,
@@ -93,11 +98,11 @@ class Controller:
         bootstrap: Sequence[Any] = (),
     ) -> None:
         self.leader_id = -1
-        """Who leads the quorum as far as this node knows; -1 for nobody."""
+        """The leader of the quorum as far as this node knows; -1: unknown."""
         self.in_transaction: Callable[[], bool] = lambda: False
         """Whether a committed metadata transaction is open (`MetadataLoader.in_transaction`)."""
         self.on_defect: Callable[[str, BaseException], None] = _log_defect
-        """Told where and what: a plan that was refused and taken back, periodic work that ended early."""
+        """Called with place and error: for a plan that was refused and undone, and for periodic work that failed."""
         self.epoch: int | None = None
         """The epoch in which this controller is active; None while it is a standby."""
         self.cluster = Cluster(image, config, cluster_id, env.clock, env.rng)
@@ -109,7 +114,7 @@ class Controller:
         self._deferred = Deferred()
         self._last_append_ms = 0
         self._last_offset = -1
-        """Of the last record appended in this epoch: what is planned against ends there."""
+        """Offset of the last record appended in this epoch: the overlay ends there."""
         self.leaders = Leaders(self.cluster)
         self.features = Features(self.cluster)
         self.brokers = Brokers(self.cluster, self.leaders)
@@ -123,14 +128,14 @@ class Controller:
         self.scram = Scram(self.cluster)
         self.acls = Acls(self.cluster)
         self.turns = Turns(env)
-        """Where requests go on that take more than their share of a turn of the loop."""
+        """Runs requests that need more than their share of a loop turn in steps."""
         self._periodic = Periodic(env.clock, env.scheduler, self._tasks())
         self.handlers: dict[ApiKey, Handler] = self._handlers()
 
     # Leadership
 
     def metadata_level(self) -> int:
-        """The metadata.version at which records are to be written: that of the overlay."""
+        """The metadata.version at which records must be written: the overlay's."""
         return self.cluster.level
 
     @property
@@ -138,7 +143,9 @@ class Controller:
         return self.epoch is not None
 
     def follow(self, loader: MetadataLoader) -> None:
-        """Be hot as a standby: follow what is committed, so that leadership does not cost every partition."""
+        """Stay hot as a standby: follow committed records, so that becoming leader does not cost time for every
+        partition.
+        """
         self.cluster.derived.is_followed = True
         self._build_anew()
         loader.followers.append(self._follow_committed)
@@ -179,23 +186,25 @@ class Controller:
         self.mutations.clear()
         log.info("controller %d is active in epoch %d", self._config.node_id, epoch)
         if records:
-            log.info("writing %d record(s) to begin with", len(records))
+            log.info("writing the first records count=%d", len(records))
             try:
                 self._append(Plan(None, records, atomic=False))
             except KafkaError as e:
                 if e.code != ErrorCode.NOT_CONTROLLER:
-                    raise MetadataError(f"the records that a controller begins with: {e.__cause__ or e}") from e
+                    raise MetadataError(
+                        f"the first records of the active controller do not fit: {e.__cause__ or e}"
+                    ) from e
                 return  # the epoch is over already: `on_lost_leadership` follows
         self._periodic.start()
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
-        """Another node leads, or nobody (-1), as far as this node knows: for telling those who ask the wrong one."""
+        """Another node leads, or none is known to (-1). Clients of the wrong controller are told this id."""
         del epoch
         self.leader_id = leader_id
 
     def on_lost_leadership(self, epoch: int) -> None:
-        """This node leads no more: forget what was not committed, and refuse what waits for it."""
-        del epoch  # there is one leadership to lose, whatever epoch has replaced it
+        """This node no longer leads: drop uncommitted records, and refuse the requests that wait for them."""
+        del epoch  # only one leadership can be lost, whatever epoch has replaced it
         if self.epoch is None:
             return
         self.leader_id = -1
@@ -206,7 +215,7 @@ class Controller:
         self._deferred.drop(self._not_controller(), _refuse)
 
     def on_commit(self, offset: int) -> None:
-        """The image has replayed everything up to and with `offset`."""
+        """The image has replayed everything up to and including `offset`."""
         self.cluster.view.committed()
         if self.epoch is None:
             return
@@ -221,7 +230,7 @@ class Controller:
     # Requests
 
     def handle(self, ctx: RequestContext, request: Any) -> Any:
-        """Answer any request of `handlers`, now (the response) or later (None). May raise KafkaError."""
+        """Answer a request of `handlers`, now (returns the response) or later (returns None). May raise KafkaError."""
         return self.handlers[ApiKey(ctx.api_key)](ctx, request)
 
     def _handlers(self) -> dict[ApiKey, Handler]:
@@ -280,7 +289,7 @@ class Controller:
                 self._append(plan)
             elif plan.appended is not None:
                 plan.appended(self._log.next_offset - 1)
-            # Without records it is a mere question, but the answer may say what is not yet committed.
+            # Without records it is only a query, but the answer may contain uncommitted data.
             if self._last_offset <= self._image.offset:
                 return plan.response
             self._deferred.add(self._last_offset, ctx, request, plan.response)
@@ -314,9 +323,9 @@ class Controller:
     # Appending
 
     def _append(self, plan: Plan) -> None:
-        """Replay what was planned on the overlay and have it written; `_last_offset` is that of its last record.
+        """Replay the plan on the overlay and append it. `_last_offset` becomes the offset of its last record.
 
-        Raises KafkaError: then all is as before, and nothing gets into the log.
+        Raises KafkaError: then nothing has changed, and nothing gets into the log.
         """
         assert self.epoch is not None, "law: only the active controller appends"
         try:
@@ -337,7 +346,7 @@ class Controller:
         self.cluster.view.committed()
 
     def _refuse_defect(self, what: str, error: Exception) -> KafkaError:
-        """A defect of ours that has changed nothing: the answer to whoever asked."""
+        """A defect of ours that has changed nothing: the error for the requester."""
         self.on_defect(f"the controller, {what}", error)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -364,13 +373,14 @@ class Controller:
         return [task._replace(run=self._guarded(task.run)) for task in tasks]
 
     def _guarded(self, run: Callable[[int], bool]) -> Callable[[int], bool]:
-        """`run`, but what it raises only ends the turn: lost leadership (`on_lost_leadership` follows) or a defect."""
+        """`run`, with its exceptions ending only this turn: lost leadership (`on_lost_leadership` follows) or a
+        defect."""
 
         def guarded(late_ms: int) -> bool:
             try:
                 return run(late_ms)
             except KafkaError as e:
-                log.warning("periodic work of the controller was refused: %s", e)
+                log.warning("periodic work of the controller was refused error=%s", e)
             except Exception as e:
                 self._refuse_defect("periodic work", e)
             return False
@@ -379,7 +389,7 @@ class Controller:
 
     def _fence_stale(self, late_ms: int) -> bool:
         if late_ms > self.cluster.sessions.timeout_ms // 2:
-            return False  # this process stood still: heartbeats that came in time wait to be read, so look again later
+            return False  # the process was paused: heartbeats that arrived in time may be unread, so look again later
         plan = self.brokers.fence_one_stale()
         if plan is None:
             return False
@@ -391,7 +401,7 @@ class Controller:
         return True
 
     def _write_no_op(self, late_ms: int) -> bool:
-        """Something is committed every so often, so that the others can tell an idle log from a stuck one."""
+        """Commit a record from time to time, so that the other nodes can distinguish an idle log from a stuck one."""
         del late_ms
         idle = self._env.clock.monotonic_ms() - self._last_append_ms
         if idle >= self._config.int("metadata.max.idle.interval.ms"):
@@ -415,6 +425,6 @@ def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
 
 
 def _refuse_tokens(_: RequestContext, request: Any) -> Any:
-    """Delegation tokens need `delegation.token.secret.key`; this node does not take part in them."""
+    """Delegation tokens need `delegation.token.secret.key`, which this node does not support."""
     del request
     raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

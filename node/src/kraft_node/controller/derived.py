@@ -1,8 +1,9 @@
-"""What the controller derives from the topics, ready on standbys as well: a failover must not cost every partition.
+"""Data that the controller derives from the topics, maintained on standbys, too: a failover must not scan all
+partitions.
 
-A standby follows each committed record; the active controller each record that it appends (`Cluster.apply`), and takes
-back what was not committed when it loses leadership. After a snapshot, or at the start, it is built anew in slices
-between other work; leadership that comes meanwhile has the rest built at once.
+A standby follows each committed record. The active controller follows each record that it appends (`Cluster.apply`),
+and undoes uncommitted records if it loses leadership. After a snapshot, or at start, the data is rebuilt in slices
+between other work. If the node becomes leader meanwhile, the rest is built at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kraft_node.wire.classes import Message
 
 SLICE_PARTITIONS: Final = 5_000
-"""Taken in at a time: some 3 ms."""
+"""Partitions per slice: some 3 ms."""
 
 
 class Derived:
@@ -32,16 +33,17 @@ class Derived:
         self.index = PartitionIndex()
         self.names = TopicNames()
         self.is_followed = False
-        """Whether somebody tells of every committed record; otherwise all is built when leadership comes."""
+        """Whether `follow` is called for every committed record; otherwise everything is built when leadership comes.
+        """
         self._pending: dict[Uuid, None] = {}
-        """Topics whose partitions are still to be taken in, as they will be by then."""
+        """Topics whose partitions are still missing. They are read in the state that they have then."""
 
     @property
     def is_complete(self) -> bool:
         return not self._pending
 
     def begin(self, topics: Topics) -> None:
-        """Forget everything, and build it anew: by `build`, or at once by `finish`."""
+        """Drop everything, and rebuild it: in slices by `build`, or at once by `finish`."""
         self.index = PartitionIndex()
         self.names = TopicNames()
         self._pending = {}
@@ -50,14 +52,14 @@ class Derived:
             self.names.add(topic.name)
 
     def build(self, topics: Topics, budget: int = SLICE_PARTITIONS) -> bool:
-        """Take in topics of some `budget` partitions; whether that was all."""
+        """Add topics with some `budget` partitions. Returns whether nothing is missing."""
         while self._pending and budget > 0:
             topic_id = next(iter(self._pending))
             budget -= 1 + self._take_in(topic_id, topics)
         return self.is_complete
 
     def finish(self, topics: Topics) -> None:
-        """Take in whatever is missing."""
+        """Add all missing topics."""
         while not self.build(topics):
             pass
 
@@ -70,18 +72,18 @@ class Derived:
         return len(topic)
 
     def follow(self, record: Message, topics: TopicsView) -> None:
-        """Note what `record` changes; `topics` must not have replayed it yet."""
+        """Note the changes of `record`; `topics` must not have replayed it yet."""
         kind = kind_of(record)
         if kind.names is not None:
             kind.names(self.names, record, topics)
         if kind.index is None:
             return
         if self._pending and kind.stale is not None and kind.stale(record).topic_id in self._pending:
-            return  # will be read from `topics` as it is then
+            return  # `build` will read it from `topics`
         kind.index(self.index, record, topics)
 
     def take_back(self, records: Iterable[Message], topics: Topics) -> None:
-        """`records` were followed and will not be committed: everything about their topics is again as in `topics`."""
+        """Undo `records`, which were followed but will not be committed: their topics are again as in `topics`."""
         touched: dict[Uuid, None] = {}
         for record in records:
             stale_of = kind_of(record).stale

@@ -1,7 +1,7 @@
-"""Questions that a controller answers by itself: DescribeCluster (60) v0-2 and DescribeConfigs (32) v1-4 (KIP-919).
+"""Queries that a controller answers itself: DescribeCluster (60) v0-2 and DescribeConfigs (32) v1-4 (KIP-919).
 
-They are answered from what is committed: nothing else is shown (KIP-631). `describe_configs` serves brokers as well:
-they hand in their own image and configuration.
+Answers contain committed data only (KIP-631). Brokers use `describe_configs`, too, with their own image and
+configuration.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def describe_controllers(
     listener: str,
     leader_id: int,
 ) -> DescribeClusterResponse:
-    """The controllers, as they registered for the listener that was asked."""
+    """The controllers, with the endpoints that they registered for the listener that received the request."""
     asked = request.endpoint_type if api_version >= 1 else BROKER_ENDPOINTS
     if asked not in _ENDPOINT_WORDS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}")
     if asked != CONTROLLER_ENDPOINTS:
         message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
-        # Version 0 knows neither the field nor the code.
+        # Version 0 has neither the field nor the code.
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if api_version >= 1 else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, message)
     response = DescribeClusterResponse(
@@ -82,7 +82,10 @@ def describe_controllers(
 def describe_configs(
     request: DescribeConfigsRequest, view: MetadataView, config: BrokerConfig, node_id: int
 ) -> Generator[None, None, DescribeConfigsResponse]:
-    """Every key asked for of each resource, which is a step; a resource that cannot be described gets its error."""
+    """All requested keys of each resource, one resource per step.
+
+    A resource that cannot be described gets its error.
+    """
     response = DescribeConfigsResponse()
     for resource in request.resources:
         yield

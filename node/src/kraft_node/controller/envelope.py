@@ -1,9 +1,10 @@
 """Requests that brokers forward for their clients: Envelope (58) v0 (KIP-590).
 
-Inside is the client's whole request, header and body, with the client's principal and address. It is handled as if
-the client had asked the controller itself. The envelope has an error of its own only for what concerns the broker: it
-asked the wrong controller (NOT_CONTROLLER), forwarded what is not to be forwarded, or for no address (INVALID_REQUEST),
-for nobody (PRINCIPAL_DESERIALIZATION_FAILURE), or what cannot be read here (UNSUPPORTED_VERSION).
+The envelope holds the client's whole request, header and body, with the client's principal and address. It is handled
+as if the client had sent it to the controller. The envelope has its own error only if the broker made a mistake: it
+asked the wrong controller (NOT_CONTROLLER), forwarded a request that must not be forwarded or an invalid address
+(INVALID_REQUEST), sent an unreadable principal (PRINCIPAL_DESERIALIZATION_FAILURE), or sent a request that cannot be
+decoded here (UNSUPPORTED_VERSION).
 """
 
 from __future__ import annotations
@@ -55,21 +56,21 @@ FORWARDABLE: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""What brokers forward; anything else in an envelope is a mistake."""
+"""The APIs that brokers forward; any other request in an envelope is an error."""
 
 LARGE_BYTES: Final = 16 * 1024
 ITEMS_MAX: Final = 100_000
-"""A forwarded request of more bytes is decoded in turns, and refused if it has more items. Brokers forward large
-requests in pieces."""
+"""A larger forwarded request is decoded in turns, and refused if it has more items. Brokers forward large requests in
+pieces."""
 DECODING_MAX: Final = 40
-"""Large requests that are decoded at a time."""
+"""Maximum of large requests that are decoded at the same time."""
 
 IPV4_SIZE: Final = 4
 IPV6_SIZE: Final = 16
 
 
 class Envelopes:
-    """Opens envelopes; `handlers` is asked for what is inside, `is_active` whether this controller is the right one."""
+    """Opens envelopes. `handlers` answer the inner requests; `is_active` tells whether this controller is active."""
 
     __slots__ = ("_decoding", "_handlers", "_is_active", "_turns")
 
@@ -83,12 +84,14 @@ class Envelopes:
         """The answer in an envelope; None if it comes later. A large request is decoded in turns."""
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        # The frame lives in the connection's buffer, and answers may come later: what is kept is copied.
+        # The frame lives in the connection's buffer, and answers may come later, so it is copied.
         frame = memoryview(bytes(request.request_data))
         header, inner = self._address(ctx, request, frame)
         if len(frame) > LARGE_BYTES:
             if self._decoding >= DECODING_MAX:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{DECODING_MAX} large requests are being read already")
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"{DECODING_MAX} large requests are being decoded already"
+                )
             answer_later(self._turns, ctx, request, self._in_turns(frame, header, inner))
             return None
         with _readable():
@@ -129,7 +132,7 @@ class Envelopes:
     def _address(
         self, ctx: RequestContext, request: EnvelopeRequest, frame: memoryview
     ) -> tuple[RequestHeader, RequestContext]:
-        """The header inside, and the request as its client's."""
+        """The inner header, and the inner request in its client's context."""
         principal = _principal(request.request_principal)
         host = _host(bytes(request.client_host_address))
         with _readable():
@@ -144,7 +147,7 @@ class Envelopes:
 
         def reply(inner: RequestContext, response: Any) -> None:
             if not self._is_active():
-                # The answer was dropped with leadership: the broker is to ask the next controller.
+                # Leadership is lost, so the answer was dropped: the broker must ask the next controller.
                 ctx.respond(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
             elif is_long(type(response))(response):
                 answer_later(self._turns, ctx, request, _sealed_in_turns(inner, response))
@@ -168,7 +171,7 @@ class Envelopes:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Turns what cannot be read into the answer that says so."""
+    """Converts decoding errors to UNSUPPORTED_VERSION."""
     try:
         yield
     except DecodeError as e:

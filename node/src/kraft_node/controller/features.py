@@ -1,7 +1,7 @@
-"""Feature levels: UpdateFeatures (57), v0-2, and the records that a new cluster begins with (KIP-584, KIP-778).
+"""Feature levels: UpdateFeatures (57), v0-2, and the first records of a new cluster (KIP-584, KIP-778).
 
-A level is finalized when this controller, every registered broker and every other controller of the quorum support it.
-metadata.version may go down only where nothing would be lost; kraft.version belongs to the raft layer.
+A level is finalized if this controller, every registered broker and every other controller of the quorum support it.
+metadata.version may be lowered only if no metadata would be lost. kraft.version belongs to the raft layer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNSAFE_DOWNGRADE: Final = 3
 MIN_ISR: Final = "min.insync.replicas"
 
 KRaftVersionUpgrade = Callable[[int, bool], None]
-"""Asks the raft layer for a kraft.version, or only whether it would agree; raises KafkaError when it does not."""
+"""Asks the raft layer to raise kraft.version, or only whether it would; raises KafkaError if it refuses."""
 
 
 class Features:
@@ -51,7 +51,7 @@ class Features:
         self.upgrade_kraft_version: KRaftVersionUpgrade = _refuse_kraft_upgrade
 
     def update(self, request: UpdateFeaturesRequest, api_version: int) -> Plan:
-        """All updates, or none with the error of the first that fails."""
+        """All updates, or none: then the answer has the error of the first failing feature."""
         try:
             records = self._plan(request, api_version)
         except KafkaError as e:
@@ -63,7 +63,7 @@ class Features:
         return Plan(response, () if request.validate_only else records)
 
     def _failure(self, request: UpdateFeaturesRequest, api_version: int, error: KafkaError) -> UpdateFeaturesResponse:
-        del request, api_version  # the whole request fails; no version says so feature by feature any more
+        del request, api_version  # the whole request fails; no version has errors per feature any more
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
     def _plan(self, request: UpdateFeaturesRequest, api_version: int) -> list[Any]:
@@ -77,7 +77,7 @@ class Features:
         proposed = {**dict(view.features.items()), METADATA_VERSION: self._cluster.level}
         proposed.update({name: level for name, (level, _) in wanted.items()})
         records: list[Any] = []
-        # kraft.version last: what raft writes for it stays, and so must nothing after it be refused.
+        # kraft.version comes last: raft's write for it cannot be undone, so no later update may fail.
         for name, (level, kind) in sorted(wanted.items(), key=lambda item: item[0] == KRAFT_VERSION):
             try:
                 self._update_one(name, level, kind, proposed, records, request.validate_only)
@@ -144,7 +144,7 @@ class Features:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
     def _unsupported(self, name: str, level: int) -> str | None:
-        """Why some node could not live with that level; None when all could."""
+        """The reason why a node does not support that level; None if all do."""
         why = _why_not(level, f"Local controller {self._cluster.node_id}", SUPPORTED_RANGES.get(name))
         if why:
             return why
@@ -191,7 +191,7 @@ def _result(feature: str) -> UpdateFeaturesResponse.UpdatableFeatureResult:
 
 
 def elr_safety_records(cluster: Cluster) -> list[Any]:
-    """What makes min.insync.replicas the same for all brokers, as eligible leader replicas need (KIP-966)."""
+    """The records that make min.insync.replicas equal on all brokers, as eligible leader replicas require (KIP-966)."""
     records: list[Any] = []
     configs = cluster.view.configs
     if MIN_ISR not in (configs.get((BROKER_RESOURCE, "")) or {}):
@@ -205,5 +205,5 @@ def elr_safety_records(cluster: Cluster) -> list[Any]:
 
 
 def default_bootstrap_records() -> Sequence[Any]:
-    """What a cluster begins with when nobody formatted it otherwise: the release's metadata.version."""
+    """The first record of a cluster that was not formatted otherwise: the release's metadata.version."""
     return (FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_PRODUCTION_METADATA_VERSION),)

@@ -1,9 +1,9 @@
-"""Which partitions a broker is in sync for, leads, or may still lead, so that fencing it costs its partitions only.
+"""The partitions for which a broker is in sync, leads, or may lead, so that fencing it costs only its own partitions.
 
-The controller alone needs this; `derived` keeps it, on standbys too. Which partitions have a broker in their ISR is
-known by blocks (`blocks`), as that concerns every partition; the few that are led by another than their preferred
-replica, by none, that move or have eligible leaders are sets, one int a topic (bit n stands for partition n). Nothing
-here scans what a change does not concern.
+Only the controller needs this; `derived` maintains it, on standbys too. ISR membership concerns every partition, so it
+is stored in blocks (`blocks`). Partitions in unusual states are few, so they are sets with one int per topic (bit n
+stands for partition n): led by another than the preferred replica, without a leader, moving, or with eligible leaders.
+No operation scans partitions that a change does not concern.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PartitionSet: TypeAlias = dict[Uuid, int]
 
 
 def numbers(mask: int) -> Iterator[int]:
-    """The positions of the bits set in `mask`, ascending."""
+    """The positions of the set bits in `mask`, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -51,7 +51,7 @@ def _discard(partitions: PartitionSet, topic_id: Uuid, bit: int) -> None:
 
 
 class _ByBroker:
-    """One set of partitions a broker."""
+    """One set of partitions per broker."""
 
     __slots__ = ("sets",)
 
@@ -62,7 +62,7 @@ class _ByBroker:
         return self.sets.get(broker_id) or {}
 
     def change(self, old: Sequence[int], new: Sequence[int], topic_id: Uuid, bit: int) -> None:
-        """A partition that was in the sets of `old` is to be in those of `new`."""
+        """Move a partition from the sets of the `old` brokers to those of the `new` ones."""
         sets = self.sets
         for broker in old:
             if broker not in new:
@@ -86,7 +86,7 @@ class _ByBroker:
 
 
 class PartitionIndex:
-    """Blocks and sets. The kinds of records tell it of each record before the record is replayed."""
+    """Blocks and sets. The kinds of records report each record before it is replayed."""
 
     __slots__ = ("_elr", "_in_sync", "_leaderless", "imbalanced", "reassigning")
 
@@ -95,14 +95,14 @@ class PartitionIndex:
         self._elr = _ByBroker()
         self._leaderless: PartitionSet = {}
         self.imbalanced: PartitionSet = {}
-        """Partitions that are not led by their preferred replica."""
+        """Partitions that their preferred replica does not lead."""
         self.reassigning: PartitionSet = {}
         """Partitions with replicas being added or removed."""
 
-    # Questions; `topics` must say what the index was told
+    # Queries; `topics` must match the records that the index has seen
 
     def in_sync_on(self, broker_id: int, topics: TopicsView) -> Iterator[tuple[Uuid, int]]:
-        """Partitions whose ISR holds the broker."""
+        """Partitions whose ISR contains the broker."""
         for topic_id, first in self._in_sync.of(broker_id):
             topic = topics.by_id(topic_id)
             found = [] if topic is None else topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)
@@ -112,7 +112,7 @@ class PartitionIndex:
                 yield topic_id, number
 
     def leads_any(self, broker_id: int, topics: TopicsView) -> bool:
-        """Whether the broker leads a partition (whose ISR it is in, as all leaders are)."""
+        """Whether the broker leads a partition. Leaders are always in the ISR."""
         for topic_id, first in self._in_sync.of(broker_id):
             topic = topics.by_id(topic_id)
             if topic is not None and topic.is_led_by(broker_id, first, first + BLOCK_PARTITIONS):
@@ -122,7 +122,7 @@ class PartitionIndex:
         return False
 
     def eligible_on(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
-        """Partitions whose ELR holds the broker."""
+        """Partitions whose ELR contains the broker."""
         return members(self._elr.of(broker_id))
 
     def leaderless(self) -> Iterator[tuple[Uuid, int]]:
@@ -131,7 +131,7 @@ class PartitionIndex:
     # Changes
 
     def take_in(self, topic: Topic) -> None:
-        """Take in a topic none of whose partitions is in the sets."""
+        """Add a topic whose partitions are in none of the sets."""
         for first in range(0, len(topic), BLOCK_PARTITIONS):
             self._in_sync.add(topic.id, first, topic.in_sync_brokers(first, first + BLOCK_PARTITIONS))
         for number, state in topic.unusual():
@@ -175,14 +175,14 @@ class PartitionIndex:
             (_add if adding or removing else _discard)(self.reassigning, topic_id, bit)
 
     def _moved_away(self, broker_id: int, topic_id: Uuid, number: int, topics: TopicsView) -> None:
-        """The broker holds partition `number` no more: whether there is another in the block is asked now, for once."""
+        """The broker no longer has partition `number` in sync: check whether its block holds another such partition."""
         first = number - number % BLOCK_PARTITIONS
         topic = topics.by_id(topic_id)
         if topic is None or not set(topic.in_sync(broker_id, first, first + BLOCK_PARTITIONS)) - {number}:
             self._in_sync.discard(topic_id, first, broker_id)
 
     def renew(self, topic_id: Uuid, topic: Topic | None) -> None:
-        """Forget what was told of a topic: it is as `topic` says, or is not there."""
+        """Replace everything known about a topic by the state of `topic`; None: the topic does not exist."""
         if topic is None:
             self._in_sync.forget(topic_id)
         self._elr.forget_topic(topic_id)

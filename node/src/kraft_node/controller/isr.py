@@ -1,8 +1,8 @@
-"""What partition leaders and brokers tell of replicas: AlterPartition (56) v2-3 and AssignReplicasToDirs (73) v0.
+"""Reports of partition leaders and brokers about replicas: AlterPartition (56) v2-3, AssignReplicasToDirs (73) v0.
 
-An ISR that a leader asks for is checked against everything that it may not have seen yet (KIP-497, KIP-704, KIP-841,
-KIP-903), in the order in which Apache Kafka checks it. It may come back changed: when it completes a reassignment, the
-answer says so (or NEW_LEADER_ELECTED, with the record written, when the leader itself is moved away by that).
+The ISR that a leader requests is checked against every change that the leader may not have seen (KIP-497, KIP-704,
+KIP-841, KIP-903), in Apache Kafka's order. The resulting ISR may differ: if it completes a reassignment, the answer
+contains the change. If that change moves the leader itself, the record is written and the answer is NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Isr:
     # AlterPartition
 
     def alter(self, request: AlterPartitionRequest, api_version: int) -> Plan:
+        """AlterPartition: plan the ISR changes that a leader requests. Raises STALE_BROKER_EPOCH."""
         cluster = self._cluster
         cluster.check_epoch(request.broker_id, request.broker_epoch)
         response = AlterPartitionResponse()
@@ -83,7 +84,7 @@ class Isr:
             records.append(record)
             after = state.changed_by(record)
             if after.leader not in (state.leader, sender):
-                # The reassignment that this completes moves the leader: it must wait for the record, not go on.
+                # The reassignment that this completes moves the leader: it must wait for the record and stop leading.
                 return _refusal(number, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionResponse.PartitionData(
             partition_index=number,
@@ -103,7 +104,7 @@ class Isr:
         isr: Sequence[tuple[int, int]],
     ) -> ErrorCode | None:
         if asked.leader_epoch > state.leader_epoch or asked.partition_epoch > state.partition_epoch:
-            return ErrorCode.NOT_CONTROLLER  # the leader knows more than we do: we are not the controller any more
+            return ErrorCode.NOT_CONTROLLER  # the leader has newer metadata: this node is no longer the controller
         if asked.leader_epoch < state.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender != state.leader:
@@ -130,14 +131,14 @@ class Isr:
     # AssignReplicasToDirs
 
     def assign_directories(self, request: AssignReplicasToDirsRequest) -> Plan:
-        """Note in which log directories a broker keeps its replicas; what is in a lost one leaves the ISR."""
+        """Store the log directory of each replica of a broker. Replicas in a lost directory leave the ISR."""
         if self._cluster.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
         broker = self._cluster.check_epoch(request.broker_id, request.broker_epoch)
         response = AssignReplicasToDirsResponse()
         records: list[Any] = []
         lost: dict[tuple[Uuid, int], PartitionState] = {}
-        """Partitions with their state after `records`, as far as the directory named is not online."""
+        """Partitions in directories that are not online, with their state after `records`."""
         for directory in request.directories:
             is_online = broker.has_online_directory(directory.id)
             topics: list[Any] = []
@@ -161,7 +162,7 @@ class Isr:
     def _assign_one(
         self, broker_id: int, directory: Uuid, topic: TopicView | None, number: int, records: list[Any]
     ) -> tuple[ErrorCode, PartitionState | None]:
-        """The error, or the state of the partition afterwards."""
+        """The error, or the partition's state afterwards."""
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID, None
         state = topic.partition(number)
@@ -178,7 +179,7 @@ class Isr:
         return ErrorCode.NONE, state
 
     def _leave(self, broker_id: int, topic_id: Uuid, number: int, state: PartitionState, records: list[Any]) -> None:
-        """A replica that is in a directory that is not online leaves the ISR, and leads no more."""
+        """Take a replica in a directory that is not online out of the ISR; it may not lead."""
         topic = self._cluster.topic_with(topic_id)
         assert topic is not None, f"law: {topic_id!r} was assigned just now"
         change = self._cluster.change(topic, number, state)
@@ -191,7 +192,7 @@ class Isr:
 
 
 def _wanted_isr(asked: AlterPartitionRequest.PartitionData, api_version: int) -> list[tuple[int, int]]:
-    """(broker id, broker epoch) of each member; epoch -1 where the leader does not say."""
+    """(broker id, broker epoch) of each member; epoch -1 if the leader does not name it."""
     if api_version >= 3:
         return [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
     return [(broker_id, -1) for broker_id in asked.new_isr]

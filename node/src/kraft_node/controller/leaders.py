@@ -1,7 +1,7 @@
-"""Who leads what, when brokers come and go, when users ask for elections, and when nobody asks (the periodic sweeps).
+"""Leader elections: when brokers start and stop, on request of users, and in periodic sweeps.
 
-ElectLeaders (43) v0-2. Everything here turns into `change.PartitionChange`, one partition at a time, over the
-partitions that the index says are concerned.
+ElectLeaders (43) v0-2. Everything here uses `change.PartitionChange`, one partition at a time, for the partitions that
+the index names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraft_node.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 from kraft_node.wire.stored import PartitionChangeRecord
 
 SWEEP_ELECTIONS_MAX: Final = 1_000
-"""Elections that one periodic sweep may hold before it lets others in; it goes on at once when there are more."""
+"""Maximum of elections in one periodic sweep. If there are more, the sweep continues after other waiting work."""
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
@@ -49,19 +49,21 @@ class Leaders:
     def _in_sync_on(self, broker_id: int) -> Iterable[tuple[Uuid, int]]:
         return self._cluster.index.in_sync_on(broker_id, self._cluster.view.topics)
 
-    # Brokers coming and going
+    # Brokers starting and stopping
 
     def broker_leaves_isrs(self, broker_id: int, records: list[Any]) -> None:
-        """The broker is fenced or shuts down: out of all ISRs (the last member stays) and leads nothing more."""
+        """The broker is fenced or shuts down: it leaves all ISRs (unless it is the last member) and leads nothing."""
         self._update(self._in_sync_on(broker_id), records, without=broker_id)
 
     def broker_unregistered(self, broker_id: int, records: list[Any]) -> None:
-        """The broker is gone for good: its partitions, and those that only it could have led, look for leaders."""
+        """The broker is gone for good: its partitions, and those that only it could have led, need leaders."""
         self._update(self._in_sync_on(broker_id), records, without=broker_id)
         self._update(self._cluster.index.eligible_on(broker_id), records, without=broker_id)
 
     def broker_restarted(self, broker_id: int, clean: bool, records: list[Any]) -> None:
-        """A new incarnation: what the old one had in sync does not count; nor, after an unclean stop, as eligible."""
+        """A new incarnation registered: the in-sync state of the old one does not count; after an unclean stop, nor
+        does its ELR.
+        """
         index = self._cluster.index
         if not self._cluster.elr_enabled or clean:
             self._update(self._in_sync_on(broker_id), records, without=broker_id)
@@ -70,11 +72,11 @@ class Leaders:
         self._update(index.eligible_on(broker_id), records, unclean=broker_id)
 
     def broker_unfenced(self, broker_id: int, records: list[Any]) -> None:
-        """The broker is back: partitions without a leader may have one now."""
+        """The broker is back: leaderless partitions may get a leader now."""
         self._update(self._cluster.index.leaderless(), records, arriving=broker_id)
 
     def directories_lost(self, broker_id: int, lost: Collection[Uuid], records: list[Any]) -> None:
-        """Log directories of the broker have failed: it leaves the ISRs of the partitions in them."""
+        """Log directories of the broker have failed: it leaves the ISRs of their partitions."""
         topics = self._cluster.view.topics
 
         def concerned() -> Iterable[tuple[Uuid, int]]:
@@ -94,7 +96,7 @@ class Leaders:
         arriving: int = NO_LEADER,
         unclean: int = NO_LEADER,
     ) -> None:
-        """New ISR and leader for each: `without` and `unclean` leave, `arriving` counts as active already."""
+        """New ISR and leader for each partition: `without` and `unclean` leave, `arriving` counts as active already."""
         cluster = self._cluster
         brokers = cluster.view.brokers
         gone = {without, unclean} - {NO_LEADER}
@@ -110,10 +112,10 @@ class Leaders:
         for topic_id, number in partitions:
             if topic is None or topic.id != topic_id:
                 topic = cluster.topic_with(topic_id)
-                assert topic is not None, f"law: the index names only topics that exist, not {topic_id!r}"
+                assert topic is not None, f"law: the index names only existing topics, not {topic_id!r}"
                 may_be_unclean = cluster.topic_config(topic.name).unclean_leader_election_enable
             state = topic.partition(number)
-            assert state is not None, f"law: the index names only partitions that exist, not {topic.name}-{number}"
+            assert state is not None, f"law: the index names only existing partitions, not {topic.name}-{number}"
             change = cluster.change(topic, number, state, acceptable)
             if may_be_unclean:
                 change.election = Election.UNCLEAN
@@ -130,6 +132,7 @@ class Leaders:
     # Elections on request
 
     def elect(self, request: ElectLeadersRequest, api_version: int) -> Plan:
+        """ElectLeaders: plan preferred or unclean elections for the requested partitions (None: all)."""
         kind = request.election_type if api_version >= 1 else PREFERRED
         asks = request.topic_partitions is None or len(request.topic_partitions) > 0
         if asks and kind not in (PREFERRED, UNCLEAN):
@@ -193,11 +196,16 @@ class Leaders:
     # Sweeps
 
     def elect_preferred(self) -> tuple[list[Any], bool]:
-        """Give leaderships back to preferred replicas that may lead again; whether there may be more to do."""
+        """Plan to return leadership to preferred replicas that may lead again.
+
+        Also returns whether more may be left.
+        """
         return self._sweep(members(self._cluster.index.imbalanced), Election.PREFERRED, lambda _: True)
 
     def elect_unclean(self) -> tuple[list[Any], bool]:
-        """Find leaders for leaderless partitions of topics that allow any; whether there may be more to do."""
+        """Plan leaders for leaderless partitions of topics that allow unclean election. Also returns whether more may
+        be left.
+        """
         return self._sweep(
             self._cluster.index.leaderless(),
             Election.UNCLEAN,

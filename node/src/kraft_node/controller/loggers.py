@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44) of this process's loggers, which each controller answers for itself, whoever leads."""
+"""IncrementalAlterConfigs (44) for this process's loggers. Each controller handles its own, active or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def answer(node_id: int, handler: Handler, ctx: RequestContext, request: Any) -> Any:
-    """Loggers here and now, everything else by `handler`."""
+    """Handle loggers here, and all other resources with `handler`."""
     rows: list[Any] = []
     others: list[Any] = []
     for resource in request.resources:

@@ -1,13 +1,13 @@
-"""How many partitions a client may create and delete in a second: the quota controller_mutation_rate (KIP-599).
+"""How many partitions a client may create and delete per second: the quota controller_mutation_rate (KIP-599).
 
-Each quota has a token bucket, which fills at its rate up to what a window of `controller.quota.window.num` times
-`controller.quota.window.size.seconds` allows. A change takes its partitions out of the bucket whatever is in it; while
-less than nothing is in it, the newest versions of the requests are refused (`strict`), older ones carried out. Either
-way the answer says how long until the bucket has made good for it, and the broker that has forwarded the request reads
-nothing more from that client for so long.
+Each quota has a token bucket. It fills at the quota's rate up to a window of `controller.quota.window.num` times
+`controller.quota.window.size.seconds`. A change takes one token per partition, whatever the bucket holds. While the
+bucket is negative, the newest request versions are refused (`strict`) and older versions are carried out. In both cases
+the answer contains the time until the bucket is no longer negative. The broker that forwarded the request reads nothing
+from that client for this time.
 
-Which quota applies to a client, and which clients share a bucket, is decided as in Kafka's ClientQuotaManager. Who
-leads the quorum counts, from full buckets; standbys do not.
+Kafka's ClientQuotaManager defines which quota applies to a client and which clients share a bucket. Only the active
+controller counts; it starts with full buckets.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 KEY: Final = "controller_mutation_rate"
 BUCKETS_MAX: Final = 10_000
-"""Clients whose use is remembered; beyond that the one that has been quiet for longest begins anew. A bucket takes some
-200 bytes, and as many clients that administer topics nobody has."""
+"""Maximum of tracked clients. Beyond it, the longest idle client starts with a full bucket again. A bucket takes some
+200 bytes, and no cluster has so many clients that administer topics."""
 FORGOTTEN_MS: Final = 3_600_000
-"""A bucket that nobody has asked for an hour is full again, however slowly it fills: so are Kafka's."""
+"""After an hour without use, a bucket is full again, however slowly it fills. Kafka does the same."""
 THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class Bucket:
-    """Tokens that flow in at `rate` a second, at most `burst`."""
+    """A bucket that gains `rate` tokens per second, up to `burst`."""
 
     __slots__ = ("_at_ms", "_tokens")
 
@@ -43,13 +43,13 @@ class Bucket:
         self._at_ms = now_ms
 
     def fill(self, rate: float, burst: float, now_ms: int) -> float:
-        """What is in it now, less than 0 for what is owed."""
+        """The tokens in the bucket now; less than 0 if tokens are owed."""
         self._tokens = min(burst, self._tokens + rate * (now_ms - self._at_ms) / 1000)
         self._at_ms = now_ms
         return self._tokens
 
     def take(self, tokens: float) -> float:
-        """What is left."""
+        """Take tokens. Returns the rest."""
         self._tokens -= tokens
         return self._tokens
 
@@ -58,7 +58,7 @@ class Bucket:
 
 
 class MutationQuota:
-    """The quota as one request meets it."""
+    """The quota for one request."""
 
     __slots__ = ("_bucket", "_burst", "_clock", "_rate", "_strict", "throttle_ms")
 
@@ -69,10 +69,10 @@ class MutationQuota:
         self._clock = clock
         self._strict = strict
         self.throttle_ms = 0
-        """For how long the client is to be silent after the answer."""
+        """How long the broker must not read from the client after the answer."""
 
     def record(self, partitions: int) -> None:
-        """So many partitions are about to be created or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
+        """Count partitions that are about to be created or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
         tokens = self._bucket.fill(self._rate, self._burst, self._clock.monotonic_ms())
         if self._strict:
             if tokens < 0:
@@ -89,13 +89,13 @@ class MutationQuota:
 
 
 class Unbounded:
-    """No quota."""
+    """No quota applies."""
 
     __slots__ = ()
     throttle_ms: Final = 0
 
     def record(self, partitions: int) -> None:
-        """Anything goes."""
+        """Do nothing."""
 
 
 UNBOUNDED: Final = Unbounded()
@@ -103,7 +103,7 @@ Permission: TypeAlias = MutationQuota | Unbounded
 
 
 class MutationQuotas:
-    """The buckets of all clients; quotas are those of the committed image."""
+    """The buckets of all clients. The quotas come from the committed image."""
 
     __slots__ = ("_buckets", "_clock", "_image", "_window_s")
 
@@ -111,15 +111,15 @@ class MutationQuotas:
         self._image = image
         self._clock = clock
         self._window_s = window_s
-        """Seconds at the rate that a quiet client may use at once."""
+        """Seconds of the rate that an idle client may use at once."""
         self._buckets: OrderedDict[Share, Bucket] = OrderedDict()
 
     def clear(self) -> None:
-        """Begin anew with full buckets."""
+        """Start again with full buckets."""
         self._buckets.clear()
 
     def of(self, ctx: RequestContext, strict_since: int) -> Permission:
-        """What the client of `ctx` may do; requests of version `strict_since` and later are refused beyond it."""
+        """The quota for the client of `ctx`. Above it, requests of version `strict_since` and later are refused."""
         if not len(self._image.quotas):
             return UNBOUNDED
         found = quota_of(self._image.quotas, KEY, ctx.principal.partition(":")[2], ctx.client_id or "")

@@ -1,6 +1,6 @@
-"""Which topic names are allowed: their characters, and no two that metrics could not tell apart.
+"""Which topic names are allowed: legal characters, and no collision of metric names.
 
-Metric names turn `.` into `_`, so `a.b` and `a_b` would collide; Kafka refuses the second of them.
+Metric names replace `.` by `_`, so `a.b` and `a_b` would collide. Kafka refuses the second of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from kraft_node.base.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
-"""A log directory is named `topic-partition`, and file systems stop at 255 bytes."""
+"""A log directory is named `topic-partition`, and file systems allow 255 bytes."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION, saying why, unless a topic may be called so."""
+    """Raise INVALID_TOPIC_EXCEPTION with the reason unless the name is allowed for a topic."""
     why: str | None = None
     if not name:
         why = "the empty string is not allowed"
@@ -36,12 +36,12 @@ def has_collision_characters(name: str) -> bool:
 
 
 def unified(name: str) -> str:
-    """The name as metrics spell it."""
+    """The name as it appears in metrics."""
     return name.replace(".", "_")
 
 
 class TopicNames:
-    """The existing names that could collide, by how metrics spell them. The kinds of records add and remove them."""
+    """The existing names that could collide, by their form in metrics. The kinds of records add and remove them."""
 
     __slots__ = ("_by_unified",)
 
@@ -49,19 +49,19 @@ class TopicNames:
         self._by_unified: dict[str, list[str]] = {}
 
     def colliding(self, name: str) -> str | None:
-        """An existing other topic whose name collides with `name`, the first in order; None when there is none."""
+        """The alphabetically first other topic whose name collides with `name`; None if there is none."""
         if not has_collision_characters(name):
             return None
         others = [other for other in self._by_unified.get(unified(name), ()) if other != name]
         return min(others, default=None)
 
     def add(self, name: str) -> None:
-        """A topic of that name is there."""
+        """Note that a topic of that name exists."""
         if has_collision_characters(name):
             self._by_unified.setdefault(unified(name), []).append(name)
 
     def remove(self, name: str) -> None:
-        """No topic of that name is there any more, if there was one."""
+        """Note that no topic of that name exists."""
         names = self._by_unified.get(unified(name), [])
         if name in names:
             names.remove(name)

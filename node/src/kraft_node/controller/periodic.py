@@ -1,7 +1,7 @@
-"""What the active controller does by itself from time to time.
+"""The active controller's periodic work.
 
-Started when leadership comes, stopped when it goes. A task that finds more to do than one turn allows is run again at
-once, after whatever else waits.
+Started when the node becomes leader, stopped when it no longer is. A task that finds more work than one turn allows
+runs again at once, after other waiting work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kraft_node.base.env import Clock, Scheduler, Timer
 
 
 class Task(NamedTuple):
-    """`run` is told by how many milliseconds it comes too late; returns whether to run again at once."""
+    """A periodic task. `run` gets its delay in milliseconds and returns whether to run again at once."""
 
     name: str
     period_ms: int
@@ -32,6 +32,7 @@ class Periodic:
         self._timers: dict[str, Timer] = {}
 
     def start(self) -> None:
+        """Start all timers anew."""
         self.stop()
         for task in self._tasks:
             self._arm(task, task.period_ms)
@@ -47,7 +48,7 @@ class Periodic:
 
     def _run(self, task: Task, due_ms: int) -> None:
         if task.name not in self._timers:
-            return  # stopped while this call was already on its way
+            return  # stopped after this call was scheduled
         again = task.run(max(0, self._clock.monotonic_ms() - due_ms))
         if task.name in self._timers:
             self._arm(task, 0 if again else task.period_ms)

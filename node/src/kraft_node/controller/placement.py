@@ -1,11 +1,12 @@
-"""Where the replicas of new partitions go: striped over racks, then over the brokers of a rack (KIP-631, KIP-36).
+"""Placement of the replicas of new partitions: striped over racks, then over the brokers of a rack (KIP-631, KIP-36).
 
-Racks are taken in order of name from a random start, and within a rack its brokers in order of id from a random start,
-moving on by one for each partition, so that leaders and followers spread evenly. The first replica is unfenced. A rack
-gives its unfenced brokers before its fenced ones. No broker holds two replicas of a partition. When every unfenced
-broker has led once, the racks are shuffled, so that the followers of one broker's partitions do not all sit together.
+Racks are used in order of name from a random start, and the brokers of a rack in order of id from a random start. The
+start moves by one for each partition, so that leaders and followers spread evenly. The first replica is on an unfenced
+broker. In each rack, unfenced brokers come before fenced ones. No broker holds two replicas of a partition. When every
+unfenced broker has led once, the racks are shuffled, so that the followers of one broker's partitions spread over
+several brokers.
 
-Brokers of no rack form a rack of their own. A broker whose log directories are all cordoned is not offered here.
+Brokers without a rack form their own rack. Callers leave out brokers whose log directories are all cordoned.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from kraft_node.base.env import Rng
 from kraft_node.base.errors import ErrorCode, KafkaError
 
 REPLICATION_FACTOR_MAX: Final = 32_767
-"""What the int16 of the protocol can say."""
+"""The maximum of the protocol's int16."""
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may be given replicas."""
+    """A broker that may get replicas."""
 
     id: int
     rack: str | None
     fenced: bool
-    """Or about to be, for it shuts down."""
+    """Fenced, or about to be because it is shutting down."""
 
 
 class _Ring:
-    """Brokers of one kind of one rack, handed out once each per round, each round from one further on."""
+    """The fenced or unfenced brokers of a rack. Each round returns every broker once and starts one broker further."""
 
     __slots__ = ("brokers", "given", "offset", "round")
 
@@ -46,7 +47,7 @@ class _Ring:
             self.offset = rng.randrange(len(self.brokers))
 
     def take(self, this_round: int) -> int:
-        """The next broker, or -1 when all have been given in this round."""
+        """The next broker; -1 if this round has returned all."""
         count = len(self.brokers)
         if not count:
             return -1
@@ -74,7 +75,7 @@ class _Rack:
 
 
 class StripedPlacer:
-    """Places the partitions of one topic; one object a request and topic."""
+    """Places the partitions of one topic. Use one object per request and topic."""
 
     __slots__ = ("_offset", "_racks", "_rng", "_round", "total", "unfenced")
 
@@ -99,7 +100,7 @@ class StripedPlacer:
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
         """The replicas of each partition, the preferred leader first.
 
-        Raises KafkaError INVALID_REPLICATION_FACTOR when there are not enough brokers.
+        Raises KafkaError INVALID_REPLICATION_FACTOR if there are not enough brokers.
         """
         if replicas <= 0:
             self._refuse(f"Invalid replication factor {replicas}: the replication factor must be positive.")
@@ -133,7 +134,7 @@ class StripedPlacer:
         leader_rack = first
         while len(placed) < replicas:
             if at == leader_rack:
-                leader_rack = -1  # the leader's rack has given for this turn; skip it once only
+                leader_rack = -1  # the leader's rack was used for this partition; skip it only once
                 broker = -1
             else:
                 broker = racks[at].take(self._round)

@@ -1,4 +1,4 @@
-"""What a manager hands to the core: the records to append and the answer to give once they are committed."""
+"""The result of a manager: the records to append, and the answer to send once they are committed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Plan:
-    """Records (none for a mere question) and the response that holds once they are committed.
+    """Records (empty for a query) and the response that is valid once they are committed.
 
-    `atomic`: all records go into one batch, which is committed or lost as a whole; otherwise they may be spread over
-    several (a broker with a million partitions is fenced in many batches).
+    `atomic`: all records go into one batch, which is committed or lost as a whole. Otherwise they may be split over
+    several batches (a broker with a million partitions is fenced in many batches).
     """
 
     __slots__ = ("appended", "atomic", "records", "response")
@@ -20,4 +20,4 @@ class Plan:
         self.records = records
         self.atomic = atomic
         self.appended: Callable[[int], None] | None = None
-        """Told the last offset of the log once the records, if any, are appended."""
+        """Called with the log's last offset once the records, if any, are appended."""

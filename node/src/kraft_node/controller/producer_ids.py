@@ -1,4 +1,4 @@
-"""Blocks of producer ids: AllocateProducerIds (67) v0 (KIP-730). Each broker hands out the ids of its blocks itself."""
+"""Blocks of producer ids: AllocateProducerIds (67) v0 (KIP-730). Each broker assigns the ids of its blocks itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
 
 def allocate(request: AllocateProducerIdsRequest, cluster: Cluster) -> Plan:
-    """The next block for the broker that asks."""
+    """Plan the next block of ids for the requesting broker. Raises STALE_BROKER_EPOCH."""
     cluster.check_epoch(request.broker_id, request.broker_epoch)
     first = cluster.view.next_producer_id
     if first > PRODUCER_ID_MAX - BLOCK_SIZE:

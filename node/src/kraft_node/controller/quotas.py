@@ -1,6 +1,6 @@
 """Client quotas: AlterClientQuotas (49) v0-1 (KIP-546, KIP-612, KIP-599); brokers answer DescribeClientQuotas.
 
-An entity is a set of (type, name) pairs, name None standing for the default: user, client-id, user with client-id, or
+An entity is a set of (type, name) pairs; name None means the default. Valid sets: user, client-id, user with client-id,
 ip.
 """
 
@@ -25,7 +25,7 @@ IP: Final = "ip"
 ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 LONG_MAX: Final = 1 << 63
-"""The largest long as a double, which is one more."""
+"""Java's largest long as a double, which is greater by one."""
 INT_MAX: Final = (1 << 31) - 1
 
 _INTEGER_KEYS: Final[Mapping[str, tuple[int, str]]] = {
@@ -53,12 +53,12 @@ class Quotas:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.resolves: Callable[[str], bool] = is_host
-        """Whether an ip entity's name is an address or may be a host's name."""
+        """Whether an ip entity's name is an address or may be a host name."""
 
     def alter(self, request: AlterClientQuotasRequest) -> Plan:
-        """An entity that is named again keeps what its first entry sets, and its one answer is an error.
+        """Plan quota changes. For an entity that is named twice, the first entry counts and the answer is an error.
 
-        So is that of one with a key named twice.
+        The answer for an entity with a repeated key is an error, too.
         """
         answers: dict[Entity, AlterClientQuotasResponse.EntryData] = {}
         records: list[Any] = []
@@ -110,7 +110,7 @@ class Quotas:
 
 
 def is_host(name: str) -> bool:
-    """Whether `name` is an address or looks like a host's name. Asking a name server would block the loop."""
+    """Whether `name` is an address or looks like a host name. A DNS query would block the loop."""
     labels = name.rstrip(".").split(".")
     if ":" in name:
         return all(c in "0123456789abcdefABCDEF:.%" for c in name)

@@ -1,12 +1,12 @@
 """Moving replicas: AlterPartitionReassignments (45) v0-1, ListPartitionReassignments (46) v0 (KIP-455, KIP-860).
 
-From [1,2,3] to [3,4,5] the replicas become [3,4,5,1,2], adding [4,5], removing [1,2]; once what is added is in sync,
-the change that brings it into the ISR also completes the reassignment (`change.completed_reassignment`). Reassignments
-are state in the log: they outlive controllers and brokers.
+From [1,2,3] to [3,4,5] the replicas become [3,4,5,1,2], adding [4,5], removing [1,2]; once the added replicas are in
+sync, the change that adds the last one to the ISR also completes the reassignment (`change.completed_reassignment`).
+Reassignments are stored in the log, so they survive restarts of controllers and brokers.
 
-Deviation from Apache Kafka: one that takes the place of another says anew what is added and removed. Kafka leaves a
-list of the former one where the new one's is empty, so that a replica can be wanted and removed at once, or be added
-and removed at once, which never ends.
+Difference from Apache Kafka: a reassignment that replaces another one sets both lists, adding and removing. Kafka keeps
+a list of the earlier reassignment if the new list is empty. Then a replica can be wanted and being removed at the same
+time, or being added and removed, and the reassignment never ends.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Reassignments:
         self._cluster = cluster
 
     def alter(self, request: AlterPartitionReassignmentsRequest) -> Plan:
+        """AlterPartitionReassignments: start or cancel the reassignment of each partition."""
         allow = request.allow_replication_factor_change
         words = None if request.topics else ""  # as Kafka has it
         response = AlterPartitionReassignmentsResponse(error_message=words, allow_replication_factor_change=allow)
@@ -87,7 +88,7 @@ class Reassignments:
                 message = f"The replication factor is changed from {factor} to {len(target)}"
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         replicas, adding = set(state.replicas), set(state.adding)
-        half_added = adding - set(state.isr)  # by the reassignment that this one takes the place of: dropped at once
+        half_added = adding - set(state.isr)  # being added by the replaced reassignment: dropped at once
         change = self._cluster.change(topic, number, state)
         change.removing = sorted(replicas - half_added - set(target))
         change.replicas = [*target, *change.removing]
@@ -121,6 +122,7 @@ class Reassignments:
         return change.record()
 
     def list(self, request: ListPartitionReassignmentsRequest) -> Plan:
+        """ListPartitionReassignments: the current reassignments of the requested topics (None: all). No records."""
         response = ListPartitionReassignmentsResponse(error_message=None)
         if request.topics is None:
             for topic_id, mask in self._cluster.index.reassigning.items():

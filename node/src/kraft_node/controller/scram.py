@@ -1,6 +1,7 @@
 """SCRAM users: AlterUserScramCredentials (51) v0 (KIP-554); brokers answer DescribeUserScramCredentials.
 
-What is stored is derived from the salted password that the client sends (RFC 5802); the password itself is never seen.
+The stored keys are derived from the salted password that the client sends (RFC 5802). The server never sees the
+password.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Scram:
         self._cluster = cluster
 
     def alter(self, request: AlterUserScramCredentialsRequest) -> Plan:
-        """One result a user; a user named twice gets no change at all."""
+        """Plan changes, with one result per user. A user that is named twice gets no change."""
         errors: dict[str, KafkaError] = {}
         planned: dict[str, Any] = {}
         asked: list[tuple[str, Any, Callable[[Any], Any]]] = [(d.name, d, self._deletion) for d in request.deletions]
@@ -54,7 +55,7 @@ class Scram:
             except KafkaError as e:
                 errors[name] = e
         for user in request.upsertions:
-            if user.name in planned and not user.salted_password:  # to Java no key of an HMAC, and no word about it
+            if user.name in planned and not user.salted_password:  # Java rejects an empty HMAC key, without a text
                 del planned[user.name]
                 errors[user.name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         response = AlterUserScramCredentialsResponse()

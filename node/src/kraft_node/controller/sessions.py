@@ -1,11 +1,13 @@
-"""Who has been heard of and when, and which control state a broker is in (KIP-631, broker leases).
+"""Broker leases and control states: when each broker was last heard from (KIP-631).
 
-A broker holds a lease of `session_timeout_ms`, renewed by registration and by each heartbeat. Soft state: it is kept
-in memory on the active controller only and starts afresh with it (every unfenced broker then gets a whole lease).
+A broker holds a lease of `session_timeout_ms`, renewed by registration and by each heartbeat. This is soft state: only
+the active controller keeps it, in memory, and a new active controller starts afresh. Every unfenced broker then gets a
+full lease.
 
-A broker whose connection is closed has mostly died: a living one heartbeats over a new connection within its interval.
-So from the moment that this is noticed the lease runs for `closed_timeout_ms` at most. Kafka always waits for the whole
-lease; fencing too early costs a change of leaders, never a record, for broker epochs and leader epochs decide that.
+A broker whose connection is closed is probably dead: a running broker sends a heartbeat over a new connection within
+its interval. So once the controller notices the closed connection, the lease ends within `closed_timeout_ms`. Kafka
+always waits for the full lease. Fencing too early costs a change of leaders, but never a record: broker epochs and
+leader epochs protect those.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ OFFSET_MAX: Final = (1 << 63) - 1
 CLOSED_KEY: Final = "broker.session.closed.timeout.ms"
 REPLACE_KEY: Final = "broker.session.replace.on.restart"
 INTERVALS: Final = 1.5
-"""Heartbeat intervals that a broker with a closed connection has by default to show itself over a new one."""
+"""Default time, in heartbeat intervals, for a broker with a closed connection to send a heartbeat over a new one."""
 
 
 def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms: int) -> int:
-    """What CLOSED_KEY means: empty for the default, 0 for the whole lease. Raises ValueError."""
+    """The value of CLOSED_KEY: empty for the default, 0 for the full lease. Raises ValueError."""
     if not text.strip():
         return min(int(INTERVALS * heartbeat_interval_ms), session_timeout_ms)
     if not text.strip().isdigit():
@@ -32,15 +34,15 @@ def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms:
 
 
 class Link(Protocol):
-    """A connection, as far as it tells about the one behind it."""
+    """A connection of a broker."""
 
     @property
     def lost(self) -> bool:
-        """Whether it has been closed."""
+        """Whether the connection has been closed."""
 
 
 class ControlState(Enum):
-    """What a broker may be doing, as the controller sees it."""
+    """The state of a broker as the controller sees it."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -59,15 +61,17 @@ class _Lease:
         self.epoch = epoch
         self.fenced = fenced
         self.contact_ms: int | None = None
-        """Monotonic time of the last contact; None before any, or once the session has been found expired."""
+        """Monotonic time of the last contact; None before the first, or once the session was found expired."""
         self.link: Link | None = None
-        """What the last heartbeat came over; None when unknown."""
+        """The connection of the last heartbeat; None if unknown."""
         self.lost_ms: int | None = None
-        """When it was noticed that the link is closed."""
+        """When the controller noticed that the link is closed."""
         self.offset = NO_OFFSET
-        """How far the broker said its metadata is."""
+        """The metadata offset that the broker reported."""
         self.shutdown_offset = NO_OFFSET
-        """What all others must have replayed before it may go: the end of the records that took its leaders away."""
+        """All other brokers must have replayed this offset before the broker may stop: the end of the records that move
+        its leaders.
+        """
 
 
 class Sessions:
@@ -79,19 +83,19 @@ class Sessions:
         self.timeout_ms = timeout_ms
         self.closed_timeout_ms = closed_timeout_ms
         self.timed_out = 0
-        """How many sessions ran out since the start (TimedOutBrokerHeartbeatCount)."""
+        """Number of sessions that expired since the start (TimedOutBrokerHeartbeatCount)."""
         self._brokers: dict[int, _Lease] = {}
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The lease, and what is left of it once the connection is closed."""
+        """The lease, and the rest of it once the connection is closed, in milliseconds."""
         return self.timeout_ms, self.closed_timeout_ms
 
     def clear(self) -> None:
         self._brokers.clear()
 
     def register(self, broker_id: int, epoch: int, fenced: bool, now_ms: int | None) -> None:
-        """A broker was registered, or its registration replayed (`now_ms` None: that is no contact)."""
+        """A broker was registered, or its registration was replayed (`now_ms` None: this is not a contact)."""
         lease = self._brokers.get(broker_id)
         if lease is None or lease.epoch != epoch:
             lease = self._brokers[broker_id] = _Lease(epoch, fenced)
@@ -103,7 +107,7 @@ class Sessions:
         self._brokers.pop(broker_id, None)
 
     def contact(self, broker_id: int, epoch: int, now_ms: int, link: Link | None = None) -> None:
-        """The broker was heard of, over `link`."""
+        """Note contact with the broker, over `link`."""
         lease = self._brokers.get(broker_id)
         if lease is not None and lease.epoch == epoch:
             lease.contact_ms = now_ms
@@ -111,7 +115,7 @@ class Sessions:
             lease.lost_ms = None
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether that incarnation's lease still runs."""
+        """Whether that incarnation's lease is valid."""
         lease = self._brokers.get(broker_id)
         return lease is not None and lease.epoch == epoch and self._runs(lease, now_ms)
 
@@ -125,7 +129,7 @@ class Sessions:
         return now_ms - lease.lost_ms < self.closed_timeout_ms
 
     def take_expired(self, now_ms: int) -> tuple[int, int] | None:
-        """One broker (id, epoch) whose session has run out, told once; None when there is none."""
+        """One broker (id, epoch) whose session has expired, reported once; None if there is none."""
         for broker_id, lease in self._brokers.items():
             if lease.contact_ms is not None and not self._runs(lease, now_ms):
                 lease.contact_ms = None
@@ -134,7 +138,7 @@ class Sessions:
         return None
 
     def touch(self, broker_id: int, fenced: bool, offset: int) -> None:
-        """What the broker's last heartbeat made of it."""
+        """Store the result of the broker's last heartbeat."""
         lease = self._brokers[broker_id]
         lease.fenced = fenced
         lease.offset = offset
@@ -147,7 +151,7 @@ class Sessions:
             self.touch(broker_id, fenced, lease.offset)
 
     def start_shutdown(self, broker_id: int, offset: int) -> None:
-        """It may shut down once every active broker has replayed `offset`; the first offset told stays."""
+        """The broker may stop once every active broker has replayed `offset`; the first reported offset counts."""
         lease = self._brokers[broker_id]
         if lease.shutdown_offset < 0:
             lease.shutdown_offset = offset
@@ -159,6 +163,6 @@ class Sessions:
         return ControlState.FENCED if lease.fenced else ControlState.UNFENCED
 
     def may_leave(self, broker_id: int) -> bool:
-        """Whether all active brokers know that the broker, in controlled shutdown, leads nothing any more."""
+        """Whether all active brokers know that the broker in controlled shutdown leads nothing any more."""
         lowest = min((s.offset for s in self._brokers.values() if not s.fenced and s.shutdown_offset < 0), default=None)
         return (OFFSET_MAX if lowest is None else lowest) >= self._brokers[broker_id].shutdown_offset

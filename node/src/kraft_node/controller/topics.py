@@ -1,8 +1,8 @@
 """Topics: CreateTopics (19) v2-7, DeleteTopics (20) v1-6, CreatePartitions (37) v0-3.
 
-Records of a new topic, in order: TopicRecord, its ConfigRecords, a PartitionRecord each. Deleting is one
-RemoveTopicRecord, whatever the size. What a request asks is checked topic by topic; a topic that fails takes no other
-down. A request is one atomic batch, so its size is bounded.
+Records of a new topic, in order: TopicRecord, its ConfigRecords, a PartitionRecord per partition. A deletion is one
+RemoveTopicRecord, whatever the topic's size. Each topic of a request is checked by itself; its error does not affect
+other topics. A request is one atomic batch, so its size is bounded.
 
 Differences: there is no CreateTopicPolicy plug-in.
 """
@@ -33,7 +33,7 @@ from kraft_node.wire.messages import (
 from kraft_node.wire.stored import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 PARTITIONS_PER_BATCH_MAX: Final = 10_000
-"""Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH)."""
+"""Maximum of partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH)."""
 
 UNKNOWN_ID: Final = "This server does not host this topic ID."
 UNKNOWN_NAME: Final = "This server does not host this topic-partition."
@@ -41,14 +41,14 @@ UNKNOWN_NAME: Final = "This server does not host this topic-partition."
 FORBIDDEN_NAME: Final = "__cluster_metadata"
 
 Assignments: TypeAlias = Sequence[Sequence[int]]
-"""The replicas of each partition in order."""
+"""The replicas of each partition, in order."""
 
 SHOWN_CONFIGS_MAX: Final = 64
-"""Different sets of overrides whose descriptions are kept: applications create topics of a few kinds."""
+"""Maximum of cached descriptions of override sets: applications create topics of a few kinds."""
 
 
 class Topics:
-    """Answers what creates, grows and deletes topics."""
+    """Answers requests that create, extend and delete topics."""
 
     __slots__ = ("_cluster", "_configs", "_shown", "_shown_generation")
 
@@ -61,6 +61,7 @@ class Topics:
     # CreateTopics
 
     def create(self, request: CreateTopicsRequest, quota: Permission = UNBOUNDED) -> Plan:
+        """CreateTopics: plan the records of all valid topics. Each other topic gets its own error."""
         errors = self._name_errors(request)
         self._check_partition_total(request)
         response = CreateTopicsResponse()
@@ -224,7 +225,7 @@ class Topics:
             )
 
     def _shown_configs(self, overrides: dict[str, str]) -> list[Any]:
-        """The configs field of a created topic; topics with the same overrides share it."""
+        """The configs field of a created topic. Topics with the same overrides share it."""
         generation = self._cluster.config_generation
         if generation != self._shown_generation or len(self._shown) >= SHOWN_CONFIGS_MAX:
             self._shown.clear()
@@ -248,7 +249,7 @@ class Topics:
     # DeleteTopics
 
     def delete(self, request: DeleteTopicsRequest, api_version: int, quota: Permission = UNBOUNDED) -> Plan:
-        """Delete topics by name or by id; one result a topic asked for."""
+        """Delete topics by name or id, with one result per requested topic."""
         if not self._cluster.static.boolean("delete.topic.enable"):
             if api_version < 3:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
@@ -272,7 +273,7 @@ class Topics:
     def _deletions(
         self, asked: Sequence[tuple[str | None, Uuid]], found: dict[Uuid, str], quota: Permission
     ) -> list[tuple[str | None, Uuid, KafkaError | None]]:
-        """A result a topic; what is to be deleted goes to `found`."""
+        """One result per topic; topics to delete are put into `found`."""
         results: list[tuple[str | None, Uuid, KafkaError | None]] = []
         keys = [topic_id if name is None else name for name, topic_id in asked]
         doubtful = repeated(keys)
@@ -320,7 +321,7 @@ class Topics:
     # CreatePartitions
 
     def grow(self, request: CreatePartitionsRequest, quota: Permission = UNBOUNDED) -> Plan:
-        """Give topics more partitions."""
+        """Add partitions to topics."""
         response = CreatePartitionsResponse()
         records: list[Any] = []
         twice = repeated([topic.name for topic in request.topics])
@@ -401,7 +402,9 @@ def repeated(keys: Iterable[Any]) -> set[Any]:
 
 
 def check_manual_assignment(cluster: Cluster, replicas: Sequence[int], factor: int | None) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless users may place a partition there, on `factor` brokers (None: any)."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless users may place a partition on these brokers, `factor` of them (None:
+    any).
+    """
     why: str | None = None
     if not replicas:
         why = "The manual partition assignment includes an empty replica list."

@@ -1,4 +1,5 @@
-"""Follower (observer if this node is not a voter): fetches from the leader; a voter without answers starts a pre-vote."""
+"""Follower (observer if this node is not a voter): fetches from the leader; a voter without answers starts a
+pre-vote."""
 
 from __future__ import annotations
 

@@ -104,7 +104,10 @@ class ReplicaState:
 
     @property
     def fetches_as(self) -> ReplicaKey:
-        """The replica id in Fetch requests. An amnesiac replica acknowledges nothing, so it fetches as a plain reader."""
+        """The replica id in Fetch requests.
+
+        An amnesiac replica acknowledges nothing, so it fetches as a plain reader.
+        """
         return READER if self.is_amnesiac else self.local
 
     @property

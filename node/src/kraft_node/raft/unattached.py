@@ -1,4 +1,7 @@
-"""Unattached: the leader of this epoch is unknown or unreachable. A voter waits an election time-out, then pre-votes."""
+"""Unattached: the leader of this epoch is unknown or unreachable.
+
+A voter waits an election time-out, then pre-votes.
+"""
 
 from __future__ import annotations
 

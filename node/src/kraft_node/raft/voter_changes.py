@@ -244,7 +244,10 @@ def _update(node: RaftReplica, token: Hashable, request: UpdateVoterRequest) -> 
 
 
 def _told_by_static(node: RaftReplica, voter: Voter) -> int:
-    """Keep what a static voter reports about itself, until it reports again or the epoch ends. Returns the error code."""
+    """Keep what a static voter reports about itself, until it reports again or the epoch ends.
+
+    Returns the error code.
+    """
     if voter.key.id not in node.voters:
         return VOTER_NOT_FOUND
     if not _supports(node, voter) or not voter.endpoints or voter.key.directory == ZERO_UUID:
