@@ -183,7 +183,7 @@ def test_a_controller_that_cannot_begin_ends_the_node_and_says_why() -> None:
     bad = stored.PartitionChangeRecord(topic_id=Uuid(b"t" * 16), partition_id=0)
     node, _ = one_with_controller(bad)
     (why,) = ended(node)
-    assert "the records that a controller begins with: changing a partition that does not exist" in why
+    assert "the first records of the active controller do not fit: changing a partition that does not exist" in why
     assert node.driver.next_offset == 1, "nothing is in the log but the LeaderChange"
 
 
