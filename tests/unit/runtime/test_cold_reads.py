@@ -156,3 +156,16 @@ def test_residency_is_asked_of_the_kernel(segment: Path) -> None:
         assert is_resident(fd, 5, 100)
     finally:
         os.close(fd)
+
+
+def test_a_receiver_is_told_when_cold_data_has_left(
+    real: RealEnv,  # noqa: F811
+    segment: Path,
+    cold: dict[str, Any],
+) -> None:
+    """A connection that rests until its answers have left would otherwise never read its next request."""
+    servers, clients = joined(real)
+    servers[0].transport.write([opened(real, segment, 0, 1000)])
+    cold["go"].set()
+    until(real, lambda: len(clients[0].data) == 1000)
+    until(real, lambda: servers[0].drains == 1)

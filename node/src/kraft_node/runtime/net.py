@@ -69,6 +69,7 @@ class SocketTransport:
         "_background",
         "_closing",
         "_fd",
+        "_has_waited",
         "_held",
         "_is_reading",
         "_loop",
@@ -92,6 +93,8 @@ class SocketTransport:
         self._receiver: Receiver | None = None
         self.peer = peer
         self._out: deque[_Part] | None = None
+        self._has_waited = False
+        # For room in the socket or for the disk, since nothing was left to send: `drained` is owed.
         self._unsent = 0
         # As much of it as takes memory.
         self._held = 0
@@ -231,10 +234,12 @@ class SocketTransport:
             self._lost_soon(e)
             return
         if out:
+            self._has_waited = True
             self._watch(self._mask & ~WRITABLE if self._is_reading else self._mask | WRITABLE)
             return
         self._out = None
-        if self._mask & WRITABLE:
+        if self._has_waited:
+            self._has_waited = False
             self._watch(self._mask & ~WRITABLE)
             if self._receiver is not None and not self._closing:
                 self._receiver.drained()
