@@ -1,9 +1,9 @@
 """Record batch v2: the header, its checks, and reading and building whole batches.
 
-Layout (big endian): base offset i64, length i32 (of what follows), partition leader epoch i32, magic i8, CRC u32 (of
-what follows), attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer
-epoch i16, base sequence i32, record count i32, then the records. Base offset, length and leader epoch are outside the
-CRC: a broker sets them without touching the rest.
+Layout (big endian): base offset i64, length i32 (of the rest), partition leader epoch i32, magic i8, CRC u32 (of the
+rest), attributes i16, last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer epoch
+i16, base sequence i32, record count i32, then the records. Base offset, length and leader epoch are outside the CRC: a
+broker sets them without touching the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraft_node.records.varint import write_varint
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Bytes before the length starts to count: base offset and the length itself."""
+"""Bytes that the length field does not count: base offset and the length itself."""
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
@@ -48,13 +48,13 @@ _PREFIX: Final = Struct(">qi")
 _AFTER_CRC: Final = Struct(">hiqqqhii")
 _BEFORE_CRC: Final = Struct(">qiibI")
 _MAX_HEADERS: Final = 1 << 20
-"""Headers one record may claim; each takes at least two bytes, so a batch of 2 MiB could hold no more."""
+"""Maximum of headers of one record. Each takes at least two bytes, so a batch of 2 MiB could hold no more."""
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class BatchHeader:
-    """The header of one batch; `position` is where it starts in its buffer, `length` its bytes in all."""
+    """The header of one batch; `position` is its start in its buffer, `length` the size of the batch in bytes."""
 
     __slots__ = (
         "attributes",
@@ -131,12 +131,12 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go (KIP-534); the base timestamp holds it then."""
+        """When tombstones and markers of this batch may be removed (KIP-534), in milliseconds; None if not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 class Record(NamedTuple):
-    """One record as stored; `timestamp` in milliseconds, already the append time where the batch says so."""
+    """One stored record; `timestamp` in milliseconds, already the append time if the batch uses LogAppendTime."""
 
     offset: int
     timestamp: int
@@ -148,18 +148,18 @@ class Record(NamedTuple):
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`.
 
-    Raises TruncatedBatch when the buffer ends before the batch does, UnsupportedMagic, and CorruptBatch for a length
-    that cannot be. The CRC is not looked at.
+    Raises TruncatedBatch if the buffer ends before the batch, UnsupportedMagic, and CorruptBatch for an impossible
+    length. The CRC is not checked.
     """
     left = len(buffer) - position
     if left < _MIN_READABLE:
-        raise TruncatedBatch(f"{left} bytes are no batch header", position)
+        raise TruncatedBatch(f"{left} bytes are too few for a batch header", position)
     length = _PREFIX.unpack_from(buffer, position)[1]
     magic = buffer[position + _MAGIC_POSITION]
     if magic != MAGIC:
         raise UnsupportedMagic(f"message format {magic} is not supported, only {MAGIC}", position)
     if length < HEADER_SIZE - LOG_OVERHEAD:
-        raise CorruptBatch(f"length {length} is less than a header's", position)
+        raise CorruptBatch(f"length {length} is less than the header size", position)
     if length + LOG_OVERHEAD > left:
         raise TruncatedBatch(f"batch of {length + LOG_OVERHEAD} bytes, {left} are left", position)
     return BatchHeader(HEADER.unpack_from(buffer, position), position)
@@ -175,15 +175,14 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 
 
 def check_batch(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, once lengths, CRC, offsets and codec hold; records are not decoded.
+    """The header at `position`, after checks of lengths, CRC, offsets and codec. Records are not decoded.
 
-    Raises CorruptBatch, TruncatedBatch, UnsupportedMagic, or InvalidBatch for a header whose numbers contradict
-    each other.
+    Raises CorruptBatch, TruncatedBatch, UnsupportedMagic, or InvalidBatch for a header with contradictory numbers.
     """
     header = read_header(buffer, position)
     check_crc(buffer, header)
     if header.last_offset_delta < 0 or header.base_offset < 0:
-        raise InvalidBatch(f"offsets {header.base_offset}..{header.last_offset} are no range", position)
+        raise InvalidBatch(f"offsets {header.base_offset}..{header.last_offset} are not a range", position)
     if not 0 <= header.count <= header.last_offset_delta + 1:
         raise InvalidBatch(f"{header.count} records cannot span {header.last_offset_delta + 1} offsets", position)
     if header.attributes & COMPRESSION_MASK > 4:
@@ -200,16 +199,16 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
 
 
 def records_section(buffer: Buffer, header: BatchHeader, limit: int = DEFAULT_LIMIT) -> Buffer:
-    """The encoded records of a batch, decompressed where need be."""
+    """The encoded records of a batch, decompressed if necessary."""
     view = memoryview(buffer)[header.position + HEADER_SIZE : header.position + header.length]
     codec = header.attributes & COMPRESSION_MASK
     return decompress(codec, view, limit) if codec else view
 
 
 def iter_records(buffer: Buffer, header: BatchHeader | None = None, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """The records of the batch at `header` (by default the one at the start of `buffer`).
+    """The records of the batch at `header` (default: the batch at the start of `buffer`).
 
-    Raises CorruptBatch when the records do not fill the batch exactly, DecompressionLimit beyond `limit` bytes.
+    Raises CorruptBatch if the records do not fill the batch exactly, DecompressionLimit beyond `limit` bytes.
     """
     if header is None:
         header = read_header(buffer)
@@ -229,14 +228,14 @@ def iter_records(buffer: Buffer, header: BatchHeader | None = None, *, limit: in
 
 
 def iter_all_records(buffer: Buffer, *, limit: int = DEFAULT_LIMIT, control: bool = False) -> Iterator[Record]:
-    """The records of all batches in `buffer`, those of control batches only when asked for."""
+    """The records of all batches in `buffer`; control batches are included only with `control`."""
     for header in iter_headers(buffer):
         if control or not header.is_control:
             yield from iter_records(buffer, header, limit=limit)
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    # Inlined first byte: nearly all lengths and deltas fit in seven bits. IndexError means cut off.
+    # Inlined first byte: nearly all lengths and deltas fit in seven bits. IndexError means that the data ends early.
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -294,7 +293,7 @@ def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[Hea
 
 
 class NewRecord(NamedTuple):
-    """A record to be put into a batch by `build_batch`; `offset` None means the one after its predecessor's."""
+    """A record for `build_batch`; `offset` None means the offset after its predecessor's."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -321,9 +320,9 @@ def build_batch(
 ) -> bytes:
     """One batch holding `records` (NewRecord, Record or plain (key, value) pairs).
 
-    `timestamp` (ms) is that of pairs and of records without one; `append_time` makes the batch one of LogAppendTime.
-    Records with an offset keep it, relative to `base_offset`; `last_offset` widens the range beyond the last record, as
-    compaction needs it.
+    `timestamp` (ms) applies to pairs and to records without a timestamp. `append_time` sets LogAppendTime for the
+    batch. Records with an offset keep it. `last_offset` extends the range beyond the last record, as compaction needs
+    it.
     """
     body = bytearray()
     first_timestamp = max_timestamp = NO_TIMESTAMP
@@ -357,7 +356,7 @@ def build_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch of `header` without its records: only offsets, producer and sequence stay (KIP-98)."""
+    """The batch of `header` without its records: only offsets, producer and sequence remain (KIP-98)."""
     fields = (
         header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT),
         header.last_offset_delta,
@@ -380,10 +379,10 @@ def thin_batch(
     compression_level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with `count` of its records: the same offsets, sequences and codec.
+    """The batch of `header` with `count` of its records: offsets, sequences and codec are unchanged.
 
-    `records` are encoded, with timestamps relative to the header's base timestamp, or to `delete_horizon_ms`, which the
-    batch states from now on (KIP-534).
+    `records` are encoded, with timestamps relative to the header's base timestamp, or to `delete_horizon_ms` if given:
+    the new batch states that horizon (KIP-534).
     """
     payload = compress(header.compression, records, compression_level) if header.compression else records
     attributes, base_timestamp = header.attributes, header.base_timestamp
@@ -405,7 +404,7 @@ def thin_batch(
 
 
 def seal(base_offset: int, leader_epoch: int, fields: tuple[int, ...], payload: Buffer) -> bytes:
-    """A batch from the eight header fields after the CRC and the encoded (compressed) records."""
+    """A batch from the eight header fields after the CRC and the encoded (and compressed) records."""
     checked = _AFTER_CRC.pack(*fields) + payload
     length = len(checked) + ATTRIBUTES_POSITION - LOG_OVERHEAD
     return _BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc32c(checked)) + checked

@@ -1,10 +1,10 @@
-"""The codecs of record batches, by the numbers that the attributes carry (KIP-110 added zstd).
+"""The codecs of record batches, by their numbers in the attributes (KIP-110 added zstd).
 
-Compressed data comes from the network, so every decompression has a bound on what it may produce.
+Compressed data comes from the network, so every decompression limits its output.
 
-Snappy is framed as Java's xerial stream (magic, two versions, then length-prefixed raw blocks); bare snappy, as some C
-clients send it, is read too. LZ4 is the standard frame format with independent blocks: Kafka's Java reader refuses
-linked ones.
+Snappy data has the framing of Java's xerial stream (magic, two versions, then length-prefixed raw blocks). Bare snappy,
+which some C clients send, is read, too. LZ4 is the standard frame format with independent blocks: Kafka's Java reader
+refuses linked blocks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Compression(IntEnum):
 
 CODEC_NAMES: Final = {"none": 0, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 DEFAULT_LIMIT: Final = 512 * 1024 * 1024
-"""Bytes one batch may decompress to unless the caller knows better; five times the largest sensible request."""
+"""Default limit of a batch's decompressed size, in bytes: five times the largest sensible request."""
 
 GZIP_LEVEL_DEFAULT: Final = 6
 LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
 _GZIP_WBITS: Final = 31
 _GZIP_CHUNK: Final = 64 * 1024
-"""Compressed bytes given to zlib at once: it copies what it has not used each time it stops."""
+"""Compressed bytes per call of zlib: it copies its unused input each time it stops."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -50,7 +50,7 @@ _ZSTD_FIRST_GUESS: Final = 64 * 1024
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed with `codec`; `level` as the topic configuration gives it, None for Kafka's default."""
+    """Compress `data` with `codec`; `level` as in the topic configuration, None for Kafka's default."""
     if codec == Compression.NONE:
         return bytes(data)
     if codec == Compression.GZIP:
@@ -74,9 +74,9 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """What `compress` was given.
+    """Inverse of `compress`.
 
-    Raises CorruptBatch when the data is damaged, DecompressionLimit when it would be longer than `limit` bytes.
+    Raises CorruptBatch if the data is damaged, DecompressionLimit if the result exceeds `limit` bytes.
     """
     try:
         if codec == Compression.NONE:
@@ -95,10 +95,10 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
 
 
 def decompress_pieces(codec: int, data: Buffer, limit: int, piece: int) -> Iterator[Buffer]:
-    """What `decompress` returns, in pieces of about `piece` bytes where the codec's library can stop.
+    """The result of `decompress`, in pieces of about `piece` bytes if the codec's library can stop.
 
-    Where it cannot (a block of snappy, a frame of zstd), a piece may be longer, and an empty one comes before each try
-    with more room. Raises as `decompress`, once what comes before the fault has been given.
+    If it cannot (a block of snappy, a frame of zstd), a piece may be longer. An empty piece comes before each attempt
+    with a larger buffer. Raises like `decompress`, after the data before the fault was yielded.
     """
     try:
         if codec == Compression.GZIP:
@@ -173,7 +173,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
 
 
 def _zstd_tries(data: Buffer, limit: int) -> Iterator[Buffer]:
-    # Streams written by Java carry no content size, so the room is found by trying; a bomb costs at most `limit`.
+    # Streams written by Java have no content size, so several buffer sizes are tried; a bomb costs at most `limit`.
     room = min(limit, max(_ZSTD_FIRST_GUESS, 8 * len(data)))
     while True:
         out = bytearray(room)

@@ -1,8 +1,8 @@
-"""Control records: what brokers and voters write into logs for each other, never delivered to applications.
+"""Control records: records that brokers and voters write for each other. Applications never get them.
 
-Key: version i16 (0) and type i16. Transaction markers (KIP-98) have a hand-made value; those of the metadata log
-(KIP-595 leader change, KIP-630 snapshot header and footer, KIP-853 kraft.version and voters) hold flexible messages at
-version 0, whose classes are in `wire.stored`; here their values are bytes.
+Key: version i16 (0) and type i16. Transaction markers (KIP-98) have a hand-written value. Control records of the
+metadata log (KIP-595 leader change, KIP-630 snapshot header and footer, KIP-853 kraft.version and voters) hold flexible
+messages at version 0. Their classes are in `wire.stored`; here their values are bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def control_key(type_: int) -> bytes:
 
 
 def parse_control_key(key: bytes | None) -> ControlType:
-    """The type that `key` states; UNKNOWN for types of the future. Raises CorruptBatch when it is no control key."""
+    """The type in `key`; UNKNOWN for types of later releases. Raises CorruptBatch if it is not a control key."""
     if key is None or len(key) < KEY.size:
         raise CorruptBatch(f"control record with key {key!r}")
     version, type_ = KEY.unpack_from(key)

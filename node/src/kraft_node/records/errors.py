@@ -1,10 +1,10 @@
-"""What can be wrong with a batch. All are ValueErrors, so that a caller may catch one family."""
+"""Errors of batches. All are ValueErrors, so that callers can catch them together."""
 
 from __future__ import annotations
 
 
 class BatchError(ValueError):
-    """Bytes that should be record batches are not; `position` is where in the buffer the bad batch starts."""
+    """The bytes are not a valid batch; `position` is the start of the bad batch in the buffer."""
 
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(f"{reason} (batch at byte {position})")
@@ -13,11 +13,11 @@ class BatchError(ValueError):
 
 
 class CorruptBatch(BatchError):  # noqa: N818
-    """The bytes contradict themselves: a length, the CRC, a varint or compressed data."""
+    """The bytes contradict each other: a length, the CRC, a varint or compressed data."""
 
 
 class InvalidBatch(BatchError):  # noqa: N818
-    """Sound bytes that break a rule of the format, such as a count that does not fit the offsets."""
+    """Undamaged bytes that violate the format, such as a count that does not match the offsets."""
 
 
 class TruncatedBatch(CorruptBatch):
@@ -25,8 +25,8 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnsupportedMagic(BatchError):  # noqa: N818
-    """A message format that is no longer supported (magic 0 or 1), or not yet known."""
+    """A message format that is no longer supported (magic 0 or 1), or unknown."""
 
 
 class DecompressionLimit(CorruptBatch):
-    """The records would decompress to more than the caller allows."""
+    """The records would decompress to more bytes than the caller allows."""

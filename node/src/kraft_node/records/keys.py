@@ -1,7 +1,8 @@
-"""The keys of encoded records and where the records lie, for compaction: found without decoding the records.
+"""The keys and positions of encoded records, for compaction: found without decoding the records.
 
-All functions take the decompressed records of a batch as bytes. A record's start is its position in there. These loops
-are the hot part of compaction. So varints of one and two bytes, which nearly all are, are read without a call.
+All functions take the decompressed records of a batch as bytes. A record's start is its position in these bytes. These
+loops are the hot part of compaction. So varints of one and two bytes, which are the most common, are read without a
+call.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ NULL: Final = 1
 TOMBSTONE: Final = 1 << 30
 """Marks the start of a record without a value; records are decompressed to at most 2^29 bytes."""
 LONG_KEY: Final = 32
-"""Keys longer than this are remembered by a digest of 16 bytes."""
+"""Keys longer than this are stored as a digest of 16 bytes."""
 
 
 def short_key(key: bytes) -> bytes:
-    """What `key` is remembered by: itself, or its digest."""
+    """The stored form of `key`: the key itself, or its digest."""
     return key if len(key) <= LONG_KEY else blake2b(key, digest_size=16).digest()
 
 
 def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> None:
-    """Note in `places` where the latest record of each key lies: `base` plus its start, plus TOMBSTONE without a value.
+    """Note in `places` the position of the latest record of each key: `base` plus its start, plus TOMBSTONE if it has
+    no value.
 
     Raises CorruptBatch unless `count` records fill `data`.
     """
@@ -68,7 +70,7 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> N
 
 
 def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], bool]:
-    """The keys as they are remembered, the starts of the records, and whether a keyed record has no value.
+    """The keys in stored form, the starts of the records, and whether a record with a key has no value.
 
     Raises CorruptBatch.
     """
@@ -124,7 +126,7 @@ def is_tombstone(data: bytes, start: int) -> bool:
 
 
 def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
-    """The records at `starts`, as they are, and the largest of their timestamp deltas. Raises CorruptBatch."""
+    """The records at `starts`, unchanged, and the largest of their timestamp deltas. Raises CorruptBatch."""
     found: list[bytes] = []
     latest = -(1 << 63)
     try:
@@ -140,7 +142,7 @@ def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
 
 
 def cut_and_shift(data: bytes, starts: list[int], shift: int) -> tuple[bytes, int]:
-    """As `cut`, with `shift` added to each timestamp delta: the base timestamp of their batch becomes another one."""
+    """Like `cut`, with `shift` added to each timestamp delta, because the base timestamp of their batch changes."""
     out = bytearray()
     latest = -(1 << 63)
     try:
@@ -172,7 +174,7 @@ def _length(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends. IndexError when it is cut off."""
+    """A zigzag varint, and the position after it. Raises IndexError if it is incomplete."""
     byte = data[position]
     value, shift = byte & 0x7F, 7
     while byte >= 0x80:

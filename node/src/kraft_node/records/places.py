@@ -1,7 +1,7 @@
-"""Where the records of a batch are: timestamps and offsets, read piece by piece, and not for longer than a look-up may.
+"""Timestamps and offsets of the records of a batch, read piece by piece, with a limit on the time of a look-up.
 
-A batch may have been stored unread, so it may hold far more records than it has bytes. Of those beyond `RECORDS_MAX`
-nothing is read: they count as one record at the first of their offsets, with the batch's largest timestamp.
+A batch may have been stored unread, so it may hold far more records than bytes. Records beyond `RECORDS_MAX` are not
+read: they count as one record at the first of their offsets, with the batch's largest timestamp.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from kraft_node.records.errors import DecompressionLimit
 from kraft_node.records.shapes import Columns, check_filled, read_columns
 
 RECORDS_MAX: Final = 100_000
-"""Some 50 milliseconds. A megabyte holds as many records of ten bytes; clients send hundreds or thousands a batch."""
+"""Some 50 milliseconds. A megabyte holds this many records of ten bytes; clients send hundreds or thousands per
+batch."""
 PLAIN_MAX: Final = 64 << 20
-"""Decompressed bytes that are read."""
+"""Maximum of decompressed bytes that are read."""
 PIECE_BYTES: Final = 16 * 1024
 
 
@@ -30,13 +31,13 @@ class Place(NamedTuple):
 
 
 def places(batch: Buffer) -> Iterator[Place]:
-    """The records of the batch in `batch`, in order, as far as the caller goes. Raises BatchError for damage."""
+    """The records of the batch in `batch`, in order, read lazily. Raises BatchError if the batch is damaged."""
     header = read_header(batch)
     section = memoryview(batch)[header.position + HEADER_SIZE : header.position + header.length]
     appended = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     missing = header.count
     columns = Columns()
-    cut = bytearray()  # the begin of a record whose rest comes with the next pieces
+    cut = bytearray()  # the beginning of a record that the next pieces complete
     offset = header.base_offset
     try:
         for piece in decompress_pieces(header.compression, section, PLAIN_MAX, PIECE_BYTES):
@@ -57,5 +58,5 @@ def places(batch: Buffer) -> Iterator[Place]:
             yield Place(header.max_timestamp, offset + 1)
         return
     if missing:
-        read_columns(cut, 0, missing, columns, is_last=True)  # says how it is cut off
+        read_columns(cut, 0, missing, columns, is_last=True)  # raises the fitting error
     check_filled(len(cut), header.count, missing)

@@ -1,9 +1,9 @@
-"""The outlines of encoded records: where each begins and ends, without making keys, values or headers of them.
+"""The outlines of encoded records: where each begins and ends, without decoding keys, values or headers.
 
-For those who must know that records can be read, or how late the latest is, but not what they say: a leader before it
-stores a batch. Reading costs about half a microsecond a record. Of few records the outlines are tuples (`read_shapes`),
-of many they are columns of numbers (`read_columns`). Columns are read, judged and used again for the next records, so
-the outlines of a batch are never in memory as a whole.
+A leader uses them before it stores a batch: it must know that the records are readable and the latest timestamp, but
+not their content. Reading costs about half a microsecond per record. For few records the outlines are tuples
+(`read_shapes`), for many they are columns of numbers (`read_columns`). Columns are read, checked and reused for the
+next records, so that the outlines of a batch are never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from kraft_node.base.env import Buffer
 from kraft_node.records.errors import CorruptBatch
 
 RECORD_SIZE_MIN: Final = 7
-"""Length, attributes, two deltas, key, value and header count, a byte each."""
+"""One byte each for length, attributes, two deltas, key, value and header count."""
 
 Shape: TypeAlias = tuple[int, int, int, int, int]
-"""Of one record: where it ends, offset delta, timestamp delta, sizes of key and value (-1 for null)."""
+"""The outline of a record: its end, offset delta, timestamp delta, sizes of key and value (-1 for null)."""
 
 HEADERS_MAX: Final = 10_000
-"""Headers of one record that are walked over, some 3 ms; with more it is refused. Clients send a few."""
+"""Maximum of headers of a record, some 3 ms; a record with more is refused. Clients send a few."""
 
 
 class VarintTooLong(CorruptBatch):
-    """A record's length is a varint that no number needs (Kafka takes it for a fault of its own)."""
+    """The length of a record is a varint longer than any number needs (Kafka treats it as an internal error)."""
 
 
 class Columns:
-    """Of some records, by number: offset delta, timestamp delta, sizes of key and value (-1 for null)."""
+    """Outlines of several records, by number: offset delta, timestamp delta, sizes of key and value (-1 for null)."""
 
     __slots__ = ("keys", "offsets", "timestamps", "values")
 
@@ -43,12 +43,12 @@ class Columns:
         return len(self.offsets)
 
     def clear(self) -> None:
-        """Make room for the next records."""
+        """Empty the columns for the next records."""
         for column in (self.offsets, self.timestamps, self.keys, self.values):
             del column[:]
 
     def are_in_order(self, first: int = 0) -> bool:
-        """Whether the offsets go up by one from `first`."""
+        """Whether the offsets increase by one, starting at `first`."""
         return self.offsets == array("q", range(first, first + len(self.offsets)))
 
 

@@ -1,4 +1,4 @@
-"""One thread a lane for work that blocks: fsync, deleting, compressing (`base.env.Background`)."""
+"""One thread per lane for blocking work: fsync, deleting, compressing (`base.env.Background`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Job: TypeAlias = "tuple[Callable[[], Any], Callable[[Any], None]]"
 
 
 class Completion:
-    """The end of a lane's job, on the loop; names itself when it is slow there."""
+    """The completion of a lane's job, on the loop. Slow completions are logged with its name."""
 
     __slots__ = ("_done", "_lane")
 
@@ -33,7 +33,7 @@ class Completion:
 
 
 class ThreadBackground:
-    """Lanes start with their first job. The caller bounds what it submits: each asks for one fsync at a time."""
+    """Lanes start with their first job. Callers limit their jobs: each requests one fsync at a time."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -41,7 +41,7 @@ class ThreadBackground:
         self._threads: list[threading.Thread] = []
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` after what the lane already has, then `done(result or exception)` on the loop."""
+        """Run `work` after the lane's earlier jobs, then `done(result or exception)` on the loop."""
         queue = self._lanes.get(lane)
         if queue is None:
             queue = self._lanes[lane] = SimpleQueue()
@@ -51,7 +51,7 @@ class ThreadBackground:
         queue.put((work, done))
 
     def close(self, wait_s: float) -> None:
-        """Let every lane finish what it has, for at most `wait_s` seconds each."""
+        """Let every lane finish its jobs, for at most `wait_s` seconds each."""
         for queue in self._lanes.values():
             queue.put(None)
         for thread in self._threads:
@@ -71,4 +71,4 @@ class ThreadBackground:
             except BaseException as e:
                 result = e
             self._loop.call_from_thread(Completion(lane, done), result)
-            del job, work, done, result  # an idle lane keeps nothing alive
+            del job, work, done, result  # an idle lane must not keep objects alive

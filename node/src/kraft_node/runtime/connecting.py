@@ -1,8 +1,8 @@
-"""A connection being made: the addresses of a name, one after the other, until one answers.
+"""Making a connection: tries the addresses of a name in order, until one answers.
 
-One that says nothing is soon not waited for alone: the next one is asked beside it (RFC 8305, section 5), and after the
-last the name is looked up anew. A pod that was replaced has another address, of which names tell only seconds later;
-what waited for the former one would keep acknowledgements waiting as long.
+If an address does not answer soon, the next one is tried in parallel (RFC 8305, section 5). After the last address, the
+name is resolved again. A replaced pod has a new address, and names change only seconds later. Waiting for the old
+address would delay acknowledgements for as long.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kraft_node.base.env import Background
 from kraft_node.runtime.loop import WRITABLE, Loop, TimerHandle
 
 ALONE_MS: Final = 500.0
-"""How long an address is waited for alone: longer than between continents."""
+"""How long only one address is tried: longer than a round trip between continents."""
 
 SYN_AGAIN: Final = 1
-"""How often an address that says nothing is asked again by the kernel: given up after 3 s (its own six times take two
+"""How often the kernel retries a silent address: it gives up after 3 s (its default of six retries takes two
 minutes)."""
 
 TCP_SYNCNT: Final = getattr(socket, "TCP_SYNCNT", None)
 
 _Address: TypeAlias = "tuple[int, tuple[str, int]]"
-"""Family, and what the socket takes."""
+"""Family, and the address for the socket."""
 
 
 class Connecting:
-    """Calls `made` with the socket of the first address that answers, or `failed` when none did."""
+    """Calls `made` with the socket of the first address that answers, or `failed` if none does."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Connecting:
         self._error = OSError(errno.EHOSTUNREACH, "no address")
 
     def start(self) -> None:
-        """Look the name up and go on with what is found."""
+        """Resolve the name and try its addresses."""
         if self._family is None:
             self._look_up()
         else:
@@ -87,7 +87,7 @@ class Connecting:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Ask the next address, where there is one; be at an end, where nothing is waited for."""
+        """Try the next address; fail if there is none and no attempt is pending."""
         while self._next:
             family, address = self._next.pop(0)
             sock = socket.socket(family, socket.SOCK_STREAM)

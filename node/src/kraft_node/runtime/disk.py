@@ -1,4 +1,4 @@
-"""Files as the operating system has them (`base.env.Disk`). Every method may raise OSError."""
+"""Files of the operating system (`base.env.Disk`). Every method may raise OSError."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ IOV_MAX: Final = 1024
 """Buffers that one pwritev may take on Linux and macOS."""
 
 SYNCFS_TELLS_ERRORS: Final = (5, 8)
-"""The Linux release whose syncfs returns errors of writing back; before, it returned 0 whatever had happened."""
+"""The first Linux release whose syncfs reports write-back errors; before, it always returned 0."""
 
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE)
 SHORTAGE_PAUSE_S: Final = 0.05
 SHORTAGE_TRIES: Final = 200
-"""How often a lane tries again for want of a descriptor: ten seconds, then whoever gave it the work is told."""
+"""How often a lane retries if the process has no free descriptor: for ten seconds, then the job fails."""
 T = TypeVar("T")
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class RealFile:
-    """An open file; closed at the latest when nothing refers to it any more."""
+    """An open file. It is closed when the last reference is gone, at the latest."""
 
     __slots__ = ("_fd", "path")
 
@@ -71,7 +71,9 @@ class RealFile:
             self._pwrite_rest(position, buffers, written)
 
     def _pwrite_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
-        """A short write happens near a full disk or a file size limit: go on until the error itself comes."""
+        """Write the rest after a short write, which happens near a full disk or a size limit, until the error itself
+        occurs.
+        """
         rest = memoryview(b"".join(buffers))
         while written < len(rest):
             written += os.pwrite(self._fd, rest[written:], position + written)
@@ -103,7 +105,10 @@ class RealFile:
 
 class RealLock:
     """Two locks on one file: flock, which also excludes this process itself, and the POSIX record lock that the JVM
-    takes, so that Apache Kafka and this node exclude one another."""
+    takes.
+
+    So Apache Kafka and this node exclude each other.
+    """
 
     __slots__ = ("_fd", "path")
 
@@ -125,7 +130,9 @@ class RealLock:
 
 
 class RealFileSystem:
-    """syncfs(2) on a directory that is held open: an error of writing back is told to everyone who had one open."""
+    """syncfs(2) on a directory that is kept open: the kernel reports a write-back error to every process with an open
+    file.
+    """
 
     __slots__ = ("_fd", "_path", "_syncfs")
 
@@ -148,7 +155,7 @@ class RealFileSystem:
 
 
 def _find_syncfs() -> Callable[[int], int] | None:
-    """syncfs of a kernel that tells errors of writing back, which Linux does since 5.8."""
+    """syncfs, if the kernel reports write-back errors (Linux 5.8 and later); else None."""
     if sys.platform != "linux":
         return None
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -161,7 +168,7 @@ def _find_syncfs() -> Callable[[int], int] | None:
 
 
 class RealDisk:
-    """The file systems of this machine. Made by the thread of the loop."""
+    """The file systems of this machine. The loop's thread must create it."""
 
     def __init__(self) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -170,7 +177,10 @@ class RealDisk:
         self._loop_thread = threading.get_ident()
 
     def _relieved(self, work: Callable[[], T]) -> T:
-        """Do what needs a descriptor. If there is none, close idle files (on the loop) or wait (elsewhere)."""
+        """Run `work`, which needs a descriptor.
+
+        If there is none, close idle files (on the loop) or wait (elsewhere).
+        """
         is_loop = threading.get_ident() == self._loop_thread
         for attempt in range(SHORTAGE_TRIES):
             try:

@@ -34,7 +34,7 @@ class RealRng:
         return os.urandom(count)
 
     def randrange(self, stop: int) -> int:
-        """Uniform to within 2^-64."""
+        """A random number below `stop`, uniform to within 2^-64."""
         if stop <= 0:
             raise ValueError(f"randrange wants a positive bound, not {stop}")
         size = (stop.bit_length() + 7) // 8 + 8
@@ -45,7 +45,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str | None:
-    """The kernel's id of this boot; None where there is no /proc."""
+    """The kernel's id of this boot; None if there is no /proc."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip() or None
     except OSError:
@@ -53,7 +53,7 @@ def boot_id() -> str | None:
 
 
 class RealEnv:
-    """A loop and the `Env` on top of it."""
+    """A loop, and the `Env` based on it."""
 
     def __init__(self) -> None:
         self.loop = Loop()
@@ -71,6 +71,6 @@ class RealEnv:
         )
 
     def close(self, wait_s: float = 5.0) -> None:
-        """After the loop has stopped: finish background work, close the loop."""
+        """Finish background work and close the loop, after the loop has stopped."""
         self.background.close(wait_s)
         self.loop.close()

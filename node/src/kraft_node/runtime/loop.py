@@ -1,7 +1,7 @@
 """The event loop: readiness of descriptors, timers, and calls from other threads.
 
-One thread runs everything. A callback that raises is logged and the loop goes on: what must not survive its own
-failure (a connection, a log directory) guards itself.
+One thread runs everything. If a callback raises, the error is logged and the loop continues. Objects that must not
+survive their own failure (a connection, a log directory) handle their errors themselves.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ READABLE: Final = select.POLLIN
 WRITABLE: Final = select.POLLOUT
 
 EVENTS_MAX: Final = 1024
-"""Descriptors looked at before timers get their turn again: a turn stays within a few milliseconds."""
+"""Maximum of descriptors handled before timers run: a turn stays within a few milliseconds."""
 
 WAIT_MAX_S: Final = 60.0
-"""No wait is longer, so that a clock that misbehaves costs a minute at most."""
+"""Maximum wait, so that a faulty clock costs a minute at most."""
 
 CANCELLED_MAX: Final = 512
-"""Cancelled timers that may lie in the heap before it is built anew."""
+"""Cancelled timers in the heap that trigger a rebuild."""
 
 
 class TimerHandle:
-    """A call that has been asked for (`base.env.Timer`)."""
+    """A scheduled call (`base.env.Timer`)."""
 
     __slots__ = ("args", "function", "loop")
 
@@ -51,7 +51,7 @@ class TimerHandle:
 
 
 class Loop:
-    """Runs until `stop`."""
+    """The event loop of a process. Runs until `stop`."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
@@ -72,16 +72,16 @@ class Loop:
     # Descriptors
 
     def watch(self, fd: int, mask: int, callback: Callable[[int], None]) -> None:
-        """Call `callback(events)` whenever `fd` is ready for what `mask` says, or has failed."""
+        """Call `callback(events)` whenever `fd` is ready for the events in `mask`, or has failed."""
         self._callbacks[fd] = callback
         (self._epoll or self._poll).register(fd, mask)  # type: ignore[union-attr]
 
     def rewatch(self, fd: int, mask: int) -> None:
-        """Change what a watched descriptor is watched for; 0 = failures only."""
+        """Change the events of a watched descriptor; 0: failures only."""
         (self._epoll or self._poll).modify(fd, mask)  # type: ignore[union-attr]
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching; before the descriptor is closed."""
+        """Stop watching; call it before the descriptor is closed."""
         if self._callbacks.pop(fd, None) is not None:
             (self._epoll or self._poll).unregister(fd)  # type: ignore[union-attr]
 
@@ -99,7 +99,7 @@ class Loop:
         return handle
 
     def call_from_thread(self, function: Callable[..., None], *args: Any) -> None:
-        """Run `function` on the loop; the one method that other threads and signal handlers may call."""
+        """Run `function` on the loop. This is the only method that other threads and signal handlers may call."""
         self._foreign.append((function, args))
         try:
             self._wake_in.send(b"\0")
@@ -110,11 +110,11 @@ class Loop:
 
     @property
     def wake_fd(self) -> int:
-        """For `signal.set_wakeup_fd`."""
+        """The descriptor for `signal.set_wakeup_fd`."""
         return self._wake_in.fileno()
 
     def timer_cancelled(self) -> None:
-        """Told by handles; rebuilds the heap once mostly cancelled timers lie in it."""
+        """Called by handles. Rebuilds the heap if most timers in it are cancelled."""
         self._cancelled += 1
         if self._cancelled > CANCELLED_MAX and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].function is not None]
@@ -156,11 +156,11 @@ class Loop:
             lag.turn(at - begun)
 
     def stop(self) -> None:
-        """Return from `run` after the present turn."""
+        """Return from `run` after the current turn."""
         self._running = False
 
     def close(self) -> None:
-        """Give the descriptors back; after `run` has returned."""
+        """Close the descriptors, after `run` has returned."""
         self.unwatch(self._wake_out.fileno())
         self._wake_out.close()
         self._wake_in.close()
@@ -186,9 +186,9 @@ class Loop:
             heap = self._heap
 
     def _run_ready(self, at: float) -> float:
-        """Run what is due; `at` is the time before, the result the time after."""
+        """Run due calls. `at` is the time before; returns the time after."""
         ready, monotonic = self._ready, time.monotonic
-        for _ in range(len(ready)):  # what these add waits for the next turn, so descriptors are not starved
+        for _ in range(len(ready)):  # calls added meanwhile wait for the next turn, so that descriptors are not starved
             handle = ready.popleft()
             function = handle.function
             if function is None:

@@ -1,7 +1,7 @@
-"""Sockets on the loop (`base.net`): buffers lent by the receivers, gathered writes, sendfile.
+"""Sockets on the loop (`base.net`): buffers provided by the receivers, gathered writes, sendfile.
 
-A transport writes at once what the socket takes and keeps the rest in order; while something is kept it is watched for
-writability. It never buffers what it was not given, so whoever writes sees `unsent_bytes` and stops.
+A transport writes at once as much as the socket accepts and keeps the rest in order. While it keeps data, it watches
+for writability. Callers limit the buffered data: they check `unsent_bytes` and stop writing.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from kraft_node.runtime.residency import bring_in, is_resident
 log = logging.getLogger("kraft_node.runtime.net")
 
 ACCEPTS_MAX: Final = 256
-"""Connections accepted in one turn of the loop, so that a storm of them does not starve those that are open."""
+"""Maximum of connections accepted in one turn of the loop, so that a storm of them does not starve open connections."""
 
 ACCEPT_PAUSE_MS: Final = 100
-"""How long accepting rests when the process has no descriptor left: trying at once would spin."""
+"""How long accepting pauses if the process has no free descriptor: retrying at once would spin."""
 
 FILES_RESERVE: Final = 64
-"""Descriptors that connections leave to files, which are opened and closed all the time."""
+"""Descriptors reserved for files, which are opened and closed all the time."""
 
 BACKLOG: Final = 511
 
 JOIN_MAX: Final = 64 * 1024
-"""Parts whose sum is below this are joined and sent by `send`, which is cheaper than a vector of many small ones."""
+"""Parts with a smaller total are joined and sent by `send`, which is cheaper than a vector of many small parts."""
 
 IOV_MAX: Final = 512
-"""Parts that one sendmsg takes; the system's limit is 1024."""
+"""Maximum of parts of one sendmsg; the system's limit is 1024."""
 
 SEND_TURN_MAX: Final = 4 << 20
-"""Bytes that one connection may hand to the kernel in one turn before others have theirs."""
+"""Maximum of bytes that one connection may send in one turn, before other connections get their turn."""
 
 WINDOW_MAX: Final = 1 << 20
-"""Bytes of a file that are sent, or read ahead by a lane, in one go."""
+"""Maximum of bytes of a file that are sent, or read ahead by a lane, at once."""
 
 READ_LANES: Final = 4
-"""Threads that read cold data ahead, for each directory of logs."""
+"""Threads that read cold data ahead, per log directory."""
 
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
-"""Tells TCP that more follows at once, so that a head does not leave in a packet of its own before its file slice."""
+"""Tells TCP that more data follows at once, so that a header does not leave in its own packet before its file slice."""
 
 _Part: TypeAlias = "memoryview | FileSlice"
 
 
 def descriptors_max() -> int:
-    """How many descriptors this process may have open."""
+    """The maximum of open descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
@@ -87,7 +87,7 @@ class SocketTransport:
         self._background = background
         self._is_reading = False
         self._warm_to = -1
-        # Up to where in the file of the first part a lane has read ahead.
+        # How far a lane has read ahead in the file of the first part.
         self._sock: socket.socket | None = sock
         self._fd = sock.fileno()
         self._receiver: Receiver | None = None
@@ -96,19 +96,19 @@ class SocketTransport:
         self._has_waited = False
         # For room in the socket or for the disk, since nothing was left to send: `drained` is owed.
         self._unsent = 0
-        # As much of it as takes memory.
+        # The part of it that uses memory.
         self._held = 0
         self._mask = READABLE
         self._closing = False
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read for `receiver`."""
+        """Start reading for `receiver`."""
         self._receiver = receiver
         if self._sock is not None:
             self._loop.watch(self._fd, self._mask, self._ready)
 
     def callback_name(self) -> str:
-        """For the log line of a slow callback: what the receiver last did."""
+        """For the log line of a slow callback: the last action of the receiver."""
         more = getattr(self._receiver, "callback_name", None)
         receiver = type(self._receiver).__name__
         return f"receiver={receiver} peer={self.peer[0]}:{self.peer[1]}" + (f" {more()}" if more is not None else "")
@@ -214,7 +214,7 @@ class SocketTransport:
             self._flush()
 
     def _flush(self) -> None:
-        """Send what the socket takes, watch for more room while something is left."""
+        """Send as much as the socket accepts; watch for writability while data is left."""
         out = self._out
         if self._is_reading:
             return  # `_read_ahead` goes on
@@ -257,7 +257,7 @@ class SocketTransport:
             length = min(length, self._warm_to - position)
         sent = os.sendfile(self._fd, fd, position, length)
         if sent == 0:
-            # Promised bytes are no longer there (truncated under us): the stream cannot go on.
+            # The promised bytes are gone (the file was truncated): the stream cannot continue.
             raise OSError(errno.EIO, f"{part.file.path} ended at {part.position}, {part.length} bytes early")
         if sent == part.length:
             out.popleft()
@@ -267,7 +267,9 @@ class SocketTransport:
         return sent
 
     def _read_ahead(self, part: FileSlice, length: int) -> None:
-        """Have a lane bring the beginning of the first part into memory, then send it; others are served meanwhile."""
+        """Let a lane read the beginning of the first part into memory, then send it; other connections are served
+        meanwhile.
+        """
         file, position = part.file, part.position
         self._is_reading = True
 
@@ -325,7 +327,7 @@ class SocketTransport:
         self._lost_soon(None)
 
     def _lost_soon(self, error: OSError | None) -> None:
-        """The receiver may be the caller: let it finish first."""
+        """Report the loss later: the receiver may be the caller and must finish first."""
         self._shut()
         self._loop.call_soon(self._tell_lost, error)
 
@@ -349,7 +351,7 @@ class SocketTransport:
 
 
 def _plain_size(parts: Sequence[Outgoing]) -> int:
-    """The bytes in `parts`, or -1 when they are more than is worth joining or not all in memory."""
+    """The bytes in `parts`; -1 if they are too many to join or not all in memory."""
     size = 0
     for part in parts:
         if part.__class__ is FileSlice:
@@ -405,8 +407,8 @@ class SocketListener:
 class SocketNet:
     """Listens and connects (`base.net.Net`).
 
-    `send_buffer` and `receive_buffer` are the kernel's per socket, in bytes; -1 leaves them to the kernel, which sizes
-    them by what a connection can carry.
+    `send_buffer` and `receive_buffer` are the kernel's buffer sizes per socket, in bytes; -1: the kernel chooses them
+    by the throughput of a connection.
     """
 
     def __init__(self, loop: Loop, background: Background) -> None:
@@ -416,10 +418,10 @@ class SocketNet:
         self.receive_buffer = -1
         self.backlog = BACKLOG
         self.connections_below = descriptors_max() - FILES_RESERVE
-        """New connections with this descriptor or a higher one are refused: logs must go on when clients are many."""
+        """New connections with this or a higher descriptor are refused: logs must continue even with many clients."""
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> SocketListener:
-        """Bind and listen; an empty `host` is every address of this machine, v4 and v6."""
+        """Bind and listen. An empty `host` means all addresses of this machine, v4 and v6."""
         where = host or "::"
         try:
             found = socket.getaddrinfo(where, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

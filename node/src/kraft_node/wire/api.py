@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The numbers under which requests are known (ApiKeys of Kafka 4.3.1)."""
+    """The API keys of requests (ApiKeys of Kafka 4.3.1)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -112,7 +112,7 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec:
-    """One API; its message classes are made when asked for."""
+    """One API. Its message classes are made on first access."""
 
     __slots__ = ("flexible", "key", "listeners", "name", "unstable", "versions")
 
@@ -137,7 +137,7 @@ class ApiSpec:
 
     @property
     def flexible_from(self) -> int:
-        """The first flexible version; above every version where none is."""
+        """The first flexible version; above every version if none is flexible."""
         return self.flexible.low if self.flexible.high >= 0 else 1 << 15
 
     @property
@@ -159,7 +159,7 @@ def _specs() -> dict[int, ApiSpec]:
             head = parse_head(entry.head)
             key = ApiKey(head.api_key)
             name = head.name.removesuffix("Request")
-            if head.valid.high < 0:  # removed, and kept by its number only
+            if head.valid.high < 0:  # removed; only its number is kept
                 continue
             specs[int(key)] = ApiSpec(key, name, head.valid, head.flexible, head.listeners, head.unstable)
     return specs
@@ -186,6 +186,6 @@ def response_header_version(key: int, version: int) -> int:
 
 
 def name_of(key: int) -> str:
-    """The API's name, for people."""
+    """The API's name for messages and logs."""
     spec = API.get(key)
     return spec.name if spec is not None else f"api {key}"

@@ -1,7 +1,7 @@
 """Makes the classes of the messages in the schemas, each on first use.
 
-A class has a slot for every field that any version has, under its snake_case name, and `unknown_tags`; nested structs
-are attributes of the message's class. All versions share the class: what a version lacks keeps its default.
+A class has a slot for every field of any version, under its snake_case name, and `unknown_tags`. Nested structs are
+attributes of the message's class. All versions share the class: fields that a version lacks keep their defaults.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from kraft_node.wire.schema import Field, MessageSchema, Struct, read_schema
 
 
 class Message:
-    """A message or a struct in one; equal when all fields are."""
+    """A message or a nested struct; equal if all fields are equal."""
 
     __slots__ = ()
     SCHEMA: ClassVar[MessageSchema]
     _fields: ClassVar[tuple[str, ...]] = ()
     bare: ClassVar[type[Any]]
-    """A subclass without a constructor, under the same name: decoded objects are of it."""
+    """A subclass with the same name and without a constructor. Decoded objects are instances of it."""
     _decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], bytearray]]]
     _step_decoders: ClassVar[dict[int, Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]]]
     _step_encoders: ClassVar[dict[int, Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]]]
     _counted_decoders: ClassVar[dict[int, Callable[[Buffer, int, int], tuple[Any, int]]]]
     _from_bytes: ClassVar[bool]
-    """Whether the decoders want bytes; those of messages with records take any buffer."""
+    """Whether the decoders need bytes; decoders of messages with records take any buffer."""
 
     def __eq__(self, other: object) -> bool:
         if getattr(other, "_fields", None) is not self._fields:
@@ -57,17 +57,17 @@ class Message:
 
 
 def step_decoder(cls: type[Message], version: int) -> Any:
-    """The decoder that pauses. Raises KeyError when the message has no such version."""
+    """The decoder that runs in steps. Raises KeyError if the message has no such version."""
     return _compiled(cls, cls._step_decoders, compile_step_decoder, version)
 
 
 def counted_decoder(cls: type[Message], version: int) -> Any:
-    """The decoder that gives up on many items. Raises KeyError when the message has no such version."""
+    """The decoder that stops if there are many items. Raises KeyError if the message has no such version."""
     return _compiled(cls, cls._counted_decoders, compile_counted_decoder, version)
 
 
 def step_encoder(cls: type[Message], version: int) -> Any:
-    """The encoder that pauses. Raises KeyError when the message has no such version."""
+    """The encoder that runs in steps. Raises KeyError if the message has no such version."""
     return _compiled(cls, cls._step_encoders, compile_step_encoder, version)
 
 
@@ -85,7 +85,7 @@ def _structs(cls: type[Message]) -> dict[str, type]:
 
 
 class _Unset:
-    """Stands for an argument that was not given where None has a meaning of its own."""
+    """The value of an argument that was not given, where None is a valid value."""
 
     def __repr__(self) -> str:
         return "…"
@@ -95,7 +95,7 @@ _UNSET = _Unset()
 
 
 def make_class(group: str, name: str, module: str) -> type[Message]:
-    """The class of message `name`, for `module` to keep. Raises KeyError when the group has none of that name."""
+    """The class of message `name`; `module` must store it. Raises KeyError if the group has no message of that name."""
     schema = read_schema(group, name)
     made: dict[str, type[Message]] = {}
     for struct in schema.structs.values():

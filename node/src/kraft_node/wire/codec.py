@@ -1,4 +1,4 @@
-"""Messages to bytes and back, at once or in steps."""
+"""Encoding and decoding of messages, at once or in steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ M = TypeVar("M", bound=Message)
 
 
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
-    """The message that fills `buffer` to its end. Raises DecodeError for anything else.
+    """Decode the message that fills `buffer` completely. Raises DecodeError for anything else.
 
-    Records fields are views of `buffer`: they live as long as it does and change when it does.
+    Records fields are views of `buffer`: they are valid as long as it is, and change with it.
     """
     if cls._from_bytes:
         buffer = bytes(buffer)
@@ -31,7 +31,7 @@ def decode(cls: type[M], buffer: Buffer, version: int) -> M:
 
 
 def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tuple[M, int]:
-    """The message at `position` and the position after it. Raises DecodeError."""
+    """Decode the message at `position`. Returns it with the position after it. Raises DecodeError."""
     if cls._from_bytes:
         buffer = bytes(buffer)
     try:
@@ -41,7 +41,7 @@ def decode_from(cls: type[M], buffer: Buffer, position: int, version: int) -> tu
 
 
 def decode_few(cls: type[M], buffer: Buffer, position: int, version: int) -> tuple[M, int]:
-    """As `decode_from`, but raises TooManyItems for a message that has to be decoded in steps."""
+    """Like `decode_from`, but raises TooManyItems for a message that must be decoded in steps."""
     try:
         return (cls._counted_decoders.get(version) or counted_decoder(cls, version))(buffer, position, len(buffer))
     except TooManyItems:
@@ -53,7 +53,7 @@ def decode_few(cls: type[M], buffer: Buffer, position: int, version: int) -> tup
 def decode_in_steps(
     cls: type[M], buffer: Buffer, position: int, version: int, items_max: int
 ) -> Generator[None, None, tuple[M, int]]:
-    """As `decode_from`, in steps of about a millisecond; `buffer` must stay as it is until the end.
+    """Like `decode_from`, in steps of about a millisecond. `buffer` must not change until the end.
 
     Raises TooManyItems for a message of more than `items_max` items (elements of arrays, tagged fields).
     """
@@ -82,7 +82,7 @@ def _decode_error(cls: type[Message], buffer: Buffer, version: int, error: Excep
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes; file slices in it are read. Raises EncodeError."""
+    """The message's bytes. File slices in it are read. Raises EncodeError."""
     parts = encode_parts(message, version)
     if len(parts) == 1 and not isinstance(parts[0], FileSlice):
         return bytes(parts[0])
@@ -90,7 +90,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buffer | FileSlice]:
-    """`head` and the message's bytes in parts to be sent one after the other, so that records are not copied.
+    """`head` and the message's bytes, in parts that are sent in order, so that records are not copied.
 
     Raises EncodeError.
     """
@@ -111,7 +111,7 @@ def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buf
 def encode_in_steps(
     message: Message, version: int, head: Buffer = b""
 ) -> Generator[None, None, list[Buffer | FileSlice]]:
-    """As `encode_parts`, in steps of about a millisecond. The message must stay as it is until the end."""
+    """Like `encode_parts`, in steps of about a millisecond. The message must not change until the end."""
     sent: list[Buffer | FileSlice] = []
     try:
         rest = yield from step_encoder(type(message), version)(message, bytearray(head), sent)

@@ -1,10 +1,10 @@
-"""What the compilers of decoders (`decoder`) and encoders (`encoder`) share.
+"""The common part of the compilers of decoders (`decoder`) and encoders (`encoder`).
 
-Each turns a message schema and a version into one straight-line Python function. What makes it fast: neighbouring
+Each compiler turns a message schema and a version into one straight-line Python function. These make it fast: adjacent
 fixed-size fields, with the length that follows them, are one struct call; one-byte varints are read in place; nested
 structs are loops in the same function; objects are filled slot by slot without a constructor call.
 
-With `steps` the function is a generator, for messages of many items: it pauses after `runtime.STEP_ITEMS` of them.
+With `steps` the function is a generator for messages with many items: it pauses after `runtime.STEP_ITEMS` items.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def default_text(field: Field) -> str:
 
 
 class Compiler:
-    """State of one function being written."""
+    """State of the function that is being generated."""
 
     def __init__(self, schema: MessageSchema, version: int, classes: Mapping[str, Any], *, steps: bool = False) -> None:
         self.schema = schema
@@ -63,13 +63,13 @@ class Compiler:
         names.update(records_parts=runtime.records_parts, put_records=runtime.put_records)
 
     def begin(self) -> None:
-        """Write what a generator needs before its first item."""
+        """Generate the code before the first item."""
         if self.steps:
             self.src.line(f"left = {runtime.STEP_ITEMS}")
             self.src.line("if not left: yield  # a generator, whatever the message has")
 
     def item_done(self) -> None:
-        """Write what an item of an array costs: a generator pauses after many."""
+        """Generate the accounting of one array item: a generator pauses after many items."""
         if self.steps:
             self.src.line("left -= 1")
             self.src.line(f"if left <= 0: yield; left = {runtime.STEP_ITEMS}")
@@ -87,7 +87,7 @@ class Compiler:
         return self.src.constant("C", self.classes[struct.name])
 
     def bare(self, struct: Struct) -> str:
-        """The class without a constructor: calling it is the cheapest way to an object with empty slots."""
+        """The class without a constructor: calling it is the cheapest way to make an object with empty slots."""
         return self.src.constant("B", self.classes[struct.name].bare)
 
     def untagged(self, struct: Struct) -> list[Field]:
@@ -97,7 +97,7 @@ class Compiler:
         return [f for f in struct.fields if self.present(f) and self.is_tagged(f)]
 
     def least_size(self, field: Field) -> int:
-        """The least bytes that an element of the array `field` takes, at least 1."""
+        """The minimum size of an element of the array `field` in bytes, at least 1."""
         if field.struct is None:
             fixed = INTEGERS.get(field.type)
             return SIZES[fixed] if fixed else 1 if self.is_flexible(field) else 2
@@ -119,5 +119,5 @@ class Compiler:
 
 
 def has_records(struct: Struct) -> bool:
-    """Whether records are somewhere in it: such messages are decoded from views, others from bytes."""
+    """Whether the struct contains records: such messages are decoded from views, others from bytes."""
     return any(f.type == "records" or (f.struct is not None and has_records(f.struct)) for f in struct.fields)

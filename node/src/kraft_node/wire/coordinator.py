@@ -1,8 +1,8 @@
 """Keys and values of the coordinators' internal topics: two bytes, then the message.
 
-The two bytes are, before a key, the number of its record type (the key's own version is always 0), and before a value
-the version of the value. `__consumer_offsets` numbers its types apart from `__transaction_state` and
-`__share_group_state`, so that a key is read knowing its family. Callers: the coordinators and what prints their logs.
+In a key, the two bytes are the number of its record type (the key's own version is always 0). In a value, they are the
+version of the value. `__consumer_offsets`, `__transaction_state` and `__share_group_state` number their types
+independently, so a key can only be read with its family. Users: the coordinators, and tools that print their logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 class UnknownRecordTypeError(DecodeError):
-    """A key of a record type that the release does not have, perhaps left by a newer one; `number` is the type."""
+    """A key with a record type that the release lacks, perhaps from a newer one; `number` is the type."""
 
     def __init__(self, family: str, number: int) -> None:
         super().__init__(f"a key of the {family} coordinator with the unknown record type {number}")
@@ -40,7 +40,7 @@ class UnknownRecordTypeError(DecodeError):
 
 @cache
 def key_names(family: str) -> dict[int, str]:
-    """Record type -> name of the key's message, of one family."""
+    """Record type -> name of the key's message, for one family."""
     file = f"{family}_coordinator_records"
     return {e.number: name for name, e in index().items() if e.file == file and e.kind == "coordinator-key"}
 
@@ -63,7 +63,7 @@ def _split(data: Buffer, what: str) -> tuple[int, Buffer]:
 
 
 def decode_key(family: str, data: Buffer) -> Message:
-    """The key in `data`. Raises UnknownRecordTypeError, and DecodeError for anything else that is wrong."""
+    """Decode a key. Raises UnknownRecordTypeError, and DecodeError for all other errors."""
     number, body = _split(data, f"a key of the {family} coordinator")
     name = key_names(family).get(number)
     if name is None:
@@ -73,12 +73,12 @@ def decode_key(family: str, data: Buffer) -> Message:
 
 
 def decode_value(key: Message, data: Buffer) -> Message:
-    """The value that goes with `key`; see `decode_value_versioned`."""
+    """The value that belongs to `key`; see `decode_value_versioned`."""
     return decode_value_versioned(key, data)[0]
 
 
 def decode_value_versioned(key: Message, data: Buffer) -> tuple[Message, int]:
-    """The value that goes with `key`, and its version. Raises DecodeError, also for a version not known here."""
+    """The value that belongs to `key`, and its version. Raises DecodeError, also for an unknown version."""
     cls: Any = getattr(stored, key.SCHEMA.name.removesuffix("Key") + "Value")
     version, body = _split(data, f"a {cls.__name__}")
     return codec.decode(cls, body, version), version

@@ -56,7 +56,7 @@ class _Decoder(Compiler):
         self.make(struct, values, target, unknown)
 
     def make(self, struct: Struct, values: Mapping[str, str], target: str, unknown: str) -> None:
-        """Fill an object: `values` by field name, defaults for what the version lacks."""
+        """Generate code that fills an object: `values` by field name, defaults for fields that the version lacks."""
         src = self.src
         src.line(f"{target} = {self.bare(struct)}()")
         for field in struct.fields:
@@ -71,7 +71,7 @@ class _Decoder(Compiler):
         return text
 
     def read_field(self, struct: Struct, field: Field) -> str:
-        """Write what reads the field; the variable that holds it (in an open run, perhaps)."""
+        """Generate code that reads the field. Returns the variable that holds it (perhaps in an open run)."""
         src = self.src
         value = src.unique("v")
         fixed = INTEGERS.get(field.type)
@@ -97,9 +97,10 @@ class _Decoder(Compiler):
         return value
 
     def read_length(self, value: str, code: str, flexible: bool, nulled: str, what: str, most: int = 0) -> None:
-        """Read a length into `value`, run `nulled` for null, refuse other negative ones and those above `most`.
+        """Generate code that reads a length into `value`, runs `nulled` for null, and refuses other negative lengths
+        and lengths above `most`.
 
-        What follows is to be written in an else branch.
+        The caller must generate the following code in an else branch.
         """
         src = self.src
         if flexible:
@@ -200,11 +201,11 @@ class _Decoder(Compiler):
         self.read_one_by_one(field, value, count, what)
 
     def is_fixed(self, struct: Struct) -> bool:
-        """Whether every struct of this version without tagged fields has the same size."""
+        """Whether all structs of this version without tagged fields have the same size."""
         return all(not f.array and f.type in INTEGERS for f in self.untagged(struct))
 
     def read_fixed_structs(self, struct: Struct, value: str, count: str) -> None:
-        """All at once by iter_unpack, unless one of them has tagged fields."""
+        """Generate code that reads all structs by one iter_unpack, unless one of them has tagged fields."""
         src = self.src
         fields = self.untagged(struct)
         names = [src.unique("v") for _ in fields]
@@ -291,9 +292,9 @@ class _Decoder(Compiler):
 def compile_decoder(
     schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Buffer, int, int], tuple[Any, int]]:
-    """The function `decode(buf, pos, end) -> (message, next position)` of one version.
+    """The function `decode(buf, pos, end) -> (message, next position)` for one version.
 
-    `buf` is bytes, and for messages with records any buffer.
+    `buf` is bytes; for messages with records it is any buffer.
     """
     return _Decoder(schema, version, classes).compile()
 
@@ -301,12 +302,12 @@ def compile_decoder(
 def compile_counted_decoder(
     schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Buffer, int, int], tuple[Any, int]]:
-    """The same function, but it raises TooManyItems for a message of more than `runtime.COUNTED_ITEMS` structs."""
+    """Like `compile_decoder`, but the function raises TooManyItems for more than `runtime.COUNTED_ITEMS` structs."""
     return _Decoder(schema, version, classes, counted=True).compile()
 
 
 def compile_step_decoder(
     schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]:
-    """The same as a generator that pauses after each `runtime.STEP_ITEMS` items; `buf` is any buffer."""
+    """Like `compile_decoder`, as a generator that pauses after each `runtime.STEP_ITEMS` items; `buf` is any buffer."""
     return _Decoder(schema, version, classes, steps=True).compile()

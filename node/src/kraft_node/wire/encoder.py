@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Encoder(Compiler):
-    """Writes functions `encode(o, b, sent) -> b`: `b` is the bytearray to append to, `sent` the parts before it."""
+    """Generates functions `encode(o, b, sent) -> b`: `b` is the bytearray to append to, `sent` the parts before it."""
 
     def compile(self) -> Callable[[Any, bytearray, list[Any]], Any]:
         self.begin()
@@ -40,7 +40,7 @@ class _Encoder(Compiler):
             self.write_tags(struct, source, out)
 
     def differs(self, field: Field, value: str) -> str:
-        """An expression that is true when `value` is not the field's default."""
+        """An expression that is true if `value` is not the field's default."""
         if field.default_is_null:
             return f"{value} is not None"
         if field.tagged_struct:
@@ -84,7 +84,7 @@ class _Encoder(Compiler):
             self.flush(out)
 
     def write_length(self, length: str, code: str, out: str, flexible: bool) -> None:
-        """Write the open run and `length` (-1 for null) after it."""
+        """Generate code that writes the open run and then `length` (-1 for null)."""
         src = self.src
         run = src.take_run()
         if not flexible:
@@ -102,7 +102,7 @@ class _Encoder(Compiler):
             src.line(f"put_uvarint({out}, {length} + 1)")
 
     def before_line(self) -> list[tuple[str, str]]:
-        """Set the open run aside so that lines can be written; to be put back by `resume`."""
+        """Put the open run aside so that lines can be generated; `resume` restores it."""
         return self.src.take_run()
 
     def resume(self, run: list[tuple[str, str]]) -> None:
@@ -126,7 +126,7 @@ class _Encoder(Compiler):
     def write_bytes_of(
         self, field: Field, value: str, raw: str, out: str, run: list[tuple[str, str]], flexible: bool
     ) -> None:
-        """Write `run`, the length and the bytes of `value`, which is not null."""
+        """Generate code that writes `run`, the length and the bytes of `value`, which is not null."""
         src = self.src
         length = src.unique("n")
         is_text = field.type == "string"
@@ -204,12 +204,12 @@ class _Encoder(Compiler):
 def compile_encoder(
     schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Any, bytearray, list[Any]], bytearray]:
-    """The function `encode(message, out, sent) -> out` of one version."""
+    """The function `encode(message, out, sent) -> out` for one version."""
     return _Encoder(schema, version, classes).compile()
 
 
 def compile_step_encoder(
     schema: MessageSchema, version: int, classes: Mapping[str, Any]
 ) -> Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]:
-    """The same as a generator that pauses after each `runtime.STEP_ITEMS` items."""
+    """Like `compile_encoder`, as a generator that pauses after each `runtime.STEP_ITEMS` items."""
     return _Encoder(schema, version, classes, steps=True).compile()

@@ -1,8 +1,8 @@
-"""Answers a whole request with one error, in the shape that its response has.
+"""Builds an error response to a whole request, in the structure of its response.
 
-A response with an error code at its top carries it there. Where the version has none, the error stands in every item
-that answers an item of the request: the response's lists are filled from the request's by the names below. What is no
-error code has the value that Kafka puts there (getErrorResponse of its requests, which the tests ask).
+If the response has a top-level error code, the error goes there. Otherwise every item of the response that answers an
+item of the request gets the error: the response's lists are filled from the request's lists by the tables below. All
+other fields get the values that Kafka sets (getErrorResponse of its requests; tests compare with it).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LISTS: dict[str, tuple[str, ...]] = {
     "topics": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""A response's list -> the request's lists whose items it answers, the first that is there and filled."""
+"""A response's list -> the request's lists whose items it answers; the first existing and filled one counts."""
 
 ITEM_NAMES: dict[str, tuple[str, ...]] = {
     "index": ("index", "partition_index", "partition"),
@@ -46,13 +46,14 @@ ITEM_NAMES: dict[str, tuple[str, ...]] = {
     "topic_name": ("topic_name", "name"),
     "user": ("user", "name"),
 }
-"""A field of a response's item -> the fields of the request's item that it repeats; others repeat their own name."""
+"""A field of a response's item -> the fields of the request's item that it repeats. Other fields repeat the same
+name."""
 
 SCALAR_NAMES = ("name", "group_id", "key", "transactional_id", "partition_index", "partition_id", "index", "partition")
-"""Where an item of the request that is a bare name or number goes, the first that the response's item has."""
+"""Fields for an item of the request that is a plain name or number; the first that the response's item has is used."""
 
 IDENTITIES = frozenset({"entity"})
-"""Lists that say what an item is about, and so are there beside its error too."""
+"""Lists that identify an item, and are therefore filled in error responses, too."""
 
 UNTOLD: dict[str, dict[str, Any]] = {
     "CreateDelegationToken": {
@@ -72,7 +73,7 @@ UNTOLD: dict[str, dict[str, Any]] = {
     "Produce": {"base_offset": -1},
     "ReadShareGroupStateSummary": {"leader_epoch": 0},
 }
-"""API -> what fields say that tell an outcome, when there is none; the request's fields of these names do not count."""
+"""API -> values of fields that report an outcome, if there is none. The request's fields of these names are ignored."""
 
 ITEMS_TOO: dict[str, range] = {
     "AlterPartitionReassignments": range(100),
@@ -82,7 +83,7 @@ ITEMS_TOO: dict[str, range] = {
     "ListPartitionReassignments": range(100),
     "Metadata": range(100),
 }
-"""API -> versions whose response says the error at its top and in its items."""
+"""API -> versions whose response has the error at top level and in its items."""
 
 
 def _all_topics(request: Any) -> list[Any]:
@@ -103,11 +104,11 @@ GATHERED: dict[str, Callable[[Any], list[Any]]] = {
     "AlterUserScramCredentials": _all_users,
     "DescribeLogDirs": _none,
 }
-"""API -> what the response's list answers, where that is no list of the request."""
+"""API -> items that the response's list answers, if they are not one list of the request."""
 
 
 def error_response(request: Message, version: int, code: int, message: str | None = None) -> Message:
-    """The response to `request` in `version` that says `code` (and `message` where the response has room for words)."""
+    """The response to `request` in `version` with error `code` (and `message`, if the response has a field for it)."""
     api = API[request.SCHEMA.api_key]
     response: Any = api.response()
     _Answer(api.name, version, int(code), message, response).fill(response, response.SCHEMA.top, request)
@@ -122,7 +123,7 @@ def error_response(request: Message, version: int, code: int, message: str | Non
 
 
 class _Answer:
-    """What all parts of one response share."""
+    """The common values of all parts of one response."""
 
     __slots__ = ("api", "code", "message", "root", "version")
 
@@ -134,7 +135,7 @@ class _Answer:
         self.root = root
 
     def fill(self, item: Any, struct: Struct, source: Any) -> None:
-        """Say the error in `item`, or in the items of its lists, which answer those of `source`."""
+        """Set the error in `item`, or in the items of its lists, which answer those of `source`."""
         untold = UNTOLD.get(self.api, {})
         fields = [f for f in struct.fields if self.version in f.versions]
         said = False
@@ -155,7 +156,7 @@ class _Answer:
                 setattr(item, field.name, [self.item(field.struct, part) for part in parts])
 
     def answered(self, item: Any, source: Any, name: str) -> list[Any]:
-        """What of the request the list `name` answers."""
+        """The items of the request that the list `name` answers."""
         gather = GATHERED.get(self.api)
         if gather is not None and item is self.root:
             return gather(source)
@@ -166,7 +167,7 @@ class _Answer:
         return []
 
     def item(self, struct: Struct, part: Any) -> Any:
-        """The answer to one item of the request, a struct or a bare name or number."""
+        """The answer to one item of the request, a struct or a plain name or number."""
         made = getattr(self.root, struct.name)()
         if not hasattr(part, "unknown_tags"):
             for name in SCALAR_NAMES:

@@ -1,12 +1,12 @@
-"""What goes wrong between bytes and messages."""
+"""Errors of encoding and decoding."""
 
 
 class WireError(ValueError):
-    """A message and its bytes do not fit together."""
+    """A message and its bytes do not match."""
 
 
 class DecodeError(WireError):
-    """The bytes are not such a message: too short, too long, a null where none may be, broken UTF-8, …"""
+    """The bytes are not a valid message: too short, too long, an invalid null, broken UTF-8, …"""
 
 
 class TooManyItems(DecodeError):  # noqa: N818
@@ -14,4 +14,4 @@ class TooManyItems(DecodeError):  # noqa: N818
 
 
 class EncodeError(WireError):
-    """The message cannot be written so: no such version, a field that the version lacks, a bad value."""
+    """The message cannot be written: no such version, a field that the version lacks, a bad value."""

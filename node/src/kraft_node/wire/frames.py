@@ -34,7 +34,7 @@ _FLEXIBLE_ROOM: Final = bytes(_FLEXIBLE_HEAD.size)
 
 
 class RequestHeader:
-    """What stands before a request's body; `body_offset` is where that begins in the frame (without its length)."""
+    """The header of a request; `body_offset` is the offset of the body in the frame (without the frame's length)."""
 
     __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
 
@@ -49,10 +49,10 @@ class RequestHeader:
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a frame given without its length.
+    """The header of a frame, given without its length.
 
-    The tagged fields of header version 2 are skipped. For an API or version that is unknown the header is read as far
-    as all versions agree. Raises DecodeError when the frame is too short or the client id is not UTF-8.
+    The tagged fields of header version 2 are skipped. For an unknown API or version, only the fields common to all
+    versions are read. Raises DecodeError if the frame is too short or the client id is not UTF-8.
     """
     try:
         api_key, api_version, correlation_id, size = _FIXED.unpack_from(frame)
@@ -90,7 +90,7 @@ def _size(parts: list[Buffer | FileSlice]) -> int:
 
 
 def encode_response(correlation_id: int, api_key: int, version: int, message: Message) -> list[Buffer | FileSlice]:
-    """A whole frame in parts to be sent one after the other. Raises EncodeError."""
+    """A whole frame, in parts that are sent in order. Raises EncodeError."""
     flexible = version >= FLEXIBLE_RESPONSES_FROM[api_key]
     parts = codec.encode_parts(message, version, _FLEXIBLE_ROOM if flexible else _PLAIN_ROOM)
     _put_head(parts, correlation_id, flexible=flexible)
@@ -100,7 +100,7 @@ def encode_response(correlation_id: int, api_key: int, version: int, message: Me
 def encode_response_in_steps(
     correlation_id: int, api_key: int, version: int, message: Message
 ) -> Generator[None, None, list[Buffer | FileSlice]]:
-    """As `encode_response`, in steps of about a millisecond (`codec.encode_in_steps`)."""
+    """Like `encode_response`, in steps of about a millisecond (`codec.encode_in_steps`)."""
     flexible = version >= FLEXIBLE_RESPONSES_FROM[api_key]
     parts = yield from codec.encode_in_steps(message, version, _FLEXIBLE_ROOM if flexible else _PLAIN_ROOM)
     _put_head(parts, correlation_id, flexible=flexible)
@@ -122,7 +122,7 @@ def _put_head(parts: list[Buffer | FileSlice], correlation_id: int, *, flexible:
 def encode_request(
     correlation_id: int, api_key: int, version: int, client_id: str | None, message: Message
 ) -> list[Buffer | FileSlice]:
-    """A whole frame in parts to be sent one after the other. Raises EncodeError."""
+    """A whole frame, in parts that are sent in order. Raises EncodeError."""
     name = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(name)
     head = bytes(LENGTH_SIZE) + _FIXED.pack(api_key, version, correlation_id, size) + name
@@ -136,7 +136,7 @@ def encode_request(
 
 
 def response_correlation_id(frame: Buffer) -> int:
-    """The correlation id of a response frame given without its length. Raises DecodeError."""
+    """The correlation id of a response frame, given without its length. Raises DecodeError."""
     if len(frame) < _CORRELATION.size:
         raise DecodeError(f"a response of {len(frame)} bytes has no correlation id")
     found: int = _CORRELATION.unpack_from(frame)[0]
@@ -144,7 +144,7 @@ def response_correlation_id(frame: Buffer) -> int:
 
 
 def decode_response(frame: Buffer, api_key: int, version: int) -> tuple[int, Message]:
-    """Correlation id and response of a frame given without its length. Raises DecodeError."""
+    """Correlation id and response of a frame, given without its length. Raises DecodeError."""
     correlation_id = response_correlation_id(frame)
     view = memoryview(frame)
     position = _CORRELATION.size

@@ -1,4 +1,4 @@
-"""Answers of many parts: put together in turns of the loop if a request asks for more than may be done at once."""
+"""Large answers: built in turns of the loop if a request needs more work than one turn allows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.wire.long_answers")
 
 INLINE_STEPS: Final = 4
-"""Steps, of about a millisecond at most, that a request has at once."""
+"""Steps of at most about a millisecond that a request may use at once."""
 
 
 def answer(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> Any:
-    """The response that `parts` returns; None if it has more steps and answers later.
+    """The response that `parts` returns; None if it needs more steps and is sent later.
 
-    `parts` reads the metadata anew after each step: it may have changed.
+    `parts` must read the metadata again after each step, because it may have changed.
     """
     for _ in range(INLINE_STEPS):
         try:
@@ -34,9 +34,9 @@ def answer(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[Non
 
 
 def answer_later(turns: Turns, ctx: RequestContext, request: Any, parts: Generator[None, None, Any]) -> None:
-    """Answer with what `parts` returns, going on with it in turns. If it returns None, it has seen to the answer.
+    """Run `parts` in turns and send the response that it returns. If it returns None, it has answered itself.
 
-    `parts` is closed if the client has gone, or if the request has been answered meanwhile.
+    `parts` is closed if the client has disconnected, or if the request has been answered meanwhile.
     """
 
     def step() -> bool:
@@ -61,7 +61,7 @@ def answer_later(turns: Turns, ctx: RequestContext, request: Any, parts: Generat
 
 
 def answer_with(ctx: RequestContext, request: Any, function: Callable[[], Any]) -> None:
-    """Answer with what `function` returns, or with what it raises as an error; None: it is answered elsewhere."""
+    """Send the response that `function` returns, or the error that it raises. None: the answer is sent elsewhere."""
     try:
         response = function()
     except KafkaError as error:

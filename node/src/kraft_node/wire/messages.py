@@ -1,6 +1,6 @@
-"""Requests and responses of all APIs, a class each, made on first use: `messages.ProduceRequest`, …
+"""The requests and responses of all APIs, one class each, made on first use: `messages.ProduceRequest`, …
 
-The types that mypy sees are in `messages.pyi`, written by `tools/import_schemas.py`.
+The types for mypy are in `messages.pyi`, which `tools/import_schemas.py` writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What compiled functions call for the uncommon: long varints, tagged fields, records in parts."""
+"""Helpers of compiled functions for rare cases: long varints, tagged fields, records in parts."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from kraft_node.wire.errors import DecodeError, EncodeError, TooManyItems
 
 MAX_VARINT_BYTES: Final = 5
 MAX_STRING_BYTES: Final = 32767
-"""What an int16 length can say; Kafka keeps to it in flexible versions too."""
+"""The maximum of an int16 length. Kafka applies it in flexible versions, too."""
 
 MAX_ELEMENTS: Final = 1 << 22
-"""Of one array: four times the million partitions that a cluster may have. Without it a frame of 100 MiB could ask for
-50 million structs of two bytes each, some 100 times its size in objects."""
+"""Maximum elements of one array: four times the million partitions of the largest cluster. Without it, a frame of 100
+MiB could request 50 million structs of two bytes each, and the objects would need some 100 times its size."""
 
 STEP_ITEMS: Final = 1000
-"""Items that decoding or encoding in steps handles between two pauses: about a millisecond."""
+"""Items that one step of decoding or encoding handles: about a millisecond."""
 
 COUNTED_ITEMS: Final = 4000
-"""Structs that a counted decoder reads before it gives up, for messages that name few and carry much."""
+"""Structs that a counted decoder reads before it stops. Messages with few large items stay below it."""
 
 INLINE_RECORDS_BYTES: Final = 4096
-"""Records up to this size are copied among the other fields: cheaper than one more part to send."""
+"""Records up to this size are copied with the other fields: this is cheaper than one more part to send."""
 
 
 FEW: Final = 9
-"""Arrays of numbers below this length, such as replicas, have their struct ready."""
+"""Arrays of numbers below this length, such as replicas, use a prepared struct."""
 
 
 @cache
 def few_unpackers(code: str) -> tuple[Callable[[Buffer, int], tuple[Any, ...]], ...]:
-    """For each count below FEW what unpacks so many numbers of a struct code."""
+    """For each count below FEW, the function that unpacks that many numbers of a struct code."""
     return tuple(Struct(f">{count}{code}").unpack_from for count in range(FEW))
 
 
 @cache
 def few_packers(code: str) -> tuple[Callable[..., bytes], ...]:
-    """For each count below FEW what packs so many numbers of a struct code."""
+    """For each count below FEW, the function that packs that many numbers of a struct code."""
     return tuple(Struct(f">{count}{code}").pack for count in range(FEW))
 
 
 def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """The unsigned varint that began with the byte `first` (above 127) and goes on at `pos`; value, next position."""
+    """Finish reading an unsigned varint whose first byte (above 127) is `first`. Returns value and next position."""
     value = first & 0x7F
     shift = 7
     while True:
@@ -63,7 +63,7 @@ def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
 
 
 def uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The unsigned varint at `pos` and the position after it."""
+    """The unsigned varint at `pos`, and the position after it."""
     first = buf[pos]
     return (first, pos + 1) if first < 0x80 else uvarint_rest(buf, pos + 1, first)
 
@@ -77,7 +77,7 @@ def put_uvarint(out: bytearray, value: int) -> None:
 
 
 def put_tags(out: bytearray, tags: dict[int, Buffer]) -> None:
-    """Append a tagged section: count, then tag, size and bytes in ascending order."""
+    """Append a tagged section: count, then tag, size and bytes, in ascending order."""
     put_uvarint(out, len(tags))
     for tag in sorted(tags):
         put_uvarint(out, tag)
@@ -86,32 +86,32 @@ def put_tags(out: bytearray, tags: dict[int, Buffer]) -> None:
 
 
 def short(what: str, pos: int, need: int, end: int) -> DecodeError:
-    """The error of a length that reaches beyond the buffer or below zero."""
+    """The error for a length that is negative or exceeds the buffer."""
     return DecodeError(f"{what} at byte {pos} wants {need} bytes or elements, {end - pos} are left")
 
 
 def above(what: str, pos: int, length: int, most: int) -> DecodeError:
-    """The error of a length that no such field may have, whatever is left."""
+    """The error for a length above the limit of the field."""
     return DecodeError(f"{what} at byte {pos} has {length} bytes or elements, {most} at most")
 
 
 def many() -> TooManyItems:
-    """The sign of a counted decoder that the message is to be decoded in steps."""
+    """Raised by a counted decoder: the message must be decoded in steps."""
     return TooManyItems(f"more than {COUNTED_ITEMS} items")
 
 
 def null(what: str, pos: int) -> DecodeError:
-    """The error of a null where none may be."""
-    return DecodeError(f"{what} before byte {pos} is null, which it must not be")
+    """The error for a null in a field that is not nullable."""
+    return DecodeError(f"{what} before byte {pos} is null, but the field is not nullable")
 
 
 def lacks(what: str, version: int) -> EncodeError:
-    """The error of a value in a field that the version does not have."""
+    """The error for a value in a field that the version does not have."""
     return EncodeError(f"{what} is set, but version {version} does not have it")
 
 
 def records_parts(records: Any) -> tuple[int, list[Buffer | FileSlice]]:
-    """Length and parts of a records field: bytes-like, a file slice, or a list of these."""
+    """Length and parts of a records field: a bytes-like object, a file slice, or a list of these."""
     parts = records if isinstance(records, list) else [records]
     length = 0
     for part in parts:
@@ -120,7 +120,7 @@ def records_parts(records: Any) -> tuple[int, list[Buffer | FileSlice]]:
 
 
 def put_records(out: bytearray, parts: list[Buffer | FileSlice], sent: list[Buffer | FileSlice]) -> bytearray:
-    """Append records: small ones to `out`, others as parts of their own after it. Returns where to go on writing."""
+    """Append records: small ones to `out`, others as separate parts after it. Returns the buffer to continue with."""
     for part in parts:
         if not isinstance(part, FileSlice) and len(part) <= INLINE_RECORDS_BYTES:
             out += part

@@ -1,16 +1,16 @@
-"""The notation of `schemas/*.ks`, and its reading.
+"""The notation of `schemas/*.ks`, and its parser.
 
-A file an API (request and response) or a family of stored messages (metadata records, the records of one coordinator,
-…), named by what it holds; `index.txt` lists all messages: file and first line. In a file a block is a message, blocks
-apart by an empty line:
+Each file holds an API (request and response) or a family of stored messages (metadata records, the records of one
+coordinator, …) and is named after it. `index.txt` lists all messages with file and first line. A file has one block per
+message; empty lines separate blocks:
 
     request 0 ProduceRequest 3-13 flexible 9+ listeners broker
       TransactionalId string 3+ null 3+ default null
       TopicData []TopicProduceData 0+
         Name string 0-12 ignorable
 
-First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` when the latest
-version is. Then a field a line, two spaces deeper than what holds it: name, type, versions, and optionally
+First line: kind, API key (or -), name, valid versions, flexible versions, listeners, `unstable` if the latest version
+is unstable. Then one field per line, indented by two spaces more than its parent: name, type, versions, and optionally
 `null` VERSIONS, `tag` N VERSIONS, `flexible` VERSIONS, `ignorable`, `default` TEXT. `struct` NAME VERSIONS declares a
 struct that several fields use by name.
 """
@@ -35,14 +35,14 @@ INTEGERS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Types of a fixed size and their struct codes (big-endian)."""
+"""Types of a fixed size, and their struct codes (big-endian)."""
 
 _SNAKE = re.compile(r"(?<=[a-z0-9])([A-Z])|(?<=[A-Z])([A-Z])(?=[a-z])")
 _KEYWORDS = frozenset({"from", "global", "in", "is", "class"})
 
 
 class Versions:
-    """A range of versions; empty when `low` is above `high`."""
+    """A range of versions; empty if `low` is above `high`."""
 
     __slots__ = ("high", "low")
 
@@ -95,13 +95,13 @@ class Field:
 
     @property
     def tagged_struct(self) -> bool:
-        """A single struct in a tagged field that is never null: None stands for its default."""
+        """Whether this is a single struct in a tagged field that is never null: None stands for its default."""
         return self.tag >= 0 and self.struct is not None and not self.array and self.nullable.high < 0
 
 
 @dataclass(slots=True, eq=False)
 class Struct:
-    """A message's top level or a struct in it."""
+    """The top level of a message, or a nested struct."""
 
     name: str
     versions: Versions
@@ -110,7 +110,7 @@ class Struct:
 
 @dataclass(slots=True, eq=False)
 class MessageSchema:
-    """A message: its head line, its top level and all structs in it by name."""
+    """A message: its head line, its top level, and all nested structs by name."""
 
     kind: str
     api_key: int
@@ -124,7 +124,7 @@ class MessageSchema:
 
 
 class Entry(NamedTuple):
-    """A line of the index: where a message is, and its first line."""
+    """A line of the index: the file of a message, and its first line."""
 
     file: str
     head: str
@@ -135,7 +135,7 @@ class Entry(NamedTuple):
 
     @property
     def number(self) -> int:
-        """API key or record type; -1 where it has none."""
+        """API key or record type; -1 if it has neither."""
         text = self.head.split(" ", 2)[1]
         return -1 if text == "-" else int(text)
 
@@ -148,7 +148,7 @@ def _read(name: str) -> str:
 
 @cache
 def index() -> dict[str, Entry]:
-    """Message name -> file and first line, of all messages by ascending number."""
+    """Message name -> file and first line, for all messages by ascending number."""
     entries = {}
     for line in _read("index.txt").splitlines():
         file, head = line.split(" ", 1)
@@ -157,17 +157,17 @@ def index() -> dict[str, Entry]:
 
 
 def group_of(kind: str) -> str:
-    """The module that has the classes of such messages: `messages` or `stored`."""
+    """The module with the classes of messages of this kind: `messages` or `stored`."""
     return "messages" if kind in {"request", "response"} else "stored"
 
 
 def names(group: str) -> list[str]:
-    """The messages whose classes the module `group` has."""
+    """The messages whose classes are in the module `group`."""
     return [name for name, entry in index().items() if group_of(entry.kind) == group]
 
 
 def block(name: str) -> str:
-    """The message's block of the notation. Raises KeyError when the release has none of that name."""
+    """The message's block of the notation. Raises KeyError if the release has no message of that name."""
     return _file(index()[name].file)[name]
 
 
@@ -177,19 +177,19 @@ def _file(name: str) -> dict[str, str]:
 
 
 def blocks(group: str) -> dict[str, str]:
-    """Message name -> its block, of all messages of a group: reads all its files."""
+    """Message name -> its block, for all messages of a group. Reads all its files."""
     return {name: block(name) for name in names(group)}
 
 
 def read_schema(group: str, name: str) -> MessageSchema:
-    """The schema of one message. Raises KeyError when the group has none of that name."""
+    """The schema of one message. Raises KeyError if the group has no message of that name."""
     if group_of(index()[name].kind) != group:
         raise KeyError(name)
     return parse(block(name))
 
 
 def parse_head(line: str) -> MessageSchema:
-    """A schema with the head line's facts and no fields yet."""
+    """A schema with the data of the head line, without fields."""
     words = line.split()
     kind, key, name, valid = words[:4]
     listeners: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ def parse(text: str) -> MessageSchema:
             open_structs.append(struct)
             continue
         item = _parse_field(words)
-        if item.nullable.high < schema.valid.low:  # nullable in versions only that are gone
+        if item.nullable.high < schema.valid.low:  # nullable only in removed versions
             item.nullable = NO_VERSIONS
         open_structs[-1].fields.append(item)
         if item.type[0].isupper():

@@ -1,7 +1,7 @@
-"""Whether a message has so many items that it is to be encoded in steps.
+"""Decides whether a message has so many items that it must be encoded in steps.
 
-Compiled from the schema of the message, as `server.error_counts` does: a length, or a sum of lengths, a level. A level
-is looked at only if those above it are short, so looking costs little, whatever the message holds.
+The test is compiled from the schema of the message, as in `server.error_counts`: one length, or a sum of lengths, per
+level. A level is checked only if the levels above it are short, so the check is cheap for every message.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from kraft_node.wire.schema import Struct
 
 LONG: Final = 4000
-"""Items of one array, or of all arrays of a name, beyond which a message is long: some milliseconds."""
+"""Items of one array, or of all arrays of one field, above which a message is long: some milliseconds."""
 
 
 def is_long(cls: type[Message]) -> Callable[[Any], bool]:
-    """What says whether a message of that class is long."""
+    """The function that tells whether a message of that class is long."""
     tests = [f"{text} > {LONG}" for _, text in sorted(_sums(cls.SCHEMA.top, "m", "", 0))]
     made: Callable[[Any], bool] = eval(f"lambda m: {' or '.join(tests) or 'False'}")  # noqa: S307  # our own text
     return made
 
 
 def _sums(struct: Struct, holder: str, loops: str, depth: int) -> list[tuple[int, str]]:
-    """Depth and expression of the length of each array of structs or texts below `holder`."""
+    """Depth and length expression of each array of structs or strings below `holder`."""
     found = []
     for field in struct.fields:
         if not field.array or (field.struct is None and field.type not in {"string", "uuid", "bytes"}):

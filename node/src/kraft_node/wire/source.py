@@ -1,6 +1,7 @@
-"""Writes Python source line by line: indentation, unique names, and runs of fixed-size values merged into one struct.
+"""Generates Python source line by line: indentation, unique names, and runs of fixed-size values merged into one
+struct.
 
-Used by `compiler` only.
+Only `compiler` and its subclasses use it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Source:
         self._run: list[tuple[str, str]] = []
 
     def unique(self, prefix: str) -> str:
-        """A local name that nothing else uses."""
+        """An unused local name."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -32,7 +33,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head:` and what is written meanwhile, one deeper."""
+        """Open the block `head:`; lines written inside the context are indented by one level."""
         self.line(head)
         self._depth += 1
         before = len(self.lines)
@@ -50,19 +51,19 @@ class Source:
         self.names[name] = value
         return name
 
-    # -- runs: (struct code, variable or expression) one after the other
+    # -- runs: (struct code, variable or expression), in order
 
     def add(self, code: str, what: str) -> None:
-        """Put a value of struct code `code` at the end of the open run."""
+        """Append a value of struct code `code` to the open run."""
         self._run.append((code, what))
 
     def take_run(self) -> list[tuple[str, str]]:
-        """Close the open run and hand it over."""
+        """Close the open run and return it."""
         run, self._run = self._run, []
         return run
 
     def read_run(self) -> None:
-        """Write what reads the open run at `pos`."""
+        """Generate code that reads the open run at `pos`."""
         run = self.take_run()
         if not run:
             return
