@@ -15,11 +15,11 @@ from kraft_node.wire.messages import ApiVersionsRequest
 
 TIMEOUT_S: Final = 30.0
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
-"""As a broker's own limit for requests; a larger length means that the other side speaks another protocol."""
+"""The same as a broker's limit for requests. A larger length means that the other side uses another protocol."""
 
 
 class Client:
-    """A connection to one node. Raises ToolError when the node cannot be asked."""
+    """A connection to one node. Raises ToolError if the node cannot be reached or answers wrongly."""
 
     def __init__(self, host: str, port: int, timeout_s: float = TIMEOUT_S) -> None:
         self.address = f"{host}:{port}"
@@ -28,7 +28,8 @@ class Client:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as e:
             raise ToolError(f"cannot connect to {self.address}: {e}") from None
-        # A request goes out in parts: without this the last one waits for the acknowledgement of the first.
+        # A request is sent in parts: with Nagle's algorithm the last part would wait for the acknowledgement of the
+        # first.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.versions: dict[int, tuple[int, int]] = {}
         try:
@@ -54,7 +55,7 @@ class Client:
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def ask(self, key: ApiKey, request: Any) -> Any:
-        """The response to `request` in the newest version that both sides have."""
+        """The response to `request`, in the newest version that both sides support. Raises ToolError."""
         spec = API[key]
         low, high = self.versions.get(key, (0, -1))
         version = min(high, spec.max_version)
@@ -85,7 +86,7 @@ class Client:
 
     def _receive(self, size: int) -> bytes:
         if not 0 <= size <= RESPONSE_BYTES_MAX:
-            raise ToolError(f"{self.address} does not speak Kafka's protocol: a response of {size} bytes")
+            raise ToolError(f"{self.address} does not use Kafka's protocol: it announces a response of {size} bytes")
         data = bytearray()
         while len(data) < size:
             part = self._socket.recv(size - len(data))
@@ -96,17 +97,17 @@ class Client:
 
 
 def connect(servers: str, properties: str | None = None) -> Client:
-    """A connection to the first of `servers` (`host:port,…`) that can be reached.
+    """A connection to the first reachable server of `servers` (`host:port,…`).
 
-    `properties` names a file of client properties; of these only PLAINTEXT is possible.
+    `properties` names a file of client properties; only PLAINTEXT is supported. Raises ToolError.
     """
     if properties is not None:
         _check_properties(properties)
-    failure = ToolError("no server is named")
+    failure = ToolError("no server is given")
     for text in servers.split(","):
         host_port = parse_host_port(text.strip())
         if host_port is None:
-            raise ToolError(f"{text.strip()!r} is not of the form host:port")
+            raise ToolError(f"{text.strip()!r} does not have the form host:port")
         try:
             return Client(*host_port)
         except ToolError as e:
@@ -119,4 +120,4 @@ def _check_properties(path: str) -> None:
 
     protocol = parse_properties(read_text(path)).get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
-        raise ToolError(f"{path}: security.protocol={protocol} is not possible here, only PLAINTEXT")
+        raise ToolError(f"{path}: security.protocol={protocol} is not supported, use PLAINTEXT")

@@ -1,4 +1,4 @@
-"""kafka-cluster: asks a running cluster for its id and endpoints, unregisters a broker (KIP-631, KIP-919).
+"""kafka-cluster: prints the id and endpoints of a running cluster, unregisters a broker (KIP-631, KIP-919).
 
     kafka-cluster cluster-id     -b HOST:PORT | -C HOST:PORT
     kafka-cluster list-endpoints -b HOST:PORT [--include-fenced-brokers] | -C HOST:PORT
@@ -37,17 +37,19 @@ def _parser() -> Parser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=function)
         sub.add_argument("--json", action="store_true", help="print JSON")
-        sub.add_argument("--command-config", "-c", "--config", help="client properties; only PLAINTEXT is possible")
+        sub.add_argument(
+            "--command-config", "-c", "--config", help="file of client properties; only PLAINTEXT is supported"
+        )
         where = sub.add_mutually_exclusive_group(required=True)
         where.add_argument("--bootstrap-server", "-b", metavar="HOST:PORT,…", help="brokers to connect to")
         where.add_argument("--bootstrap-controller", "-C", metavar="HOST:PORT,…", help="controllers to connect to")
         return sub
 
     command("cluster-id", cluster_id, "Print the cluster's id.")
-    sub = command("unregister", unregister, "Unregister a broker that will not come back.")
+    sub = command("unregister", unregister, "Unregister a broker that will not return.")
     sub.add_argument("--id", "-i", type=int, required=True, help="the broker's id")
     sub = command("list-endpoints", list_endpoints, "List brokers, or controllers, with their addresses.")
-    sub.add_argument("--include-fenced-brokers", action="store_true", help="also brokers that are fenced")
+    sub.add_argument("--include-fenced-brokers", action="store_true", help="include fenced brokers")
     command("api-versions", api_versions, "List the requests and versions that a node answers.")
     return parser
 
@@ -90,7 +92,7 @@ def unregister(args: argparse.Namespace) -> int:
     with _connect(args) as client:
         target = client
         if args.bootstrap_controller:
-            # Only the active controller can; any broker forwards.
+            # Only the active controller can do this; brokers forward the request.
             described = _describe(client, args)
             leader = [node for node in described.brokers if node.broker_id == described.controller_id]
             if not leader:

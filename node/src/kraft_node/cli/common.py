@@ -1,4 +1,4 @@
-"""What the programs share: arguments, reading a configuration file, failing in one line."""
+"""Common parts of the programs: arguments, reading a configuration file, failing with one line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class ToolError(Exception):
-    """An expected failure; its text is all that the user is told."""
+    """An expected failure; its text is the whole message for the user."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Arguments with Kafka's exit code for a misuse: 1."""
+    """An argument parser that exits with 1 for wrong arguments, as Kafka's programs do."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -25,18 +25,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def program(name: str) -> str:
-    """The name under which the program was started, `name` when that says nothing (python -m)."""
+    """The name under which the program was started; `name` if it was started by python -m."""
     started = os.path.basename(sys.argv[0])
     return started if started.startswith("kafka-") else name
 
 
 def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a program's main function and leave with its exit code."""
+    """Run a program's main function and exit with its exit code."""
     try:
         code = main(sys.argv[1:] if arguments is None else arguments)
         flush_output()
     except (ToolError, OSError, ValueError) as e:
-        if isinstance(e, BrokenPipeError):  # the reader (head, less) has seen enough
+        if isinstance(e, BrokenPipeError):  # the reader (head, less) has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(0)
         print(message(e), file=sys.stderr)
@@ -47,20 +47,20 @@ def run(main: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = 
 
 
 def flush_output() -> None:
-    """Write out what was printed; OSError where that cannot be. A program may be started without standard output."""
+    """Flush the output. Raises OSError if that fails. A program may be started without standard output."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def message(error: Exception) -> str:
-    """One line for an error: what, and for files which."""
+    """One line for an error; it names the file, if any."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
 def read_text(path: str) -> str:
-    """A file of properties: UTF-8, else ISO 8859-1, which is what Java takes all of them for."""
+    """The text of a properties file: UTF-8, else ISO 8859-1, which Java assumes for all of them."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -70,7 +70,7 @@ def read_text(path: str) -> str:
 
 
 def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
-    """The node's configuration in the file at `path`; ToolError names the file with whatever is wrong in it."""
+    """The node's configuration in the file at `path`. Raises ToolError, which names the file and the problem."""
     from kraft_node.base.config import ConfigError, NodeConfig
 
     try:

@@ -1,10 +1,10 @@
-"""kafka-dump-log: prints what is in segment files, indexes, producer snapshots and metadata snapshots.
+"""kafka-dump-log: prints segment files, indexes, producer snapshots and metadata snapshots.
 
     kafka-dump-log --files a.log,b.index [--print-data-log | --deep-iteration] [--cluster-metadata-decoder | …]
 
-Output lines are those of Apache Kafka 4.3.1. Deviations: files that are damaged beyond what can be shown, and indexes
-that do not fit their log, make the exit code 1 (Kafka: 0, or a stack trace); `bootstrap.checkpoint` can be dumped under
-its own name; decoders other than Kafka's own cannot be loaded; the decoder for remote log metadata is not offered.
+The output lines are those of Apache Kafka 4.3.1. Differences: the exit code is 1 for unreadable files and for indexes
+that do not match their log (Kafka: 0, or a stack trace); `bootstrap.checkpoint` can be dumped under its own name; only
+Kafka's own decoders are available, without the one for remote log metadata.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 _TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 _DAMAGE_MAX: Final = 10_000
-"""Mismatches that are listed of one file; one more would tell nobody anything."""
+"""Maximum of listed mismatches per file."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,18 +40,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog=program("kafka-dump-log"), description="Print what log segments, indexes and snapshots hold.")
+    parser = Parser(prog=program("kafka-dump-log"), description="Print log segments, indexes and snapshots.")
     add = parser.add_argument
-    add("--files", required=True, metavar="FILE,FILE,…", help="what to dump")
+    add("--files", required=True, metavar="FILE,FILE,…", help="the files to print")
     add("--print-data-log", action="store_true", help="print keys and values")
-    add("--deep-iteration", action="store_true", help="print records, not batches only")
+    add("--deep-iteration", action="store_true", help="print records, not only batches")
     add("--skip-record-metadata", action="store_true", help="print only keys and values of records")
-    add("--max-bytes", type=int, default=2**31 - 1, help="read no more than so many bytes of a log")
+    add("--max-bytes", type=int, default=2**31 - 1, help="read at most this many bytes of a log")
     add("--max-message-size", type=int, default=5 * 1024 * 1024, help="accepted; batches of any size are read")
-    add("--verify-index-only", action="store_true", help="check indexes against their log and print only what is wrong")
+    add("--verify-index-only", action="store_true", help="check indexes against their log and print only errors")
     add("--index-sanity-check", action="store_true", help="check indexes as a broker does when it starts")
     add("--key-decoder-class", help="StringDecoder (default), IntegerDecoder, LongDecoder or DefaultDecoder")
-    add("--value-decoder-class", help="as for keys; either prints keys and values")
+    add("--value-decoder-class", help="the same for values; either option prints keys and values")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--cluster-metadata-decoder", action="store_true", help="the records of __cluster_metadata")
     kinds.add_argument("--offsets-decoder", action="store_true", help="the records of __consumer_offsets")
@@ -82,7 +82,7 @@ def _contents(args: argparse.Namespace) -> Contents | None:
 
 
 def dump_file(path: str, args: argparse.Namespace) -> bool:
-    """Print one file; whether it was sound."""
+    """Print one file. Returns whether it is undamaged."""
     print(f"Dumping {path}")
     name = os.path.basename(path)
     suffix = os.path.splitext(name)[1]
@@ -101,7 +101,7 @@ def dump_file(path: str, args: argparse.Namespace) -> bool:
 
 
 def _open(path: str) -> memoryview:
-    """The file's bytes, mapped."""
+    """The file's bytes, memory-mapped."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return memoryview(b"")
@@ -109,10 +109,10 @@ def _open(path: str) -> memoryview:
 
 
 def base_offset(path: str) -> int:
-    """The offset that names a segment's file. ToolError for a file that is not named by one."""
+    """The offset in the name of a segment's file. Raises ToolError if the name has none."""
     stem = os.path.basename(path).split(".", 1)[0]
     if not stem.isdigit():
-        raise ToolError(f"{path}: the name of a segment's file is its first offset")
+        raise ToolError(f"{path}: the file name must be the segment's first offset")
     return int(stem)
 
 
@@ -179,7 +179,7 @@ def _print_start(path: str) -> None:
 
 
 def _entries(data: memoryview, layout: struct.Struct) -> Iterator[tuple[Any, ...]]:
-    """The entries up to the zeros that fill an open index."""
+    """The entries before the zeros that fill an open index."""
     whole = len(data) // layout.size * layout.size
     for number, entry in enumerate(layout.iter_unpack(data[:whole])):
         if number and not any(entry):
@@ -199,7 +199,7 @@ def _multiple(path: str, data: memoryview, layout: struct.Struct) -> bool:
 
 
 def _batch_at(log: memoryview, position: int) -> Any:
-    """The header of the batch at `position`, None when there is none."""
+    """The header of the batch at `position`; None if there is none."""
     from kraft_node.records.batch import read_header
     from kraft_node.records.errors import BatchError
 
@@ -248,7 +248,7 @@ def dump_time_index(path: str, args: argparse.Namespace) -> bool:
     log = _open(path.removesuffix(".timeindex") + ".log")
     problems: list[str] = []
     previous = -1
-    # Offsets rise along the index, so one pass over the log serves all entries.
+    # Offsets increase in the index, so one pass over the log checks all entries.
     position = 0
     for timestamp, relative in _entries(data, _TIME_ENTRY):
         offset = base + relative
@@ -265,7 +265,7 @@ def dump_time_index(path: str, args: argparse.Namespace) -> bool:
 
 
 def _seek(log: memoryview, position: int, offset: int) -> int:
-    """The position of the first batch at or after `position` that reaches `offset`, the log's end if none does."""
+    """The position of the first batch at or after `position` that reaches `offset`; the log's end if none does."""
     batch = _batch_at(log, position)
     if batch is not None and batch.base_offset > offset:
         batch, position = _batch_at(log, 0), 0
@@ -315,7 +315,7 @@ def dump_producer_snapshot(path: str, args: argparse.Namespace) -> bool:  # noqa
     snapshot = decode(ProducerSnapshot, data[2:], 1)
     sound = _snapshot_crc(data) == snapshot.crc
     if not sound:
-        print(f"{path}: the CRC does not fit the contents", file=sys.stderr)
+        print(f"{path}: the CRC does not match the content", file=sys.stderr)
     for entry in snapshot.producer_entries:
         open_at = entry.current_txn_first_offset
         shown = f"OptionalLong[{open_at}]" if open_at >= 0 else "OptionalLong.empty"
@@ -336,7 +336,7 @@ def dump_producer_snapshot(path: str, args: argparse.Namespace) -> bool:  # noqa
 def _snapshot_crc(data: memoryview) -> int:
     from fastcrc.crc32 import iscsi
 
-    # Version i16, then the CRC of all that follows it.
+    # Version i16, then the CRC of the rest.
     return int(iscsi(data[6:]))
 
 

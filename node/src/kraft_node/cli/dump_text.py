@@ -1,4 +1,4 @@
-"""Batches, records and index entries as kafka-dump-log prints them: what is shown, then its line."""
+"""Batches, records and index entries in the format of kafka-dump-log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraft_node.wire.errors import DecodeError
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Contents: TypeAlias = Callable[[Record], tuple[str | None, str | None]]
-"""Key and payload of a record as text, None where nothing is to be printed."""
+"""Key and payload of a record as text; None if it is not printed."""
 
 
 def _flag(value: bool) -> str:
@@ -56,7 +56,7 @@ def batch_line(batch: BatchHeader, position: int, *, valid: bool) -> str:
 
 
 def record_line(batch: BatchHeader, record: Record, contents: Contents | None, *, metadata: bool) -> str:
-    """A record's line; empty where nothing of it is shown, as of a control record without metadata."""
+    """A record's line; empty if nothing of it is printed, as for a control record without metadata."""
     if batch.is_control and not metadata:
         return ""
     line = ""
@@ -91,7 +91,7 @@ _CONTROL_MESSAGES: Final = {
 
 
 def control_text(record: Record) -> str:
-    """What follows the metadata of a control record."""
+    """The text after the metadata of a control record."""
     kind = parse_control_key(record.key)
     if kind in (ControlType.ABORT, ControlType.COMMIT):
         return f" endTxnMarker: {kind.name} coordinatorEpoch: {parse_marker(record.value)}"
@@ -99,7 +99,7 @@ def control_text(record: Record) -> str:
         return f" controlType: UNKNOWN({record.key.hex() if record.key else ''})"
     label, name = _CONTROL_MESSAGES[kind]
     data = record.value or b""
-    # The first field is the version that the rest is of.
+    # The first field is the version of the rest.
     version = struct.unpack_from(">h", data)[0] if len(data) >= 2 else 0
     return f" {label} {_json(record_text.to_json(decode(getattr(stored, name), data, version), version))}"
 
@@ -127,7 +127,7 @@ def cluster_metadata(record: Record) -> tuple[str | None, str | None]:
 
 
 def _record_version(value: bytes) -> int:
-    """The version in a metadata record's frame: after the frame's own and the type."""
+    """The version in a metadata record's frame; it follows the frame's version and the type."""
     position = 0
     number = 0
     for _ in range(3):
@@ -164,7 +164,7 @@ def _number(layout: str) -> Callable[[bytes], str]:
         try:
             return str(struct.unpack(layout, data)[0])
         except struct.error:
-            raise ToolError(f"a value of {len(data)} bytes is not the number that the decoder wants") from None
+            raise ToolError(f"a value of {len(data)} bytes does not have the size of the decoder's number") from None
 
     return decode_number
 
@@ -175,19 +175,19 @@ DECODERS: Final[dict[str, Callable[[bytes], str]]] = {
     "IntegerDecoder": _number(">i"),
     "LongDecoder": _number(">q"),
 }
-"""Kafka's own decoders by class name; there are no classes to load here."""
+"""Kafka's own decoders by class name; other classes cannot be loaded."""
 
 
 def decoder(name: str) -> Callable[[bytes], str]:
-    """The decoder of that class name, with or without its package."""
+    """The decoder with that class name, with or without its package. Raises ToolError."""
     found = DECODERS.get(name.rpartition(".")[2])
     if found is None:
-        raise ToolError(f"There is no decoder {name} here; known are {', '.join(DECODERS)}")
+        raise ToolError(f"unknown decoder {name}; use one of {', '.join(DECODERS)}")
     return found
 
 
 def plain(key_decoder: Callable[[bytes], str], value_decoder: Callable[[bytes], str]) -> Contents:
-    """Keys and values by the given decoders."""
+    """Keys and values, each by its decoder."""
 
     def contents(record: Record) -> tuple[str | None, str | None]:
         key = None if record.key is None else key_decoder(record.key)

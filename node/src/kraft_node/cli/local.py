@@ -1,8 +1,8 @@
-"""`make node`: one node on this machine, formatted when it is new, until Ctrl-C.
+"""`make node`: runs one node on this machine until Ctrl-C; formats new directories.
 
     python -m kraft_node.cli.local [--data DIRECTORY] [--config FILE] [--override KEY=VALUE]…
 
-Who calls it: the Makefile. It does by itself what a user does by hand with `kafka-storage` and `kafka-server-start`.
+The Makefile calls it. It does what a user does by hand with `kafka-storage` and `kafka-server-start`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 CONFIG: Final = "deploy/local/server.properties"
 READY_MAX_S: Final = 60.0
-"""A node that does not listen by then has said in its log why."""
+"""Time until the node listens. If it takes longer, the node's log has the reason."""
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog="python -m kraft_node.cli.local", description="Run one node on this machine until Ctrl-C.")
-    parser.add_argument("--data", default=".kraft/data", help="where topics and metadata are kept")
+    parser.add_argument("--data", default=".kraft/data", help="the directory of topics and metadata")
     parser.add_argument("--config", default=CONFIG, help="the node's configuration")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="replaces a key of it")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="replaces a key of the configuration"
+    )
     args = parser.parse_args(arguments)
     overrides = [f"log.dirs={os.path.abspath(args.data)}", *args.override]
     config = read_config(args.config, overrides)
@@ -43,9 +45,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def format_once(config: NodeConfig, cluster_id: str | None = None, *, say: Callable[[str], None] = print) -> str:
-    """Format those directories of `config` that are not yet; the cluster's id.
+    """Format the unformatted directories of `config`. Returns the cluster's id.
 
-    That is the one of the directories that have been formatted, else `cluster_id`, else a new one.
+    The id comes from formatted directories; if there are none, it is `cluster_id`, else a new id.
     """
     from kraft_node.cli import storage_format as plan
     from kraft_node.cli.storage import new_uuid
@@ -70,7 +72,7 @@ def format_once(config: NodeConfig, cluster_id: str | None = None, *, say: Calla
 
 
 def _announce(config: NodeConfig) -> None:
-    """Once the node listens, say how to reach it."""
+    """Once the node listens, print how to reach it."""
     endpoint = config.advertised_broker_listeners[0]
     host = endpoint.host or "localhost"
     deadline = time.monotonic() + READY_MAX_S
@@ -84,7 +86,7 @@ def _announce(config: NodeConfig) -> None:
 
 
 def greeting(host: str, port: int) -> str:
-    """What a new user needs to know."""
+    """The text for a new user."""
     address = f"{host}:{port}"
     if shutil.which("kcat"):
         line = f"echo hello | kcat -b {address} -P -t greetings && kcat -b {address} -C -t greetings -e"

@@ -1,15 +1,15 @@
-"""kafka-metadata-shell: look at the metadata of a cluster as at a tree of files (KIP-631).
+"""kafka-metadata-shell: shows the metadata of a cluster as a tree of files (KIP-631).
 
     kafka-metadata-shell --snapshot FILE                [command …]
     kafka-metadata-shell --directory DIR                [command …]
     kafka-metadata-shell --controllers HOST:PORT,…      [command …]
     kafka-metadata-shell --config FILE                  [command …]
 
-Commands are cat, find, ls and tree, and at the prompt cd, exit, help, history, man and pwd as well. Names and texts are
-those of Apache Kafka's shell, which only reads snapshots; like its, a command that finds nothing says so and leaves
-with 0. `--directory` is ours: a log directory with all that is in it. `--controllers` and `--config` are KIP-631's and
-were never released: a running cluster, brought up to date before every command; the file has a client's properties, and
-may name the controllers, as a node's does.
+Commands are cat, find, ls and tree; the prompt also has cd, exit, help, history, man and pwd. Names and texts are those
+of Apache Kafka's shell, which reads only snapshots. As there, a command that finds nothing prints a message and exits
+with 0. `--directory` is ours: it reads a whole log directory. `--controllers` and `--config` come from KIP-631 and were
+never released. They read a running cluster and update the metadata before every command. The file holds client
+properties; it may also name the controllers, like a node's file.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ WITHOUT_PROMPT: Final = ("cat", "find", "ls", "tree")
 
 
 class Leave(Exception):  # noqa: N818 - a wish, not a fault
-    """The user has had enough."""
+    """The user ends the session."""
 
 
 class Shell:
-    """One session: an image, a working directory, where the output goes."""
+    """One session: an image, a working directory and an output."""
 
     def __init__(
         self, source: Source, say: Callable[[str], None], *, interactive: bool, width: int | None = None
@@ -74,7 +74,7 @@ class Shell:
     # Finding nodes
 
     def parts(self, path: str) -> list[str]:
-        """The components of a path, from the root on."""
+        """The components of a path, starting at the root."""
         found: list[str] = [] if path.startswith("/") else list(self.here)
         for part in path.split("/"):
             if part == "..":
@@ -84,7 +84,7 @@ class Shell:
         return found
 
     def nodes(self, path: str) -> list[tuple[tuple[str, ...], Node]]:
-        """Every node that a path, which may have `*`, `?` and `{a,b}` in it, leads to."""
+        """Every node that matches a path. The path may contain `*`, `?` and `{a,b}`."""
         level: list[tuple[tuple[str, ...], Node]] = [((), root(self._source.image))]
         for part in self.parts(path):
             pattern = glob(part)
@@ -99,7 +99,7 @@ class Shell:
         return level
 
     def complete(self, prefix: str) -> list[str]:
-        """The paths that begin so; directories end with a slash."""
+        """The paths that start with `prefix`; directories end with a slash."""
         folder, slash, start = prefix.rpartition("/")
         at = self.nodes(folder + slash if folder or slash else ".")
         found = []
@@ -115,7 +115,7 @@ class Shell:
     # Commands
 
     def run(self, words: Sequence[str]) -> None:
-        """Carry out one command. Raises Leave, ToolError."""
+        """Run one command. Raises Leave, ToolError."""
         words = list(words)
         while words and not words[-1]:
             words.pop()
@@ -248,7 +248,7 @@ class Shell:
     # The prompt
 
     def talk(self, read: Callable[[str], str]) -> None:
-        """Read commands until there are no more."""
+        """Read commands until the input ends."""
         self._say("[ Kafka Metadata Shell ]")
         while True:
             try:
@@ -269,7 +269,7 @@ class Shell:
 
 
 def glob(text: str) -> re.Pattern[str] | None:
-    """The pattern that a path's component is; None when it is a plain name, in which a backslash is a letter."""
+    """The pattern of a path component; None for a plain name, in which a backslash is an ordinary character."""
     if not set(text) & set("*?{"):
         return None
     out = ""
@@ -289,7 +289,10 @@ def glob(text: str) -> re.Pattern[str] | None:
 
 
 def columns(entries: Sequence[str], width: int | None) -> tuple[int, list[int]]:
-    """How many rows, and how wide each column: as many columns as fit, filled from the top; one without a screen."""
+    """The number of rows and the width of each column: as many columns as fit, filled column by column.
+
+    Without a screen width there is one column.
+    """
     for count in range((width or 0) // 4, 1, -1):
         rows = -(-len(entries) // count)
         if not rows or -(-len(entries) // rows) != count:
@@ -306,8 +309,13 @@ def _parser() -> Parser:
     where.add_argument("--snapshot", "-s", metavar="FILE", help="the metadata snapshot file to read")
     where.add_argument("--directory", "-d", metavar="DIR", help="the log directory to read")
     where.add_argument("--controllers", "-C", metavar="HOST:PORT,…", help="controllers of a running cluster")
-    parser.add_argument("--config", "-c", metavar="FILE", help="how to reach them; alone: a node's, which names them")
-    parser.add_argument("command", nargs="*", help="the command to run; a prompt without one")
+    parser.add_argument(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="client properties for --controllers; alone: a node's configuration, which names the controllers",
+    )
+    parser.add_argument("command", nargs="*", help="the command to run; without one, a prompt")
     return parser
 
 
@@ -354,7 +362,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _interact(shell: Shell) -> None:
-    """At a terminal with history and completion of commands and paths."""
+    """Run the shell at a terminal, with history and completion of commands and paths."""
     if sys.stdin.isatty():
         import readline
 

@@ -1,7 +1,7 @@
-"""Where the metadata shell gets its image: a snapshot file, a log directory, or the controllers of a running cluster.
+"""The image of the metadata shell: from a snapshot file, a log directory, or the controllers of a running cluster.
 
-Of a cluster it follows the metadata log as an observer does that is no broker: by Fetch and FetchSnapshot without a
-replica id, so that the quorum counts it nowhere. What it shows is committed.
+For a cluster it follows the metadata log like an observer without a broker: by Fetch and FetchSnapshot without a
+replica id, so that the quorum does not track it. It shows committed data.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kraft_node.wire.api import ApiKey
 CHECKPOINT: Final = ".checkpoint"
 FETCH_BYTES: Final = 8 * 1024 * 1024
 TRIES_MAX: Final = 20
-"""How often the leader is looked for, a second apart at most (an election takes one or two)."""
+"""Maximum of attempts to find the leader, at most a second apart (an election takes one or two)."""
 TRY_PAUSE_S: Final = 0.5
 NOT_LEADER_CODES: Final = frozenset({6, 74, 75})
 """NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the answer names leader and epoch."""
 
 
 class Source:
-    """The image, and how it is brought up to date."""
+    """An image and its updates."""
 
     def __init__(self) -> None:
         self.loader = MetadataLoader()
@@ -38,7 +38,7 @@ class Source:
         return self.loader.image
 
     def refresh(self) -> None:
-        """Take in what has been committed meanwhile; files do not change. Raises ToolError."""
+        """Apply records that were committed meanwhile; files do not change. Raises ToolError."""
 
     def close(self) -> None:
         pass
@@ -51,7 +51,7 @@ class Source:
         self.loader.publish(is_snapshot=True)
 
     def _apply(self, batches: Iterable[MetadataBatch], start: int, stop: int) -> int:
-        """Replay what lies between two offsets; where the next batch begins."""
+        """Replay the batches between two offsets. Returns where the next batch begins."""
         for batch in batches:
             if batch.last_offset >= stop:
                 break
@@ -78,14 +78,14 @@ def _read(path: str) -> bytes:
 
 
 def snapshot_name(path: str) -> tuple[int, int]:
-    """End offset and epoch that a snapshot's file name states; of other names (bootstrap.checkpoint) 0 and 0."""
+    """End offset and epoch in a snapshot's file name; 0 and 0 for other names (bootstrap.checkpoint)."""
     stem = os.path.basename(path).removesuffix(CHECKPOINT)
     offset, _, epoch = stem.partition("-")
     return (int(offset), int(epoch)) if offset.isdigit() and epoch.isdigit() else (0, 0)
 
 
 class SnapshotFile(Source):
-    """One snapshot."""
+    """One snapshot file."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -96,7 +96,10 @@ class SnapshotFile(Source):
 
 
 class LogDirectory(Source):
-    """The latest snapshot of a log directory and the log after it, to its end: how far it is committed no file says."""
+    """The latest snapshot of a log directory, and the log after it to its end.
+
+    No file tells how far the log is committed, so uncommitted records may be included.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -107,7 +110,7 @@ class LogDirectory(Source):
         snapshots = sorted(name for name in names if name.endswith(CHECKPOINT) and snapshot_name(name) > (0, 0))
         logs = sorted(name for name in names if name.endswith(".log"))
         if not snapshots and not logs:
-            raise ToolError(f"{folder}: there is no snapshot and no log in it")
+            raise ToolError(f"{folder}: the directory has neither a snapshot nor a log")
         if snapshots:
             start, epoch = snapshot_name(snapshots[-1])
             self._load(decode_batches(_read(os.path.join(folder, snapshots[-1]))), start, epoch)
@@ -117,7 +120,7 @@ class LogDirectory(Source):
 
 
 def _whole_batches(data: bytes) -> bytes:
-    """Without a torn tail, or the room that Kafka makes in advance."""
+    """The data without an incomplete batch at the end, or the space that Kafka preallocates."""
     end = 0
     while end + 12 <= len(data):
         length = 12 + int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
@@ -131,7 +134,7 @@ class Controllers(Source):
     """The quorum of a running cluster."""
 
     def __init__(self, servers: str, properties: str | None = None) -> None:
-        """`servers`: `host:port,…` or voters; `properties`: a file of a client's."""
+        """Follow a quorum. `servers`: `host:port,…` or voters; `properties`: a file of client properties."""
         super().__init__()
         self._properties = properties
         self._servers = [text.strip().rpartition("@")[2] for text in servers.split(",")]
@@ -169,7 +172,7 @@ class Controllers(Source):
         return self._client
 
     def _fetch(self) -> bool:
-        """Fetch until everything committed is here; whether that was possible."""
+        """Fetch until all committed records are here. Returns whether that succeeded."""
         from kraft_node.wire.messages import FetchRequest
 
         while True:
@@ -205,12 +208,12 @@ class Controllers(Source):
                 return True
 
     def _forget(self) -> None:
-        """What was read is not what was committed: begin again."""
+        """The records read so far differ from the committed ones: start again."""
         self.loader = MetadataLoader()
         self._next = self._last_epoch = 0
 
     def _follow(self, found: Any, endpoints: Any) -> None:
-        """Go to the leader that an answer names."""
+        """Connect to the leader that an answer names."""
         if found.error_code not in NOT_LEADER_CODES:
             raise ToolError(f"{self._connected().address} refused the metadata: {_name(found.error_code)}")
         self._epoch = max(self._epoch, found.current_leader.leader_epoch)
@@ -221,7 +224,7 @@ class Controllers(Source):
                 self.close()
                 self._client = Client(leader[0].host, leader[0].port)
         elif found.error_code == 6:
-            # It does not say where the leader is: ask the next one.
+            # The answer does not name the leader: ask the next controller.
             self._servers.append(self._servers.pop(0))
             self.close()
 

@@ -1,6 +1,6 @@
-"""The metadata as a tree of directories and files, as Apache Kafka's metadata shell shows it: same names, same texts.
+"""The metadata as a tree of directories and files, with the names and texts of Apache Kafka's metadata shell.
 
-Nodes are made when they are looked at; nothing is kept but the image. A directory is a `Directory`, a file its text.
+Nodes are created on access; only the image is kept. A directory is a `Directory`, a file is its text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACL_PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 
 
 class Directory:
-    """A node with children: how they are called, and how one is found."""
+    """A node with children: their names, and a function that returns a child by name."""
 
     __slots__ = ("_child", "_names")
 
@@ -52,7 +52,7 @@ class Directory:
 
 
 def fixed(**entries: Callable[[], Node]) -> Directory:
-    """A directory of a few fixed children."""
+    """A directory with a few fixed children."""
     return Directory(lambda: entries, lambda name: entries[name]() if name in entries else None)
 
 

@@ -1,6 +1,6 @@
 """Stored messages as JSON, in the form of Kafka's own tools (the generated JsonConverters).
 
-Field names in lower camel case, UUIDs and bytes in base64, tagged fields left out while they have their default.
+Field names are in lower camel case, UUIDs and bytes in base64. Tagged fields with default values are left out.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kraft_node.wire.schema import Field, MessageSchema, Struct, blocks, snake_c
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """The message at `version`, as what `json.dumps` takes."""
+    """The message at `version`, as input for `json.dumps`."""
     schema = type(message).SCHEMA
     return _struct(message, schema.top, schema, version)
 
 
 @cache
 def _camel_names(message: str) -> dict[str, str]:
-    """Attribute -> JSON name, for all fields in a stored message."""
+    """Attribute -> JSON name, for all fields of a stored message."""
     names: dict[str, str] = {}
     for line in blocks("stored")[message].split("\n")[1:]:
         word = line.strip().split(" ", 1)[0]
@@ -75,7 +75,7 @@ def _scalar(content: Any, field: Field, schema: MessageSchema, version: int) -> 
 
 
 class UnknownTypeError(ValueError):
-    """A coordinator key of a type that this release does not have."""
+    """A coordinator key with a type that this release does not have."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"unknown record type {number}")
@@ -115,7 +115,7 @@ def coordinator_key(log: str, data: bytes) -> tuple[str, int, Message]:
 
 
 def coordinator_value(name: str, data: bytes) -> tuple[int, Message]:
-    """Version and content of the value that goes with a key called `name`. Raises DecodeError."""
+    """Version and content of the value of a key called `name`. Raises DecodeError."""
     if len(data) < 2:
         raise DecodeError(f"a value of {len(data)} bytes")
     version: int = struct.unpack_from(">h", data)[0]

@@ -28,7 +28,7 @@ _KEYS: Final = ("name", "password", "salt", "iterations", "saltedpassword")
 
 
 class ScramCredential(NamedTuple):
-    """What a UserScramCredentialRecord holds."""
+    """The content of a UserScramCredentialRecord."""
 
     name: str
     mechanism: int
@@ -39,7 +39,7 @@ class ScramCredential(NamedTuple):
 
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> ScramCredential:
-    """The credential that `argument` describes; a salt is drawn where none is given. Raises ToolError."""
+    """The credential that `argument` describes. A missing salt is drawn at random. Raises ToolError."""
     name, equals, body = argument.strip().partition("=")
     if not equals:
         raise ToolError(f"Failed to find equals sign in SCRAM argument '{argument}'")
@@ -76,9 +76,9 @@ def _normal(password: str) -> bytes:
 
 
 def _components(body: str) -> dict[str, str]:
-    """The values of `[a=b,c="d"]`; quotes around a value are dropped.
+    """The values of `[a=b,c="d"]`, without quotes.
 
-    As in Kafka a comma always ends a value and spaces belong to it: what is guessed here would be another password.
+    As in Kafka, a comma always ends a value, and spaces belong to it: a guess would result in another password.
     """
     if not body.startswith("["):
         raise ToolError("Expected configuration string to start with [")

@@ -1,12 +1,12 @@
-"""kafka-server-start: one node, from its configuration file until it is told to stop.
+"""kafka-server-start: runs one node, from its configuration file, until a signal stops it.
 
     kafka-server-start [-daemon] CONFIG [--override KEY=VALUE]... [--json]
 
-SIGTERM, SIGINT or SIGHUP (unless nohup has it ignored) stops it cleanly (leadership handed over, logs flushed, a
-clean-shutdown mark left); a second one stops it at once. Exit codes: 0 after a clean stop, 1 when the start is refused
-or the node has failed, with the reason as the last line of the log. One line a fact goes to standard output; `--json`
-makes each an object. `-daemon` leaves the node behind, out of reach of the terminal's signals, and its log in
-`$LOG_DIR/kafkaServer.out`.
+SIGTERM, SIGINT or SIGHUP (unless nohup ignores it) stops the node cleanly: it hands over leadership, flushes logs and
+writes a clean-shutdown mark. A second signal stops it at once. Exit codes: 0 after a clean stop, 1 if the start is
+refused or the node has failed; the last line of the log has the reason. The log goes to standard output, one line per
+event; with `--json` each line is an object. `-daemon` runs the node in the background, without the terminal's signals;
+its log is `$LOG_DIR/kafkaServer.out`.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("kraft_node.server")
 
 GC_THRESHOLDS: Final = (20_000, 3, 700)
-"""The node's objects are freed by counting references; the collector only has to find the odd cycle.
+"""Reference counting frees the node's objects; the collector only has to find rare cycles.
 
-Large requests make hundreds of thousands of objects. The second generation stays small, so one collection of it takes
-some milliseconds; a full collection is rare.
+Large requests create hundreds of thousands of objects. The second generation stays small, so collecting it takes some
+milliseconds. Full collections are rare.
 """
 
 STOP_MAX_S: Final = 60.0
-"""A clean stop that takes longer than this is given up: whoever stops nodes kills them about then."""
+"""A clean stop that takes longer is abandoned: supervisors kill nodes after about this time."""
 
 HARD_EXIT: Final = 130
 
 DAEMON_LOG: Final = "kafkaServer.out"
-"""Where Kafka's script sends a daemon's output, in $LOG_DIR."""
+"""The file of a daemon's output in $LOG_DIR, as in Kafka's script."""
 
 
 class _Lines(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO  server.node what has happened key=value`."""
+    """`2026-01-31T12:00:00.123Z INFO  server.node event key=value`."""
 
     converter = staticmethod(__import__("time").gmtime)
 
@@ -59,7 +59,7 @@ class _Lines(logging.Formatter):
 
 
 class _Json(_Lines):
-    """An object a line: time, level, logger, message, and trace when there is one."""
+    """One object per line: time, level, logger, message, and trace if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -76,7 +76,10 @@ class _Json(_Lines):
 
 
 def _printable(text: str) -> str:
-    """`text` with escapes for line breaks and the like: clients choose the names of groups, and a fact is a line."""
+    """`text` with escapes for line breaks and other control characters.
+
+    Clients choose the names of groups, and each event must stay on one line.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -94,12 +97,12 @@ def set_up_logging(*, as_json: bool, level: str = "INFO") -> None:
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.raiseExceptions = False
-    # Records are told by time, level, logger and message; finding out more would cost every line.
+    # Log lines contain time, level, logger and message; collecting more would cost time for every line.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 class _Process:
-    """The node in its process: starts it, listens for signals, decides the exit code."""
+    """The node in its process: starts it, handles signals, decides the exit code."""
 
     def __init__(self, config: NodeConfig) -> None:
         from kraft_node.runtime.env import RealEnv
@@ -140,7 +143,9 @@ class _Process:
         return self.code
 
     def _size_sockets(self) -> None:
-        """Kafka's default of 100 KiB a socket is applied when it is asked for: the kernel's own sizing is faster."""
+        """Apply socket buffer sizes only if they are configured: the kernel's own sizing is faster than Kafka's 100
+        KiB.
+        """
         config = self.config
         if config.is_set("socket.send.buffer.bytes"):
             self.real.net.send_buffer = config.int("socket.send.buffer.bytes")
@@ -164,11 +169,14 @@ class _Process:
             self.node.shutdown(self.real.loop.stop)
 
     def _stop_overdue(self) -> None:
-        log.error("the clean stop has taken %.0f s, stopping at once", STOP_MAX_S)
+        log.error("the clean stop timed out after %.0f s, stopping at once", STOP_MAX_S)
         _leave(1)
 
     def _fatal(self, reason: str) -> None:
-        """What must not go on: the disk's state is unknown, or the node was refused. No clean-shutdown mark is left."""
+        """The node must not continue: the disk's state is unknown, or the node was refused.
+
+        Leaves no clean-shutdown mark.
+        """
         log.critical("the node has failed: %s", reason)
         _leave(1)
 
@@ -177,12 +185,12 @@ def _leave(code: int) -> None:
     try:
         logging.shutdown()
         flush_output()
-    finally:  # whatever has become of where the log goes
+    finally:  # even if the log's output is gone
         os._exit(code)
 
 
 def _raise_descriptor_limit() -> None:
-    """As many files as the system lets us have: each partition in use and each connection is one or more."""
+    """Raise the limit of open files to its maximum: each partition in use and each connection needs at least one."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -194,7 +202,7 @@ def _raise_descriptor_limit() -> None:
 
 
 def _host_name(config: NodeConfig) -> str:
-    """This machine's name, where an advertised listener leaves the host to us."""
+    """This machine's name, if an advertised listener has no host."""
     advertised = [*config.advertised_broker_listeners, *config.advertised_controller_listeners]
     if all(endpoint.host for endpoint in advertised):
         return "localhost"
@@ -204,7 +212,9 @@ def _host_name(config: NodeConfig) -> str:
 
 
 def _is_left_behind() -> bool:
-    """Fork: false in the process that goes on without its terminal, true in the one that the user started."""
+    """Fork. Returns false in the process that continues without its terminal, true in the process that the user
+    started.
+    """
     folder = os.environ.get("LOG_DIR", "logs")
     os.makedirs(folder, exist_ok=True)
     log_file = os.open(os.path.join(folder, DAEMON_LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -218,16 +228,16 @@ def _is_left_behind() -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a node; the exit code."""
+    """Run a node. Returns the exit code."""
     from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 
     parser = Parser(prog=program("kafka-server-start"), description="Run a node until SIGTERM or SIGINT.")
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="the node's server.properties")
-    parser.add_argument("-daemon", action="store_true", help=f"leave the node behind, its log in $LOG_DIR/{DAEMON_LOG}")
+    parser.add_argument("-daemon", action="store_true", help=f"run in the background, log to $LOG_DIR/{DAEMON_LOG}")
     parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="replaces a key of CONFIG")
-    parser.add_argument("--json", action="store_true", help="log one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="log one JSON object per line")
     parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
-    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     options = parser.parse_args(arguments)
     if options.version:
         print(f"kraftcluster {VERSION} (Apache Kafka {COMPATIBLE_KAFKA_VERSION})")
@@ -251,7 +261,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def entry() -> None:
     """The console script."""
-    gc.disable()  # what is loaded until the node runs stays: looking through it would be a tenth of the time
+    gc.disable()  # objects loaded at start stay alive: scanning them would take a tenth of the time
     run(main)
 
 

@@ -1,4 +1,5 @@
-"""kafka-storage: format a node's directories, say what they hold, draw ids, explain feature levels (KIP-631, KIP-853).
+"""kafka-storage: formats a node's directories, shows their state, generates ids, explains feature levels (KIP-631,
+KIP-853).
 
     kafka-storage format -c FILE -t CLUSTER_ID [-s | -N | -I VOTERS] [-r RELEASE] [-f F=L]… [-S SCRAM]… [-g]
     kafka-storage info -c FILE
@@ -6,8 +7,8 @@
     kafka-storage version-mapping [-r RELEASE]
     kafka-storage feature-dependencies -f FEATURE=LEVEL…
 
-As in Kafka 4.3.1 a cluster id may be any text, though everyone should let `random-uuid` draw it; ours refuses a blank
-one. `--json` (ours) prints what a command says as JSON.
+As in Kafka 4.3.1, a cluster id may be any text, but use `random-uuid` to generate it. Unlike Kafka, we refuse a blank
+id. `--json` (ours) prints a command's output as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kraft_node.cli.common import Parser, ToolError, program, read_config, run
 
 
 class _Random:
-    """The operating system's randomness as `base.env.Rng`."""
+    """The operating system's random numbers as `base.env.Rng`."""
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
@@ -53,7 +54,7 @@ def _parser() -> Parser:
         sub.set_defaults(command=function)
         return sub
 
-    sub = command("info", info, "Say what the log directories of this node hold.")
+    sub = command("info", info, "Show the state of this node's log directories.")
     sub.add_argument("--config", "-c", required=True, help="the node's configuration file")
 
     sub = command("format", format_storage, "Format the log directories of this node.")
@@ -65,34 +66,34 @@ def _parser() -> Parser:
         action="append",
         default=[],
         help="a SCRAM credential, as 'SCRAM-SHA-256=[name=alice,password=secret]'; iterations, salt and "
-        "saltedpassword are possible too",
+        "saltedpassword are optional",
     )
     sub.add_argument(
         "--ignore-formatted", "-g", action="store_true", help="leave formatted directories as they are, format the rest"
     )
-    sub.add_argument(
-        "--release-version", "-r", help=f"the release whose feature levels to begin with (default {latest})"
-    )
+    sub.add_argument("--release-version", "-r", help=f"the release that defines the feature levels (default {latest})")
     sub.add_argument(
         "--feature", "-f", action="append", default=[], help="the level of one feature, as feature=level; repeatable"
     )
     quorum = sub.add_mutually_exclusive_group()
-    quorum.add_argument("--standalone", "-s", action="store_true", help="a dynamic quorum of this controller alone")
+    quorum.add_argument("--standalone", "-s", action="store_true", help="a dynamic quorum with only this controller")
     quorum.add_argument(
         "--no-initial-controllers",
         "-N",
         action="store_true",
-        help="a dynamic quorum that others have been formatted with",
+        help="join a dynamic quorum whose first controllers are formatted elsewhere",
     )
     quorum.add_argument(
-        "--initial-controllers", "-I", help="a dynamic quorum of these, as id@hostname:port:directory,… on every node"
+        "--initial-controllers",
+        "-I",
+        help="a dynamic quorum of these controllers, as id@hostname:port:directory,…; the same on every node",
     )
 
-    sub = command("version-mapping", version_mapping, "Say which feature levels belong to a release.")
+    sub = command("version-mapping", version_mapping, "Show the feature levels of a release.")
     sub.add_argument("--release-version", "-r", help=f"the release (default {latest})")
-    sub = command("feature-dependencies", feature_dependencies, "Say which features a feature level needs.")
+    sub = command("feature-dependencies", feature_dependencies, "Show the features that a feature level depends on.")
     sub.add_argument("--feature", "-f", action="append", required=True, help="feature=level; repeatable")
-    command("random-uuid", print_random_uuid, "Draw an id for a new cluster.")
+    command("random-uuid", print_random_uuid, "Generate an id for a new cluster.")
     return parser
 
 
@@ -156,7 +157,7 @@ def info(args: argparse.Namespace) -> int:
         print("Found log directory:" if len(directories) == 1 else "Found log directories:")
         print("\n".join(f"  {path}" for path in directories) + "\n")
     if values:
-        # The first directory stands for all: what differs is among the problems.
+        # The first directory stands for all: differences are listed as problems.
         first = values[min(values)]
         print("Found metadata: {" + ", ".join(f"{key}={first[key]}" for key in sorted(first)) + "}\n")
     if problems:
@@ -169,14 +170,14 @@ def _mismatches(values: Mapping[str, Mapping[str, str]], node_id: int) -> list[s
     problems: list[str] = []
     for path, entries in values.items():
         if entries.get("version", "0") == "0":
-            problems.append(f"{path}: meta.properties is of version 0, which cannot run in KRaft mode")
+            problems.append(f"{path}: meta.properties has version 0, which does not support KRaft mode")
         for key in ("cluster.id", "node.id"):
             others = {other.get(key) for other in values.values()}
             if len(others) > 1 and entries.get(key) != values[min(values)].get(key):
                 problems.append(f"{path}: {key} is {entries.get(key)}, not {values[min(values)].get(key)}")
         stated = entries.get("node.id", entries.get("broker.id", str(node_id)))
         if stated != str(node_id):
-            problems.append(f"{path}: node.id is {stated}, the configuration says {node_id}")
+            problems.append(f"{path}: node.id is {stated}, but the configuration has {node_id}")
     return problems
 
 
@@ -187,7 +188,7 @@ def format_storage(args: argparse.Namespace) -> int:
 
     config = read_config(args.config)
     if not args.cluster_id.strip():
-        raise ToolError("The cluster id is blank; `kafka-storage random-uuid` draws one.")
+        raise ToolError("The cluster id is blank; generate one with `kafka-storage random-uuid`.")
     static = bool(config.voters)
     if static and (args.standalone or args.initial_controllers is not None):
         raise ToolError(

@@ -1,4 +1,5 @@
-"""What makes a log directory formatted, read and written: meta.properties, bootstrap.checkpoint, the first snapshot."""
+"""The files of a formatted log directory, read and written: meta.properties, bootstrap.checkpoint, the first
+snapshot."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _NO_EPOCH: Final = 0
 
 
 def read_directories(paths: Sequence[str]) -> tuple[list[str], list[str], dict[str, dict[str, str]]]:
-    """Which of `paths` are directories, what is wrong with the others, and the meta.properties by directory."""
+    """The existing directories of `paths`, the problems of the others, and the meta.properties by directory."""
     found: list[str] = []
     problems: list[str] = []
     values: dict[str, dict[str, str]] = {}
@@ -50,9 +51,9 @@ def read_directories(paths: Sequence[str]) -> tuple[list[str], list[str], dict[s
 
 
 def read_meta_properties(path: str, disk: Disk | None = None) -> dict[str, str] | None:
-    """The entries of a directory's meta.properties, None when there is no such file.
+    """The entries of a directory's meta.properties; None if the file does not exist.
 
-    Raises OSError, and ValueError when a node could not start on it.
+    Raises OSError, and ValueError if a node could not start with it.
     """
     try:
         raw = read_file(disk or RealDisk(), os.path.join(path, META_PROPERTIES))
@@ -76,12 +77,12 @@ def write_directories(
     disk: Disk | None = None,
     now_ms: Callable[[], int] | None = None,
 ) -> list[str]:
-    """Format those directories of `config` that are not, and return them.
+    """Format the unformatted directories of `config`, and return them.
 
-    `disk` and `now_ms` (milliseconds since the epoch) are this machine's unless a simulation brings its own.
+    `disk` and `now_ms` (milliseconds since the epoch) are this machine's by default; a simulation passes its own.
 
-    Raises ToolError before anything is written when a directory is formatted already (unless `ignore_formatted`), or
-    belongs to another cluster or node.
+    Raises ToolError before any write if a directory is already formatted (unless `ignore_formatted`), or belongs to
+    another cluster or node.
     """
     disk = disk or RealDisk()
     todo = _unformatted(disk, sorted(config.all_dirs), cluster_id, config.node_id, ignore_formatted=ignore_formatted)
@@ -104,7 +105,7 @@ def write_directories(
             if own is not None:
                 directory_id = own.directory_id
                 if uuid_text(directory_id) in taken:
-                    raise ToolError(f"The directory id {uuid_text(directory_id)} is that of another directory already")
+                    raise ToolError(f"The directory id {uuid_text(directory_id)} already belongs to another directory")
         say(f"Formatting {kind} {path} with metadata.version {release}.")
         first = None
         if voters is not None and path == config.metadata_log_dir:
@@ -156,7 +157,7 @@ def _write(
         "node.id": str(node_id),
         "directory.id": uuid_text(directory_id),
     }
-    # The last file: a directory without it is not formatted.
+    # Written last: a directory without this file is not formatted.
     write_atomic(disk, os.path.join(path, META_PROPERTIES), format_properties(entries).encode("latin-1"))
 
 
@@ -183,7 +184,7 @@ def _snapshot(now: int, last_timestamp_ms: int, controls: Sequence[tuple[int, by
 
 
 def _quorum_controls(voters: Sequence[InitialVoter], listener: str) -> list[tuple[int, bytes]]:
-    """The control records that make a dynamic quorum of `voters` (KIP-853)."""
+    """The control records that define a dynamic quorum of `voters` (KIP-853)."""
     from kraft_node.metadata.features import KRAFT_VERSION, SUPPORTED_RANGES
     from kraft_node.records.control import ControlType
     from kraft_node.wire.codec import encode

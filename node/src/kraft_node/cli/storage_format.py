@@ -1,7 +1,7 @@
-"""What `kafka-storage format` writes: feature levels, bootstrap records, voters, and which directory gets what.
+"""The content that `kafka-storage format` writes: feature levels, bootstrap records, voters, by directory.
 
-Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`); `format_directories` does the writing, a
-directory's `meta.properties` last, so that an interrupted format leaves an unformatted directory.
+Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`). `format_directories` writes; a directory's
+`meta.properties` comes last, so that an interrupted format leaves an unformatted directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHORT_MAX: Final = 32767
 
 
 class InitialVoter(NamedTuple):
-    """A voter of a dynamic quorum as `--initial-controllers` names it."""
+    """A voter of a dynamic quorum in `--initial-controllers`."""
 
     node_id: int
     host: str
@@ -50,12 +50,14 @@ _VOTER: Final = re.compile(r"([0-9]+)@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([0-9A
 
 
 def parse_voters(text: str) -> list[InitialVoter]:
-    """The voters of `id@host:port:directory,…`, sorted by id; ToolError names the entry that is wrong."""
+    """The voters in `id@host:port:directory,…`, sorted by id. Raises ToolError, which names the wrong entry."""
     voters: dict[int, InitialVoter] = {}
     for entry in text.rstrip(",").split(","):
         match = _VOTER.fullmatch(entry.strip())
         if not match or int(match[3]) > 65535:
-            raise ToolError(f"--initial-controllers: {entry.strip()!r} is not of the form id@hostname:port:directory")
+            raise ToolError(
+                f"--initial-controllers: {entry.strip()!r} does not have the form id@hostname:port:directory"
+            )
         voter = InitialVoter(int(match[1]), match[2].strip("[]"), int(match[3]), parse_uuid(match[4]))
         if voter.node_id in voters:
             raise ToolError(f"--initial-controllers: Node id {voter.node_id} was specified more than once.")
@@ -64,7 +66,7 @@ def parse_voters(text: str) -> list[InitialVoter]:
 
 
 def standalone_voter(config: NodeConfig, new_id: Callable[[], Uuid]) -> list[InitialVoter]:
-    """The quorum of `--standalone`: this controller alone."""
+    """The quorum of `--standalone`: only this controller."""
     if not config.is_controller:
         raise ToolError("You can only use --standalone on a controller.")
     endpoint = config.advertised_controller_listeners[0]
@@ -75,7 +77,7 @@ def standalone_voter(config: NodeConfig, new_id: Callable[[], Uuid]) -> list[Ini
 
 
 def find_metadata_version(text: str) -> MetadataVersion:
-    """The version of a `--release-version`; ToolError lists the known ones."""
+    """The version of a `--release-version`. Raises ToolError, which lists the known versions."""
     try:
         if text.isdigit():
             raise ValueError
@@ -96,10 +98,10 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 
 def plan_features(given: Mapping[str, int], release: MetadataVersion | None, *, dynamic_quorum: bool) -> dict[str, int]:
-    """The levels of all features of a new cluster, metadata.version among them. Raises ToolError.
+    """The levels of all features of a new cluster, including metadata.version. Raises ToolError.
 
-    `given` are the `--feature` levels, `release` the `--release-version`. Features not given have the level that was
-    the default when the metadata.version came out.
+    `given` are the `--feature` levels, `release` the `--release-version`. Other features get the level that was the
+    default when the metadata.version was released.
     """
     if METADATA_VERSION in given:
         if release is not None:
@@ -145,7 +147,7 @@ def _kraft_level(given: int | None, *, dynamic_quorum: bool) -> int:
 
 
 def bootstrap_records(levels: Mapping[str, int], scram: Sequence[ScramCredential]) -> list[Any]:
-    """The records that a new cluster's metadata log begins with, in Kafka's order. Raises ToolError."""
+    """The first records of a new cluster's metadata log, in Kafka's order. Raises ToolError."""
     from kraft_node.wire.stored import FeatureLevelRecord, UserScramCredentialRecord
 
     if scram and levels[METADATA_VERSION] < SCRAM_SUPPORTED:

@@ -69,9 +69,9 @@ def _varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_shapes(section: Buffer, count: int) -> list[Shape]:
-    """The outlines of the `count` records that `section` (uncompressed) holds; for few records.
+    """The outlines of the `count` records in `section` (uncompressed); for few records.
 
-    Every one-record Produce request comes here, where making `Columns` would cost more than reading. Raises
+    Every Produce request with one record uses this function: creating `Columns` would cost more than reading. Raises
     CorruptBatch unless the records fill the section exactly.
     """
     shapes: list[Shape] = []
@@ -88,7 +88,7 @@ def read_shapes(section: Buffer, count: int) -> list[Shape]:
                 size, position = _varint(section, position)
             shape = _read_body(section, position + 1)
             if shape[0] != position + size:
-                raise CorruptBatch(f"record of {size} bytes does not end where it says")
+                raise CorruptBatch(f"record of {size} bytes does not end at its stated length")
             position = shape[0]
             shapes.append(shape)
     except IndexError:
@@ -99,7 +99,7 @@ def read_shapes(section: Buffer, count: int) -> list[Shape]:
 
 
 def check_filled(left: int, count: int, missing: int) -> None:
-    """Raise CorruptBatch unless `count` records have been read, and no bytes are left."""
+    """Raise CorruptBatch unless all `count` records were read and no bytes are left."""
     if missing:
         raise CorruptBatch("record is cut off")
     if left:
@@ -107,9 +107,9 @@ def check_filled(left: int, count: int, missing: int) -> None:
 
 
 def read_columns(data: Buffer, position: int, count: int, columns: Columns, *, is_last: bool) -> int:
-    """Read up to `count` records at `position` into `columns`; where the next one is.
+    """Read up to `count` records at `position` into `columns`. Returns the position of the next record.
 
-    A record that `data` does not hold whole is left for later, or is damage if `is_last`. Raises CorruptBatch.
+    A record that is incomplete in `data` is left for later, or counts as damaged if `is_last`. Raises CorruptBatch.
     """
     end = len(data)
     for _ in range(count):
@@ -118,7 +118,7 @@ def read_columns(data: Buffer, position: int, count: int, columns: Columns, *, i
         start = position
         try:
             byte = data[position]
-            if byte < 0x80:  # nearly all are, here and below: no call, no tuple
+            if byte < 0x80:  # nearly always true, here and below: no call, no tuple
                 size = (byte >> 1) ^ -(byte & 1)
                 position += 1
             else:
@@ -145,12 +145,12 @@ def read_columns(data: Buffer, position: int, count: int, columns: Columns, *, i
         except OverflowError:
             raise CorruptBatch("record with a number of more than 64 bits") from None
         if position != stop:
-            raise CorruptBatch(f"record of {size} bytes does not end where it says")
+            raise CorruptBatch(f"record of {size} bytes does not end at its stated length")
     return position
 
 
 def _read_body(data: Buffer, position: int) -> Shape:
-    """Read what follows a record's attributes, which say nothing."""
+    """Read the rest of a record after its attributes, which are unused."""
     byte = data[position]
     if byte < 0x80:
         timestamp_delta = (byte >> 1) ^ -(byte & 1)
@@ -191,7 +191,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
 
 def _skip_headers(data: Buffer, position: int, count: int) -> int:
     if not 0 <= count <= HEADERS_MAX:
-        raise CorruptBatch(f"record with {count} headers; 0 to {HEADERS_MAX} are taken")
+        raise CorruptBatch(f"record with {count} headers; the limit is {HEADERS_MAX}")
     for _ in range(count):
         size, position = _varint(data, position)
         if size < 0:
@@ -203,9 +203,9 @@ def _skip_headers(data: Buffer, position: int, count: int) -> int:
 
 
 def bounds_hold(section: Buffer, count: int, steps: int) -> bool:
-    """Whether the lengths of the first `steps` records stay within `section`, and fill it if there are no more.
+    """Whether the lengths of the first `steps` records stay within `section`, and fill it if it has no more records.
 
-    A cheap look at what may be many records: it finds what is no records at all.
+    This cheap check of possibly many records detects data that is not records at all.
     """
     position, end = 0, len(section)
     left = min(steps, count)

@@ -1,6 +1,6 @@
-"""Variable-length integers: seven bits a byte, low bits first; signed ones zig-zag encoded.
+"""Variable-length integers: seven bits per byte, low bits first; signed integers are zig-zag encoded.
 
-Records use signed varints up to 32 bits for lengths and 64 bits for timestamps and offsets.
+Records use signed varints of up to 32 bits for lengths and of up to 64 bits for timestamps and offsets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ MAX_BYTES_64: Final = 10
 
 
 def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -> tuple[int, int]:
-    """The unsigned number at `position` and the position after it. Raises CorruptBatch when cut or too long."""
+    """The unsigned number at `position`, and the position after it.
+
+    Raises CorruptBatch if it is incomplete or too long.
+    """
     value = shift = 0
     try:
         for end in range(position, position + max_bytes):
@@ -30,7 +33,7 @@ def read_uvarint(buffer: Buffer, position: int, max_bytes: int = MAX_BYTES_32) -
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed 64-bit number at `position` and the position after it."""
+    """The signed 64-bit number at `position`, and the position after it."""
     value, end = read_uvarint(buffer, position, MAX_BYTES_64)
     return (value >> 1) ^ -(value & 1), end
 
@@ -53,6 +56,6 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes the signed `value` takes."""
+    """The size of the signed `value` in bytes."""
     number = value << 1 if value >= 0 else ((-value) << 1) - 1
     return max(1, (number.bit_length() + 6) // 7)

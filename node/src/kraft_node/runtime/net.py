@@ -458,7 +458,7 @@ class SocketNet:
         connected: Callable[[Transport], Receiver],
         failed: Callable[[OSError], None],
     ) -> None:
-        """Resolve in the background, connect, then call one of the two."""
+        """Resolve the name in the background, connect, then call `connected` or `failed`."""
 
         def made(sock: socket.socket) -> None:
             name = sock.getpeername()
@@ -475,7 +475,7 @@ class SocketNet:
             if self.send_buffer >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
         except OSError as e:
-            log.debug("connection gone before it began peer=%s:%d error=%s", *peer, e)
+            log.debug("connection closed before it was adopted peer=%s:%d error=%s", *peer, e)
             sock.close()
             return
         host = peer[0].removeprefix("::ffff:")  # an IPv4 peer on a dual-stack socket

@@ -1,4 +1,4 @@
-"""The process as Prometheus' client libraries describe theirs: memory, CPU time, open files, start time."""
+"""Metrics of the process, as in Prometheus' client libraries: memory, CPU time, open files, start time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Family: TypeAlias = "tuple[str, str, Iterable[tuple[tuple[tuple[str, str], ...],
 
 
 class ProcessMetrics:
-    """Reads /proc when asked; where there is none (macOS) CPU time and the limit of files are all that is told."""
+    """Reads /proc on each scrape.
+
+    Without /proc (macOS), only CPU time, start time and the limit of files are reported.
+    """
 
     def __init__(self, proc: str = "/proc/self") -> None:
         self._proc = proc

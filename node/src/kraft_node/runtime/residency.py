@@ -1,6 +1,6 @@
-"""Whether bytes of a file are in the page cache, and how a lane brings them there.
+"""Whether bytes of a file are in the page cache, and how a lane reads them into it.
 
-sendfile of bytes that are not in memory waits for the disk, and with it the whole loop. So the loop asks first: a read
+sendfile of bytes that are not in memory waits for the disk and blocks the whole loop. So the loop checks first: a read
 with RWF_NOWAIT fails at once if it would have to wait.
 """
 
@@ -11,11 +11,11 @@ import os
 from typing import Final
 
 PROBE_BYTES: Final = 512 * 1024
-"""Between two probes of a range: the kernel forgets much of a file at a time."""
+"""The distance between two probes of a range: the kernel evicts large parts of a file at once."""
 PIECE_BYTES: Final = 256 * 1024
-"""Read at once by a lane."""
+"""Bytes per read of a lane."""
 AHEAD_BYTES: Final = 2 << 20
-"""What the kernel is asked to read behind a range, so that the next one is mostly there."""
+"""Bytes that the kernel is asked to read ahead beyond a range, so that most of the next range is in memory."""
 
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
@@ -24,7 +24,7 @@ _buffers = [_byte]
 
 
 def is_resident(fd: int, position: int, length: int) -> bool:
-    """Whether a range is in the page cache, by samples. True where the system or the file system cannot tell."""
+    """Whether a range is in the page cache, checked by samples. True if the system or the file system cannot tell."""
     if not _NOWAIT:
         return True
     last = position + length - 1
@@ -43,7 +43,10 @@ def is_resident(fd: int, position: int, length: int) -> bool:
 
 
 def bring_in(fd: int, position: int, length: int) -> None:
-    """Read a range into the page cache, and have the kernel begin with what follows. For a lane. Raises OSError."""
+    """Read a range into the page cache, and let the kernel start reading the bytes after it.
+
+    For a lane. Raises OSError.
+    """
     fadvise = getattr(os, "posix_fadvise", None)
     if fadvise is not None:
         fadvise(fd, position, length + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
@@ -52,5 +55,5 @@ def bring_in(fd: int, position: int, length: int) -> None:
     while position < end:
         count = os.preadv(fd, [memoryview(buffer)[: end - position]], position)
         if not count:
-            return  # the file has been cut; whoever sends it finds out
+            return  # the file was truncated; sending it will fail
         position += count
