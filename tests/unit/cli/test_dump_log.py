@@ -82,12 +82,12 @@ def test_what_cannot_be_dumped_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     other.write_text("x")
     assert dump(["--files", str(other)]) == 0
     assert f"Ignoring unknown file {other}" in capsys.readouterr().err
-    with pytest.raises(ToolError, match=r"its first offset"):
+    with pytest.raises(ToolError, match=r"segment's first offset"):
         dump(["--files", str(tmp_path / "x.log")])
     with pytest.raises(FileNotFoundError):
         dump(["--files", str(tmp_path / "00000000000000000007.log")])
     path = segment(tmp_path, batch(0, b"a"))
-    with pytest.raises(ToolError, match=r"no decoder com\.acme\.Foo here"):
+    with pytest.raises(ToolError, match=r"unknown decoder com\.acme\.Foo"):
         dump(["--files", str(path), "--print-data-log", "--value-decoder-class", "com.acme.Foo"])
 
 
@@ -116,7 +116,7 @@ def test_records_of_which_nothing_is_shown_are_empty_lines(
 def test_a_server_that_is_not_there_is_one_line() -> None:
     with pytest.raises(ToolError, match=r"cannot connect to 127\.0\.0\.1"):
         cluster.main(["cluster-id", "-b", f"127.0.0.1:{free_ports(1)[0]}"])
-    with pytest.raises(ToolError, match="not of the form host:port"):
+    with pytest.raises(ToolError, match="not have the form host:port"):
         cluster.main(["cluster-id", "-b", "nowhere"])
 
 

@@ -105,7 +105,7 @@ def test_a_foreign_directory_is_refused_before_anything_is_written(tmp_path: Pat
         (True, ["-s"], "You cannot specify controller.quorum.voters and format the node with"),
         (True, ["-I", "1@h:1:JEXY6aqzQY-32P5TStzaFg"], "You cannot specify controller.quorum.voters"),
         (False, [], "you must specify one of the following: --standalone"),
-        (False, ["-I", "1@h:JEXY6aqzQY-32P5TStzaFg"], "is not of the form id@hostname:port:directory"),
+        (False, ["-I", "1@h:JEXY6aqzQY-32P5TStzaFg"], "does not have the form id@hostname:port:directory"),
         (False, ["-I", "1@h:1:JEXY6aqzQY-32P5TStzaFg,1@h:2:JEXY6aqzQY-32P5TStzaFg"], "more than once"),
         (False, ["-s", "-f", "kraft.version=0"], "Cannot set kraft.version to 0"),
         (True, ["-f", "kraft.version=1"], "Cannot set kraft.version to 1 unless"),
@@ -187,7 +187,7 @@ def test_info_tells_directories_and_problems(tmp_path: Path, capsys: pytest.Capt
     assert storage.main(["info", "-c", str(config), "--json"]) == 1
     problems = json.loads(capsys.readouterr().out)["problems"]
     assert any("cluster.id" in problem for problem in problems)
-    assert any("the configuration says 1" in problem for problem in problems)
+    assert any("the configuration has 1" in problem for problem in problems)
 
 
 def test_misuse_leaves_with_1(tmp_path: Path) -> None:
