@@ -133,8 +133,16 @@ class Value(Model):
             "self.format == 'avro' || !(has(self.registry) || has(self.schemaFile))",
             "only avro values have a registry or a schemaFile: set format to avro",
         ),
+        Rule(
+            "self.format != 'raw' || self.envelope == 'none'",
+            "raw values have no envelope: set format to what they are",
+        ),
     )
     format: Literal["raw", "json", "avro"] = "raw"
+    envelope: Annotated[
+        Literal["none", "debezium"],
+        Field(description="debezium: values are change events; rows are those of the database"),
+    ] = "none"
     evolve: Annotated[
         Literal["none", "additive"],
         Field(description="additive: new fields become columns; none: they make a dead letter"),
@@ -172,7 +180,13 @@ class Table(Model):
     mode: Literal["append", "upsert"] = "append"
     key: Annotated[list[Text], Field(max_length=16, description="upsert: columns that say which row it is")] = []
     order_by: (
-        Annotated[Text, Field(description="upsert: the column whose greater value is newer; else time")] | None
+        Annotated[
+            Text,
+            Field(
+                description="upsert: the column whose greater value is newer; else time, of debezium _source_position"
+            ),
+        ]
+        | None
     ) = None
     tombstones: Annotated[Duration, Field(description="upsert: how long older rows are kept from coming back")] = "7d"
     catalog: Annotated[Words, Field(description="PyIceberg's options of a catalog; else the table is at its path")] = {}

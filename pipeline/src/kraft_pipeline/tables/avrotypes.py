@@ -39,6 +39,16 @@ LOGICAL: Final = {
     ("long", "local-timestamp-micros"): (pa.timestamp("us"), pa.timestamp("us")),
 }
 """Type underneath and logical type -> as the numbers are, and as the column is."""
+CONNECT: Final = {
+    ("int", "io.debezium.time.Date"): (pa.date32(), pa.date32()),
+    ("int", "org.apache.kafka.connect.data.Date"): (pa.date32(), pa.date32()),
+    ("long", "org.apache.kafka.connect.data.Timestamp"): (pa.timestamp("ms"), pa.timestamp("us")),
+    ("long", "io.debezium.time.Timestamp"): (pa.timestamp("ms"), pa.timestamp("us")),
+    ("long", "io.debezium.time.MicroTimestamp"): (pa.timestamp("us"), pa.timestamp("us")),
+    ("long", "io.debezium.time.NanoTimestamp"): (pa.timestamp("ns"), pa.timestamp("us")),
+    ("string", "io.debezium.time.ZonedTimestamp"): (pa.string(), pa.timestamp("us", "UTC")),
+}
+"""Type underneath and `connect.name`, as Debezium documents them: times without a zone are local ones."""
 NUMBERS: Final = (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 DECIMAL_DIGITS_MAX: Final = 38
 
@@ -59,8 +69,8 @@ class Written(NamedTuple):
     """How to read all values at once, where that can be."""
 
 
-def written(found: Registered) -> Written:
-    """What values of this schema become. Raises NoColumnError."""
+def written(found: Registered, *, connect: bool = False) -> Written:
+    """What values of this schema become; with `connect`, by the types of Kafka Connect. Raises NoColumnError."""
     names: dict[str, Any] = {}
     reading: dict[str, Any] = {}
     try:
@@ -73,7 +83,7 @@ def written(found: Registered) -> Written:
         raise NoColumnError(f"the schema is none of Avro: {e!r}") from None
     if not isinstance(whole, Mapping) or whole.get("type") != "record":
         raise NoColumnError("the schema is of no record")
-    types = _Types(names)
+    types = _Types(names, connect=connect)
     plain, column = types.of(whole, "", ())
     return Written(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
 
@@ -98,8 +108,8 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
 
 
 class _Types:
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._names = names
+    def __init__(self, names: Mapping[str, Any], *, connect: bool) -> None:
+        self._names, self._connect = names, connect
 
     def of(self, schema: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, pa.DataType]:
         """As values are read, and as they are in columns."""
@@ -122,6 +132,8 @@ class _Types:
         if kind in {"bytes", "fixed"} and _is_decimal(schema):
             found = pa.decimal128(schema["precision"], schema.get("scale", 0))
             return found, found
+        if self._connect and isinstance(kind, str) and (kind, schema.get("connect.name")) in CONNECT:
+            return CONNECT[kind, schema["connect.name"]]
         if isinstance(kind, str) and (kind, schema.get("logicalType")) in LOGICAL:
             return LOGICAL[kind, schema["logicalType"]]
         return self.of(kind, path, within)

@@ -48,6 +48,8 @@ class Parsed(NamedTuple):
     table: pa.Table
     good: Places
     bad: dict[int, Bad]
+    marks: pa.Table | None = None
+    """What an envelope says of each good value."""
 
 
 class WiderError(Exception):

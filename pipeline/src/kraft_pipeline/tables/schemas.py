@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kraft_pipeline.tables.errors import RecordError
+from kraft_pipeline.tables.instants import instants
 
 Clash: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType]
 WIDER: Final = {
@@ -138,7 +139,7 @@ def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
         else pa.nulls(table.num_rows, f.type)
         for f in schema
     ]
-    return pa.Table.from_arrays(columns, schema=schema) if columns else table
+    return pa.Table.from_arrays(columns, schema=schema) if columns else table.select([])
 
 
 def _misfit(path: str, given: pa.DataType, column: pa.DataType) -> str:
@@ -176,6 +177,10 @@ def _conformed(array: Any, kind: pa.DataType) -> Any:
         bounds = _bounds(entries.value_lengths().fill_null(0))
         keys, items = entries.flatten().flatten()
         return pa.MapArray.from_arrays(bounds, keys, _conformed(items, kind.item_type), kind, mask=nulls)
+    if pa.types.is_timestamp(kind) and pa.types.is_string(array.type):
+        return instants(array)
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        return array.cast(kind, safe=False)  # digits beyond microseconds are left out
     return array.cast(kind)
 
 

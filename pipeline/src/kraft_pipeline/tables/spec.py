@@ -19,9 +19,12 @@ API_VERSION: Final = "kraftcluster.io/v1alpha1"
 KIND: Final = "KafkaTable"
 FORMATS: Final = ("delta", "iceberg", "parquet")
 VALUE_FORMATS: Final = ("raw", "json", "avro")
+ENVELOPES: Final = ("none", "debezium")
 NUMBERS: Final = ("exact", "double")
 MODES: Final = ("append", "upsert")
 ENGINES: Final = ("local", "inline", "kubernetes")
+POSITION: Final = "_source_position"
+"""The column by which rows of change events are ordered unless `orderBy` names another."""
 DEAD_LETTERS: Final = "_dead_letters"
 """What the table of dead letters is called after that of the rows."""
 OPERATORS: Final = ("driver", "paused")
@@ -53,6 +56,8 @@ class ValueSpec:
     """URLs of one schema registry, separated by commas; empty: values are of `avro`, without an id in front."""
     registry_auth: str = ""
     """user:password for it."""
+    envelope: str = "none"
+    """`debezium`: values are change events; rows are what they say about a row of a database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,9 @@ class _Section:
     def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         found = self.text(name, default)
         if found not in allowed:
-            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}")
+            near = get_close_matches(found.lower(), allowed, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SpecError(f"{self.path}.{name}: {found!r} is none of {', '.join(allowed)}{hint}")
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -225,18 +232,20 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     names, pattern = topics.texts("names"), _pattern(topics)
     if bool(names) == bool(pattern):
         raise SpecError("spec.topics: either names or pattern is wanted")
+    mode, read = table.one_of("mode", MODES, "append"), _value(value, folder or Path())
+    by_position = mode == "upsert" and read.envelope == "debezium"
     found = TableSpec(
         name=name,
         bootstrap=spec.text("bootstrapServers"),
         topics=names,
         pattern=pattern,
-        value=_value(value, folder or Path()),
+        value=read,
         format=table.one_of("format", FORMATS, "delta"),
         path=table.text("path"),
         partition_by=table.texts("partitionBy"),
-        mode=table.one_of("mode", MODES, "append"),
+        mode=mode,
         keys=table.texts("key"),
-        order_by=str(table.get("orderBy", "")),
+        order_by=str(table.get("orderBy", POSITION if by_position else "")),
         tombstones_s=table.quantity("tombstones", "7d", _TIMES),
         max_delay_s=commit.quantity("maxDelay", "60s", _TIMES),
         max_rows=commit.count("maxRows", 5_000_000),
@@ -283,8 +292,11 @@ def _value(given: _Section, folder: Path) -> ValueSpec:
     kind = given.one_of("format", VALUE_FORMATS, "raw")
     evolve = given.one_of("evolve", ("none", "additive"), "none")
     numbers = given.one_of("numbers", NUMBERS, "exact")
+    envelope = given.one_of("envelope", ENVELOPES, "none")
+    if kind == "raw" and envelope != "none":
+        raise SpecError(f"{given.path}.envelope: {envelope} is an envelope of json or avro values; set format")
     if kind != "avro":
-        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers)
+        return ValueSpec(kind, evolve, given.mapping("schema"), numbers=numbers, envelope=envelope)
     registry = given.section("registry")
     url, user = registry.get("url", ""), registry.get("user", "")
     password = _password(registry)
@@ -294,7 +306,8 @@ def _value(given: _Section, folder: Path) -> ValueSpec:
     schema = _avro_schema(given, folder)
     if not schema and not url:
         raise SpecError(f"{given.path}: avro wants a schema, a schemaFile or a registry.url")
-    return ValueSpec(kind, evolve, avro=schema, registry=url, registry_auth=f"{user}:{password}" if user else "")
+    auth = f"{user}:{password}" if user else ""
+    return ValueSpec(kind, evolve, avro=schema, registry=url, registry_auth=auth, envelope=envelope)
 
 
 def _password(registry: _Section) -> str:

@@ -2,7 +2,8 @@
 
 Columns of a raw table: key, value, topic, partition, offset, timestamp, headers, as `codec.decode` has them. Of a JSON
 table: the fields of the object, then the same with an underscore in front and without the value; the partition is
-`_partition_id` there, since Iceberg's readers have a `_partition` of their own.
+`_partition_id` there, since Iceberg's readers have a `_partition` of their own. Change events add what their envelope
+says (`debezium.COLUMNS`) between the two.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kraft_pipeline.client import ClientError
 from kraft_pipeline.codec.decode import TYPES
-from kraft_pipeline.tables import jsonvalues, partitions
+from kraft_pipeline.tables import debezium, jsonvalues, partitions
 from kraft_pipeline.tables.committer import DELETED
+from kraft_pipeline.tables.debeziumvalues import Events
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.fieldtypes import type_of
 from kraft_pipeline.tables.partitions import FORMATS, OF_COLUMN
@@ -76,6 +79,7 @@ def reserved(spec: TableSpec, there: pa.Schema | None = None) -> frozenset[str]:
     Once it does, neither what its rows are filed under, nor what `partitionBy` would then be taken to mean.
     """
     found = RESERVED | ICEBERG if spec.format == "iceberg" else RESERVED
+    found |= frozenset(_said(spec).names)
     if there is None:  # fields of such names become the columns that are meant
         return found | {name.lower() + FLAT for name in (*spec.partition_by, *spec.keys)}
     by = {entry for entry in spec.partition_by if entry in FORMATS}
@@ -112,23 +116,31 @@ def schema_of(spec: TableSpec, fields: pa.Schema) -> pa.Schema:
     """The table's columns, those of partitions left out."""
     if spec.value.format == "raw":
         return pa.schema([(name, TYPES[name]) for name in RAW])
-    return pa.schema([*fields, *(pa.field(column, TYPES[name]) for name, column in META.items())])
+    return pa.schema([*fields, *_said(spec), *(pa.field(column, TYPES[name]) for name, column in META.items())])
 
 
 def fields_of(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     """The fields of values in the schema of a table that exists."""
     if spec.value.format == "raw":
         return pa.schema([])
-    return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec))
+    return pa.schema(f for f in schema if f.name not in RESERVED | _made(spec) | set(_said(spec).names))
+
+
+def _said(spec: TableSpec) -> pa.Schema:
+    """The columns of what envelopes say."""
+    return debezium.COLUMNS if spec.value.envelope == "debezium" else pa.schema([])
 
 
 def parser(spec: TableSpec, settled: pa.Schema, *, retry_s: float) -> Parse:
     """What makes columns of values. `settled`: the table's; `retry_s`: how long to retry an unreachable registry."""
+    promotes = spec.format == "iceberg"
+    if spec.value.envelope == "debezium":
+        return Events(spec.value, settled, retry_s=retry_s, promotes=promotes)
     if spec.value.format != "avro":
         return jsonvalues.JsonParser(spec.value, settled)
     from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
 
-    return AvroParser(spec.value, retry_s=retry_s, promotes=spec.format == "iceberg")
+    return AvroParser(spec.value, retry_s=retry_s, promotes=promotes)
 
 
 def decode(
@@ -207,21 +219,73 @@ def _decoded(
         return _checked(Rows(whole, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
     parsed = parse(records.column("value"), fields, additive=additive, reserved=taken)
     fields = parsed.table.schema if len(parsed.good) else fields
-    nulls = np.flatnonzero(np.asarray(records.column("value").is_null()))  # tombstones: rows without fields
+    gone = np.asarray(records.column("value").is_null())  # tombstones: rows without fields
+    if isinstance(parse, Events) and spec.mode == "append":
+        gone = np.zeros(len(gone), bool)  # the event before it has said all
+    nulls = np.flatnonzero(gone)
     places = np.concatenate([parsed.good, nulls])
-    values = aligned(parsed.table, fields)
+    values, said = aligned(parsed.table, fields), _said(spec)
+    marks = parsed.marks if parsed.marks is not None else said.empty_table()
     if len(nulls):
-        empty = pa.Table.from_arrays([pa.nulls(len(nulls), f.type) for f in fields], schema=fields)
-        values = pa.concat_tables([values, empty]) if len(fields) else values
+        values = pa.concat_tables([values, _nothing(fields, len(nulls))]) if len(fields) else values
+        marks = pa.concat_tables([marks, _nothing(said, len(nulls))]) if len(said) else marks
     order = np.argsort(places, kind="stable")
     if not np.array_equal(order, np.arange(len(order))):
         values = values.take(pa.array(order)) if len(fields) else values
+        marks = marks.take(pa.array(order)) if len(said) else marks
         places = places[order]
     metas = whole.take(pa.array(places))
-    columns: list[Any] = [*values.columns, *(metas.column(name) for name in META)]
-    schema = schema_of(spec, fields)
-    rows = pa.Table.from_arrays(columns, schema=schema)
-    return _checked(Rows(rows, _letters(whole, parsed.bad, batch), fields), metas, spec, batch)
+    columns: list[Any] = [*values.columns, *marks.columns, *(metas.column(name) for name in META)]
+    found = Rows(pa.Table.from_arrays(columns, schema=schema_of(spec, fields)), pa.table({}), fields)
+    bad = parsed.bad
+    if isinstance(parse, Events) and spec.mode == "upsert":
+        found, metas, more = _by_their_keys(found, metas, spec, parse)
+        bad = bad | {int(places[place]): one for place, one in more.items()}
+    return _checked(found._replace(dead=_letters(whole, bad, batch)), metas, spec, batch)
+
+
+def _nothing(schema: pa.Schema, count: int) -> pa.Table:
+    return pa.Table.from_arrays([pa.nulls(count, f.type) for f in schema], schema=schema)
+
+
+def _by_their_keys(
+    found: Rows, records: pa.Table, spec: TableSpec, parse: Events
+) -> tuple[Rows, pa.Table, dict[int, Bad]]:
+    """Deletions without a key, tombstones among them, with that of the record; those that cannot be read.
+
+    A tombstone whose key lacks columns of the table's key is left out: the event before it has deleted the row.
+    """
+    rows, keys = found.rows, [name for name in spec.keys if name in found.fields.names]
+    lacking = np.zeros(rows.num_rows, bool)
+    for name in keys:
+        lacking |= np.asarray(rows.column(name).is_null())
+    some = np.flatnonzero(lacking & _deleted(rows, records))
+    if not len(some):
+        return found, records, {}
+    wanted = pa.schema([found.fields.field(name) for name in keys])
+    told, whole, wrong = parse.keys(records.column("key").take(pa.array(some)).combine_chunks(), wanted)
+    put = np.full(rows.num_rows, -1, np.int64)
+    put[some[whole]] = np.flatnonzero(whole)
+    chosen, there = pa.array(put, mask=put < 0), pa.array(put >= 0)
+    for name in keys:
+        column = pc.if_else(there, told.column(name).take(chosen), rows.column(name))
+        rows = rows.set_column(rows.column_names.index(name), found.fields.field(name), column)
+    tombstones = (
+        np.asarray(records.column("value").is_null())[some] & np.asarray(records.column("key").is_valid())[some]
+    )
+    good = np.ones(rows.num_rows, bool)
+    good[some[~whole & tombstones]] = False
+    bad = {int(some[place]): reason for place, reason in wrong.items() if tombstones[place]}
+    kept = pa.array(good)
+    return found._replace(rows=rows.filter(kept)), records.filter(kept), bad
+
+
+def _deleted(rows: pa.Table, records: pa.Table) -> np.ndarray:
+    """Which rows go: those of tombstones, and of events that say so."""
+    gone = np.asarray(records.column("value").is_null())
+    if debezium.OP in rows.column_names:
+        gone = gone | np.asarray(pc.equal(rows.column(debezium.OP), debezium.DELETION).fill_null(False))
+    return gone
 
 
 def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
@@ -229,13 +293,13 @@ def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Row
     bad = partitions.unfiled(found.rows, spec.partition_by)
     dead = [found.dead, _letters(records, bad, batch, "partition")]
     if spec.mode == "upsert" and found.rows.num_rows:
-        gone = records.column("value").is_null()
+        gone = pa.array(_deleted(found.rows, records))
         found = found._replace(rows=found.rows.append_column(DELETED, gone))
         keyless = {place: reason for place, reason in _keyless(found.rows, spec).items() if place not in bad}
         dead.append(_letters(records, keyless, batch, "key"))
         bad |= keyless
     if not bad:
-        return found
+        return found._replace(dead=pa.concat_tables(dead))
     good = np.ones(found.rows.num_rows, bool)
     good[list(bad)] = False
     return Rows(found.rows.filter(pa.array(good)), pa.concat_tables(dead), found.fields)

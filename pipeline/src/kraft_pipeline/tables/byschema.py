@@ -1,0 +1,155 @@
+"""Values that each name their schema, or share one: all values of a schema are read together.
+
+A number stands for a schema: the id that a registry gave it, or its place among the schemas that a parser has met.
+`Way` is how values of one schema are read. Confluent's frame is a zero byte and four bytes of the schema's id.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kraft_pipeline.codec.varints import Bytes, Ints
+from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad, RecordError
+from kraft_pipeline.tables.jsonvalues import Parsed
+from kraft_pipeline.tables.schemas import aligned, check_names, misfit, promoted, widened
+
+MAGIC: Final = 0
+PREFIX_BYTES: Final = 5
+"""A zero byte and the schema's id."""
+NO_ID: Final = -1
+SIGN: Final = 128
+"""The first byte of an id that is negative, which no registry gives."""
+
+
+class Reading(NamedTuple):
+    """Columns of the values that are `good`, by their places, and why the others are not."""
+
+    table: pa.Table
+    good: NDArray[np.int64]
+    bad: dict[int, Bad]
+    marks: pa.Table | None = None
+    """What an envelope says of each good value."""
+
+
+class Way(Protocol):
+    """How values of one schema are read."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that the schema tells."""
+
+    def read(self, data: Bytes, begins: Ints, ends: Ints, fields: pa.Schema) -> Reading:
+        """The values between the bounds as columns of `fields`. Raises ClientError and OSError only."""
+
+
+class BySchema:
+    """What parsers of such values have in common. One thread only."""
+
+    def __init__(self, code: str, *, promotes: bool) -> None:
+        """`code`: of dead letters whose schema fits no column; `promotes`: whether columns of the table widen."""
+        self._code, self._grown = code, promoted if promotes else widened
+        self._ways: dict[int, Way | str] = {}
+
+    def found(self, number: int) -> Way | str:
+        """How values of a schema are read, or why they are not. Asked once for each schema."""
+        raise NotImplementedError
+
+    def what(self, number: int) -> str:
+        """What a reason calls the schema."""
+        return f"schema {number}"
+
+    def way(self, number: int) -> Way | str:
+        """The same, remembered."""
+        way = self._ways.get(number)
+        if way is None:
+            way = self._ways[number] = self.found(number)
+        return way
+
+    def parsed(
+        self, values: pa.Array, ids: Ints, skip: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
+    ) -> Parsed:
+        """The values that are no null, each by the schema of `ids`; `skip`: bytes in front of each."""
+        data, begins, ends = places_of(values)
+        valid = np.asarray(values.is_valid())
+        tables: list[pa.Table] = []
+        marks: list[pa.Table] = []
+        places: list[NDArray[np.int64]] = []
+        bad: dict[int, Bad] = {}
+        for number in np.unique(ids[valid]).tolist():
+            chosen = np.flatnonzero(valid & (ids == number))
+            reason, fields = self._fields(number, fields, additive=additive, reserved=reserved)
+            if reason:
+                bad |= dict.fromkeys(chosen.tolist(), Bad(self._code, reason[:REASON_CHARACTERS]))
+                continue
+            way = self.way(number)
+            assert not isinstance(way, str), "its fields have been told"
+            found = way.read(data, begins[chosen] + skip, ends[chosen], fields)
+            bad |= {int(chosen[place]): text for place, text in found.bad.items()}
+            tables.append(found.table)
+            places.append(chosen[found.good])
+            if found.marks is not None:
+                marks.append(found.marks)
+        return joined(fields, tables, places, bad, marks)
+
+    def _fields(
+        self, number: int, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]
+    ) -> tuple[str, pa.Schema]:
+        """Why values of this schema are no rows, "" if they are; and the table's fields, perhaps with new ones."""
+        way = self.way(number)
+        if isinstance(way, str):
+            return way, fields
+        wider, what = self._grown(fields, way.columns), self.what(number)
+        if not additive and not wider.equals(fields):
+            new = sorted(set(wider.names) - set(fields.names))
+            return f"{what} has fields that the table lacks: {', '.join(new) or 'within others, or wider ones'}", fields
+        wrong = misfit(way.columns, wider)
+        if wrong:
+            return f"{what}: {wrong}", fields
+        try:
+            check_names(wider, reserved, fields)
+        except RecordError as e:
+            return f"{what}: {e}", fields
+        return "", wider
+
+
+def joined(
+    fields: pa.Schema,
+    tables: list[pa.Table],
+    places: list[NDArray[np.int64]],
+    bad: dict[int, Bad],
+    marks: list[pa.Table],
+) -> Parsed:
+    """The parts of values that were read apart, in the order of their places."""
+    if not tables:
+        return Parsed(fields.empty_table(), np.empty(0, np.int64), bad)
+    whole = pa.concat_tables([aligned(table, fields) for table in tables])
+    good = np.concatenate(places)
+    said = pa.concat_tables(marks) if marks else None
+    if len(tables) > 1:
+        order = np.argsort(good, kind="stable")
+        taken = pa.array(order)
+        whole, good, said = whole.take(taken), good[order], None if said is None else said.take(taken)
+    return Parsed(whole, good, bad, said)
+
+
+def places_of(values: pa.Array) -> tuple[Bytes, Ints, Ints]:
+    """The bytes of all values, and where each begins and ends."""
+    _, bounds, data = values.buffers()
+    offsets = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets[:-1], offsets[1:]
+
+
+def ids_of(values: pa.Array) -> Ints:
+    """The schema's id in front of each value; NO_ID where there is none."""
+    data, begins, ends = places_of(values)
+    ids: Ints = np.full(len(begins), NO_ID, np.int64)
+    framed = np.flatnonzero(np.asarray(values.is_valid()) & (ends - begins >= PREFIX_BYTES))
+    framed = framed[(data[begins[framed]] == MAGIC) & (data[begins[framed] + 1] < SIGN)]
+    at = begins[framed]
+    four: Any = sum(data[at + 1 + i].astype(np.int64) << (24 - 8 * i) for i in range(4))
+    ids[framed] = four
+    return ids

@@ -1,0 +1,60 @@
+"""Change events of Debezium as rows: by JSON or Avro, and what is left of a row in a record's key."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kraft_pipeline.tables.connectjson import ConnectJson
+from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
+from kraft_pipeline.tables.jsonvalues import Parsed
+from kraft_pipeline.tables.spec import ValueSpec
+
+NO_KEY: Final = Bad("key", "the record's key cannot be read: Avro without a registry has no schema of keys")
+
+
+class Events:
+    """Values of one table, and their keys. One thread only."""
+
+    def __init__(self, spec: ValueSpec, settled: pa.Schema, *, retry_s: float, promotes: bool) -> None:
+        """As the parsers beneath. Raises SpecError."""
+        self._values: Any
+        self._keys: Any
+        if spec.format == "json":
+            self._values = ConnectJson(spec, settled, promotes=promotes, events=True)
+            self._keys = ConnectJson(spec, settled, promotes=promotes, events=False)
+            return
+        from kraft_pipeline.tables.avroevents import AvroEvents  # noqa: PLC0415 - an extra that the others do without
+        from kraft_pipeline.tables.avrovalues import AvroParser  # noqa: PLC0415 - the same
+
+        self._values = AvroEvents(spec, retry_s=retry_s, promotes=promotes, connect=True)
+        keys = ValueSpec("avro", registry=spec.registry, registry_auth=spec.registry_auth)
+        self._keys = AvroParser(keys, retry_s=retry_s, connect=True) if spec.registry else None
+
+    def __call__(self, values: pa.Array, fields: pa.Schema, *, additive: bool, reserved: frozenset[str]) -> Parsed:
+        """The values that are no null, with the marks of their envelopes."""
+        found: Parsed = self._values(values, fields, additive=additive, reserved=reserved)
+        return found
+
+    def keys(self, keys: pa.Array, wanted: pa.Schema) -> tuple[pa.Table, NDArray[np.bool_], dict[int, Bad]]:
+        """What the keys of records say of `wanted` columns, which keys have all of them, and which cannot be read.
+
+        Raises ClientError where the registry is away.
+        """
+        rows = pa.table({f.name: pa.nulls(len(keys), f.type) for f in wanted}, schema=wanted)
+        whole = np.zeros(len(keys), bool)
+        if self._keys is None:
+            return rows, whole, dict.fromkeys(range(len(keys)), NO_KEY)
+        found: Parsed = self._keys(keys, wanted, additive=True, reserved=frozenset())
+        bad = {
+            place: Bad("key", f"the record's key: {one.reason}"[:REASON_CHARACTERS]) for place, one in found.bad.items()
+        }
+        if len(found.good):
+            places = np.full(len(keys), -1, np.int64)
+            places[found.good] = np.arange(len(found.good))
+            rows = found.table.select(wanted.names).take(pa.array(places, mask=places < 0))
+            whole = np.logical_and.reduce([np.asarray(rows.column(name).is_valid()) for name in wanted.names])
+        return rows, whole, bad

@@ -1,0 +1,31 @@
+"""Times of ISO 8601 with a zone, as texts of records have them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+
+INSTANT: Final = pa.timestamp("us", "UTC")
+_FRACTION: Final = re.compile(r"(\.\d{6})\d+")
+
+
+def instant(text: str) -> datetime.datetime:
+    """The time that a text says; digits beyond microseconds are left out. Raises ValueError."""
+    found = datetime.datetime.fromisoformat(_FRACTION.sub(r"\1", text))
+    if found.tzinfo is None:
+        raise ValueError(f"{text[:40]!r} has no zone")
+    try:
+        return found.astimezone(datetime.UTC)
+    except OverflowError:
+        raise ValueError(f"{text[:40]!r} is beyond a timestamp") from None
+
+
+def instants(texts: pa.Array) -> Any:
+    """The same of an array, null for null. Raises ValueError."""
+    try:
+        return texts.cast(INSTANT)
+    except pa.ArrowInvalid:  # Arrow knows fewer forms
+        return pa.array([None if text is None else instant(text) for text in texts.to_pylist()], INSTANT)
