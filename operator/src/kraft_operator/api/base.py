@@ -1,4 +1,4 @@
-"""The model that all others share, and the marks of Kubernetes' schemas (`x-kubernetes-*`) as arguments of fields.
+"""The base class of all models, and the marks of Kubernetes' schemas (`x-kubernetes-*`) as arguments of fields.
 
 A model's CEL rules are its class attribute `RULES`; a field's are given with `marked(rules=…)`.
 """
@@ -17,9 +17,11 @@ NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """A DNS label: names of pools, listeners and volumes become parts of pods' and services' names."""
 NAME_CHARS_MAX: Final = 30
 CLUSTER_NAME: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
-"""Services' names begin with the cluster's: no dot, and a letter first."""
+"""Names of services begin with the cluster's name: no dots, and a letter first."""
 CLUSTER_NAME_CHARS_MAX: Final = 40
-"""Of the resource: a pod is named `NAME-ID` and its format job `NAME-ID-format-DISK`, in at most 63 characters."""
+"""Limit of the resource's name: a pod is named `NAME-ID`, its format job `NAME-ID-format-DISK`, in at most 63
+characters.
+"""
 UUID: Final = r"^[A-Za-z0-9_-]{22}$"
 """Kafka's form of an id: 16 bytes in URL-safe base64 without padding."""
 QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?$"
@@ -27,14 +29,14 @@ QUANTITY_CHARS_MAX: Final = 32
 
 
 class Rule(NamedTuple):
-    """One CEL rule (`x-kubernetes-validations`); `oldSelf` in it makes it a rule of changes."""
+    """One CEL rule (`x-kubernetes-validations`). With `oldSelf` it is a rule about changes."""
 
     rule: str
     message: str
 
 
 class Model(BaseModel):
-    """Camel case in YAML; a key that does not exist is refused."""
+    """A model with camel case in YAML. Unknown keys are refused."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -48,8 +50,8 @@ def rules_of(rules: tuple[Rule, ...]) -> dict[str, Any]:
 def marked(*, keys: tuple[str, ...] = (), rules: tuple[Rule, ...] = (), free: bool = False) -> dict[str, Any]:
     """Marks for `Field(json_schema_extra=…)`.
 
-    `keys` make a list a map by these keys, so that two writers can own different items and changes are told by item;
-    `free` lets anything in, for what belongs to Kubernetes and is checked there.
+    `keys` make a list a map by these keys, so that two writers can own different items and changes apply to items;
+    `free` accepts any content, for parts that Kubernetes defines and checks.
     """
     marks: dict[str, Any] = rules_of(rules)
     if keys:
@@ -69,8 +71,8 @@ Amount = Annotated[
         {"pattern": QUANTITY, "maxLength": QUANTITY_CHARS_MAX, "minimum": 0, "x-kubernetes-int-or-string": True}
     ),
 ]
-"""A quantity that may be written as a number, as in any pod: `cpu: 1`."""
+"""A quantity that may also be a number, as in pods: `cpu: 1`."""
 Free = Annotated[dict[str, Any], Field(json_schema_extra=marked(free=True))]
-"""A piece of a pod's specification, as Kubernetes has it."""
+"""A part of a pod's specification, as in Kubernetes."""
 Properties = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=256)]
 """Kafka's configuration: keys and values, every value a string."""

@@ -15,7 +15,7 @@ POOLS_MAX: Final = 10
 LISTENERS_MAX: Final = 8
 REPLACEMENTS_MAX: Final = 32
 VOTERS: Final = (1, 3, 5, 7, 9)
-"""How many controllers there may be unless their number is changing."""
+"""Allowed numbers of controllers, unless the number is changing."""
 OWN_KEYS: Final = (
     "advertised.listeners",
     "broker.id",
@@ -34,7 +34,7 @@ OWN_KEYS: Final = (
     "node.id",
     "process.roles",
 )
-"""Kafka's keys that follow from the rest of the resource."""
+"""Kafka's keys that the operator derives from the rest of the resource."""
 
 _VOTERS: Final = "filter(p, 'controller' in p.roles).map(p, has(p.replicas) ? p.replicas : 0).sum()"
 _SAME_VOTERS_CEL: Final = (
@@ -42,27 +42,36 @@ _SAME_VOTERS_CEL: Final = (
     " || {1}.nodePools.exists(q, q.name == p.name && 'controller' in q.roles && has(q.replicas)"
     " && q.replicas == p.replicas))"
 )
-"""As many of the same pools: another pool of as many is other voters."""
+"""The same pools with the same numbers: another pool with the same number means other voters."""
 _INTERNAL_CEL: Final = "n.name == {0}.listeners.filter(l, l.type == 'Internal')[0].name"
-"""By a name whose length the schema bounds: two of filtered lists are too dear for the API server to compare."""
+"""Compares by a name of limited length: comparing two filtered lists is too expensive for the API server."""
 _OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
 
 
 class Listener(Model):
-    """Where clients reach brokers. One of type Internal is what brokers use among themselves."""
+    """A listener of the brokers. The brokers use the first listener of type Internal among themselves."""
 
     name: Name
     port: Annotated[int, Field(ge=1024, le=65535)]
     type: Annotated[
         Literal["Internal", "NodePort", "LoadBalancer"],
-        Field(description="Internal: inside Kubernetes. The others give every broker an address of its own outside"),
+        Field(description="Internal: inside Kubernetes. The other types give every broker an address outside"),
     ] = "Internal"
     host: (
-        Annotated[str, Field(max_length=253, description="advertised for a NodePort; else the machine's address")]
+        Annotated[
+            str, Field(max_length=253, description="the advertised host of a NodePort; default: the machine's address")
+        ]
         | None
     ) = None
     first_node_port: (
-        Annotated[int, Field(ge=1, le=65535, description="of the first broker, the others by node id; any if left out")]
+        Annotated[
+            int,
+            Field(
+                ge=1,
+                le=65535,
+                description="port of the first broker; the others follow by node id; default: any free port",
+            ),
+        ]
         | None
     ) = None
 
@@ -82,20 +91,20 @@ class Quorum(Model):
     ] = "Static"
     allow_voter_changes: Annotated[
         bool,
-        Field(description="lets an edit change the number of controllers; one voter moves at a time"),
+        Field(description="allows an edit to change the number of controllers; one voter changes at a time"),
     ] = False
     give_up: Annotated[
         list[NodeId],
         Field(
             max_length=9,
-            description="voters that are down for good and are to leave: taken out of the quorum without them",
+            description="voters that are lost for good: the operator removes them from the quorum",
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = []
 
 
 class Replacement(Model):
-    """A request to replace a node's disk or machine. It is done once; status.replacements tells how far it is."""
+    """A request to replace a node's disk or machine. It is done once; status.replacements shows its progress."""
 
     RULES: ClassVar = (
         Rule(
@@ -107,7 +116,9 @@ class Replacement(Model):
     node: NodeId
     by: Annotated[
         Literal["EmptyDisk", "NewId"],
-        Field(description="EmptyDisk: same id, new volume. NewId: another node takes over, this id retires"),
+        Field(
+            description="EmptyDisk: same id, new volume. NewId: a node with a new id takes over, and this id retires"
+        ),
     ]
     accept: Annotated[
         list[Literal["MetadataPause", "DataLoss"]],
@@ -125,15 +136,23 @@ class UpdateStrategy(Model):
 
     parallelism: Annotated[
         Literal["One", "Rack"],
-        Field(description="brokers at once: one, or those of a rack as far as every ISR allows"),
+        Field(description="restart one broker at a time, or the brokers of a rack together if every ISR allows it"),
     ] = "One"
     racks_at_once: Annotated[
-        int, Field(ge=1, le=10, description="of parallelism Rack: racks together, as far as every ISR allows")
+        int,
+        Field(
+            ge=1,
+            le=10,
+            description="with parallelism Rack: number of racks that restart together, if every ISR allows it",
+        ),
     ] = 1
-    paused: Annotated[bool, Field(description="no restart for changes; all else goes on")] = False
+    paused: Annotated[bool, Field(description="no restarts for changes; all other work continues")] = False
     maintenance_windows: Annotated[
         list[MaintenanceWindow],
-        Field(max_length=WINDOWS_MAX, description="restarts for changes wait for them; at any time if empty"),
+        Field(
+            max_length=WINDOWS_MAX,
+            description="restarts for changes wait for a window; if empty, they may happen at any time",
+        ),
     ] = []
     supervised: Annotated[
         bool, Field(description="restarts wait for `kubectl kraft approve`: the annotation kraftcluster.io/approve")
@@ -150,49 +169,55 @@ class UpdateStrategy(Model):
 
 
 class Rack(Model):
-    """`broker.rack` from a label of the machine."""
+    """The label of the machine that becomes `broker.rack`."""
 
     node_label: Annotated[str, Field(min_length=1, max_length=317)] = "topology.kubernetes.io/zone"
 
 
 class DisruptionBudget(Model):
-    """A PodDisruptionBudget for each role, or for all nodes where some have both: one pod at a time."""
+    """A PodDisruptionBudget for each role; one for all nodes if some nodes have both roles.
+
+    It allows one pod at a time.
+    """
 
     enabled: bool = True
 
 
 class NetworkPolicies(Model):
-    """NetworkPolicies of the nodes: controllers are reached by nodes and the operator only."""
+    """NetworkPolicies of the nodes: only nodes and the operator can connect to controllers."""
 
     enabled: bool = True
     clients: Annotated[
         list[Free],
-        Field(max_length=32, description="who may reach brokers, as NetworkPolicyPeers; everybody if empty"),
+        Field(max_length=32, description="allowed clients of brokers, as NetworkPolicyPeers; all if empty"),
     ] = []
 
 
 class Metrics(Model):
-    """`/metrics` of every node."""
+    """The endpoint `/metrics` of every node."""
 
     enabled: bool = True
     port: Annotated[int, Field(ge=1024, le=65535)] = 9404
 
 
 class Rebalance(Model):
-    """When replicas are balanced among brokers, by count and racks; the annotation kraftcluster.io/rebalance asks."""
+    """When replicas are balanced among brokers, by count and racks.
 
-    after_scaling: Annotated[bool, Field(description="replicas move to brokers that have come")] = True
+    The annotation kraftcluster.io/rebalance requests it.
+    """
+
+    after_scaling: Annotated[bool, Field(description="move replicas to new brokers")] = True
 
 
 class Drain(Model):
-    """How replicas move: off brokers that leave, and to balance."""
+    """How replicas move: off brokers that are removed, and for balancing."""
 
     partitions_at_once: Annotated[int, Field(ge=1, le=1000)] = 50
-    bytes_per_second: Annotated[int, Field(ge=0, description="of each broker; 0 for no throttle")] = 0
+    bytes_per_second: Annotated[int, Field(ge=0, description="throttle of each broker; 0: no throttle")] = 0
 
 
 class KRaftClusterSpec(Model):
-    """What the cluster shall be."""
+    """The desired state of the cluster."""
 
     RULES: ClassVar = (
         Rule(
@@ -216,11 +241,11 @@ class KRaftClusterSpec(Model):
         ),
         Rule(
             "self.nodePools.filter(p, !has(p.replicas)).size() <= 1",
-            "only one pool of brokers can follow spec.replicas: give the others replicas of their own",
+            "only one pool of brokers can follow spec.replicas: set replicas in the other pools",
         ),
         Rule(
             "self.nodePools.all(p, self.nodePools.exists_one(q, q.firstNodeId == p.firstNodeId))",
-            "two pools cannot give the same node ids: give each a firstNodeId of its own, 100 apart or more",
+            "two pools cannot use the same node ids: give each its own firstNodeId, 100 apart or more",
         ),
         Rule(
             "self.nodePools.all(p, self.nodePools.all(q, p.name == q.name || p.firstNodeId < q.firstNodeId"
@@ -229,7 +254,7 @@ class KRaftClusterSpec(Model):
         ),
         Rule(
             "self.listeners.exists(l, l.type == 'Internal')",
-            "brokers need a listener among themselves: keep one of type Internal",
+            "brokers need a listener for each other: keep one of type Internal",
         ),
         Rule(
             "(self.hibernated && oldSelf.hibernated) || !self.listeners.exists(l, l.type == 'Internal')"
@@ -266,16 +291,24 @@ class KRaftClusterSpec(Model):
     image: (
         Annotated[
             str,
-            Field(min_length=1, max_length=512, description="of the nodes, as a full reference; else the operator's"),
+            Field(
+                min_length=1,
+                max_length=512,
+                description="image of the nodes, as a full reference; default: the operator's setting",
+            ),
         ]
         | None
     ) = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
-    cluster_id: Annotated[str, Field(pattern=UUID, description="made up if left out: status.clusterId")] | None = None
+    cluster_id: (
+        Annotated[str, Field(pattern=UUID, description="generated if left out, see status.clusterId")] | None
+    ) = None
     replicas: Annotated[
         int,
-        Field(ge=0, le=100, description="of the pool of brokers that has none of its own: what kubectl scale sets"),
+        Field(
+            ge=0, le=100, description="replicas of the pool of brokers without its own number; kubectl scale sets it"
+        ),
     ] = 3
     node_pools: Annotated[
         list[NodePool], Field(min_length=1, max_length=POOLS_MAX, json_schema_extra=marked(keys=("name",)))
@@ -283,7 +316,9 @@ class KRaftClusterSpec(Model):
     config: Annotated[Properties, Field(description="Kafka's keys for all nodes")] = {}
     unknown_config: Annotated[
         Literal["Refuse", "Allow"],
-        Field(description="keys that this operator does not know; a node of a later version may know them"),
+        Field(
+            description="how to treat keys that this operator does not know; a later version of the node may know them"
+        ),
     ] = "Refuse"
     listeners: Annotated[
         list[Listener], Field(min_length=1, max_length=LISTENERS_MAX, json_schema_extra=marked(keys=("name",)))
@@ -294,7 +329,7 @@ class KRaftClusterSpec(Model):
             str,
             Field(
                 pattern=r"^[0-9]+\.[0-9]+(-IV[0-9]+)?$",
-                description="finalized once all nodes run; if left out, a new cluster has the image's latest",
+                description="finalized once all nodes run; default for a new cluster: the image's latest version",
             ),
         ]
         | None
@@ -316,5 +351,5 @@ class KRaftClusterSpec(Model):
     replacements: Annotated[
         list[Replacement], Field(max_length=REPLACEMENTS_MAX, json_schema_extra=marked(keys=("name",)))
     ] = []
-    paused: Annotated[bool, Field(description="the operator only watches")] = False
-    hibernated: Annotated[bool, Field(description="all pods are stopped, brokers first; volumes stay")] = False
+    paused: Annotated[bool, Field(description="the operator observes and changes nothing")] = False
+    hibernated: Annotated[bool, Field(description="all pods are stopped, brokers first; volumes are kept")] = False

@@ -114,7 +114,7 @@ CLUSTER_RULES: Final = (
         "the cluster has an id already, status.clusterId: leave spec.clusterId out, or make another KRaftCluster",
     ),
 )
-"""Those that need more than the specification."""
+"""Rules that need more than the specification."""
 
 
 def cluster_crd() -> dict[str, Any]:
@@ -204,5 +204,5 @@ def _pipeline(
 
 
 def crds() -> tuple[dict[str, Any], ...]:
-    """All of them."""
+    """All definitions."""
     return cluster_crd(), topic_crd(), table_crd(), archive_crd(), scrub_crd()

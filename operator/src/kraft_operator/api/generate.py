@@ -24,7 +24,7 @@ HEADER: Final = "# Written by `python -m kraft_operator.api.generate`; do not ed
 
 
 def files() -> dict[str, str]:
-    """Name and text of each file."""
+    """Name and content of each file."""
     return {
         f"{crd['spec']['names']['plural']}.yaml": HEADER + yaml.safe_dump(crd, sort_keys=False, width=118)
         for crd in crds()
@@ -32,7 +32,9 @@ def files() -> dict[str, str]:
 
 
 def values_schema() -> dict[str, Any]:
-    """Of `charts/kraftcluster`: the API server's own schema, less what only it can check."""
+    """The schema of the values of `charts/kraftcluster`: the API server's schema without the checks that only it can
+    do.
+    """
     spec = _plain(cluster_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
     topic = _plain(topic_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
     values: dict[str, Any] = spec["properties"]
@@ -63,7 +65,7 @@ def values_schema() -> dict[str, Any]:
 
 
 def _plain(node: Any) -> Any:
-    """Without Kubernetes' marks and defaults, and closed: a key that is not named is refused."""
+    """A schema without Kubernetes' marks and defaults, which refuses unknown keys."""
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):
@@ -80,7 +82,7 @@ def _plain(node: Any) -> Any:
 
 
 def _named(items: dict[str, Any]) -> dict[str, Any]:
-    """What one of a list of things with names is when its name stands outside."""
+    """The schema of one item of a list by name, without its name."""
     one: dict[str, Any] = items["items"]
     one["properties"].pop("name", None)
     one["required"] = [key for key in one.get("required", ()) if key != "name"]
@@ -88,7 +90,7 @@ def _named(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(items: dict[str, Any]) -> dict[str, Any]:
-    """A list of things with names as a map; null takes one of the chart's own away."""
+    """A list of named items as a map; null removes an item of the chart."""
     one = copy.deepcopy(_named(items))
     schema = {
         "description": items.get("description", ""),

@@ -15,14 +15,14 @@ from kraft_operator.api.status import Condition
 from kraft_operator.api.template import CONSTRAINTS_MAX, ENV_MAX
 
 PIPELINE_NAME_CHARS_MAX: Final = 40
-"""Of the resource: a CronJob is named `NAME-archive`, its pods get 11 and 6 more, of 63 characters."""
+"""Limit of the resource's name: a CronJob is named `NAME-archive`, and its pods get 11 and 6 more of 63 characters."""
 VOLUMES_MAX: Final = 8
 TOPICS_MAX: Final = 1000
 EXECUTORS_MAX: Final = 1000
 OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})
-"""Fields that `kraft-pipeline` is not given."""
+"""Fields that `kraft-pipeline` does not get."""
 IN_PLAIN: Final = (
-    "whoever may read a resource reads this password: put it into a Secret, and name that in passwordSecret"
+    "every reader of the resource can read this password: put it into a Secret, and name the Secret in passwordSecret"
 )
 REGISTRY_VARIABLE: Final = "KRAFT_REGISTRY_PASSWORD"
 """The driver's environment variable."""
@@ -33,20 +33,20 @@ Words = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_l
 Secret = Annotated[str, Field(min_length=1, max_length=253)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 ClusterRef = Annotated[str, Field(min_length=1, max_length=63, description="a KRaftCluster in the same namespace")]
-Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port, several with commas")]
+Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port, several are separated by commas")]
 Schedule = Annotated[
-    str, Field(min_length=1, max_length=100, description="as of cron, in UTC; without it, one run for each change")
+    str, Field(min_length=1, max_length=100, description="a cron expression, in UTC; default: one run for each change")
 ]
 
 
 class DriverVolume(Model):
-    """A volume of the driver: a claim that is there and labelled kraftcluster.io/pipelines=allowed, or one that the
+    """A volume of the driver: an existing claim with the label kraftcluster.io/pipelines=allowed, or a claim that the
     operator makes and never deletes."""
 
     RULES: ClassVar = (
         Rule(
             "has(self.claimName) != has(self.size)",
-            "a volume is either a claim that is there or one to be made: give claimName or size",
+            "a volume is either an existing claim or a new one: give claimName or size",
         ),
     )
     name: Name
@@ -55,12 +55,12 @@ class DriverVolume(Model):
     size: Quantity | None = None
     storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
     access_mode: Annotated[
-        Literal["ReadWriteOnce", "ReadWriteMany"], Field(description="of a claim that is made; executors need Many")
+        Literal["ReadWriteOnce", "ReadWriteMany"], Field(description="of a new claim; executors need ReadWriteMany")
     ] = "ReadWriteOnce"
 
 
 class DriverResources(Model):
-    """Of the driver's container, as Kubernetes has them."""
+    """Resources of the driver's container, as in Kubernetes."""
 
     requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "500m", "memory": "1Gi"}
     limits: Annotated[dict[str, Amount], Field(max_length=16)] = {"memory": "2Gi"}
@@ -69,7 +69,9 @@ class DriverResources(Model):
 class Driver(Model):
     """How a pipeline runs as a pod."""
 
-    image: Annotated[str, Field(min_length=1, max_length=512, description="else the operator's")] | None = None
+    image: Annotated[str, Field(min_length=1, max_length=512, description="default: the operator's setting")] | None = (
+        None
+    )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: Annotated[list[Annotated[str, Field(max_length=253)]], Field(max_length=8)] = []
     resources: DriverResources = DriverResources()
@@ -77,11 +79,11 @@ class Driver(Model):
         list[Free],
         Field(
             max_length=ENV_MAX,
-            description="as of a container; Secrets are those that the service account kraft-pipeline lists",
+            description="as in a container; Secrets must be listed in the service account kraft-pipeline",
         ),
     ] = []
     volumes: Annotated[list[DriverVolume], Field(max_length=VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))] = []
-    scratch: Annotated[Quantity, Field(description="of temporary files, at most")] = "4Gi"
+    scratch: Annotated[Quantity, Field(description="maximum size of temporary files")] = "4Gi"
     labels: Annotated[dict[str, str], Field(max_length=32)] = {}
     annotations: Annotated[dict[str, str], Field(max_length=32)] = {}
     node_selector: Annotated[dict[str, str], Field(max_length=32)] = {}
@@ -94,7 +96,7 @@ class Driver(Model):
 
 
 class Topics(Model):
-    """Which topics."""
+    """The topics of the table."""
 
     RULES: ClassVar = (
         Rule("has(self.names) != has(self.pattern)", "topics are named or matched: give either names or pattern"),
@@ -114,15 +116,15 @@ class SecretKey(Model):
 
 
 class Registry(Model):
-    """A schema registry that speaks as Confluent's does."""
+    """A schema registry with Confluent's API."""
 
     RULES: ClassVar = (Rule("!has(self.password) && !self.url.contains('@')", IN_PLAIN),)
-    url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several with commas")]
+    url: Annotated[
+        str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several are separated by commas")
+    ]
     user: Annotated[str, Field(max_length=253)] | None = None
     password_secret: SecretKey | None = None
-    password: Annotated[str, Field(max_length=1024, description="refused: passwordSecret names where it is")] | None = (
-        None
-    )
+    password: Annotated[str, Field(max_length=1024, description="refused: use passwordSecret")] | None = None
 
 
 class Value(Model):
@@ -141,26 +143,31 @@ class Value(Model):
     format: Literal["raw", "json", "avro"] = "raw"
     envelope: Annotated[
         Literal["none", "debezium"],
-        Field(description="debezium: values are change events; rows are those of the database"),
+        Field(description="debezium: values are change events, and rows are those of the database"),
     ] = "none"
     evolve: Annotated[
         Literal["none", "additive"],
-        Field(description="additive: new fields become columns; none: they make a dead letter"),
+        Field(description="additive: new fields become columns; none: a record with a new field is a dead letter"),
     ] = "none"
     fields: Annotated[
         Free,
-        Field(alias="schema", description="json: types by field, else what the first batch has. avro: its schema"),
+        Field(
+            alias="schema", description="json: types by field; default: the types of the first batch. avro: the schema"
+        ),
     ] = {}
     numbers: Annotated[
         Literal["exact", "double"],
-        Field(description="json: a number that its inferred column would round is a dead letter, or is rounded"),
+        Field(
+            description="json: a number that its inferred column would round makes a dead letter (exact), or "
+            "is rounded (double)"
+        ),
     ] = "exact"
     schema_file: Annotated[Text, Field(description="avro: the schema, on one of the driver's volumes")] | None = None
     registry: Registry | None = None
 
 
 class Table(Model):
-    """Where rows go."""
+    """The table that rows are written to."""
 
     RULES: ClassVar = (
         Rule(
@@ -169,7 +176,7 @@ class Table(Model):
         ),
         Rule(
             "(self.mode == 'upsert') == (size(self.key) > 0)",
-            "mode upsert wants the columns that say which row a record is about, and no other does: set key",
+            "mode upsert needs key, the columns that identify a row; other modes must not set it",
         ),
     )
     format: Literal["delta", "iceberg", "parquet"] = "delta"
@@ -178,45 +185,52 @@ class Table(Model):
         list[Text], Field(max_length=16, description="columns; year, month, date or hour of time or of a column")
     ] = []
     mode: Literal["append", "upsert"] = "append"
-    key: Annotated[list[Text], Field(max_length=16, description="upsert: columns that say which row it is")] = []
+    key: Annotated[list[Text], Field(max_length=16, description="upsert: the columns that identify a row")] = []
     order_by: (
         Annotated[
             Text,
             Field(
-                description="upsert: the column whose greater value is newer; else time, of debezium _source_position"
+                description="upsert: the column whose greater value marks the newer row; default: time, for "
+                "debezium _source_position"
             ),
         ]
         | None
     ) = None
-    tombstones: Annotated[Duration, Field(description="upsert: how long older rows are kept from coming back")] = "7d"
-    catalog: Annotated[Words, Field(description="PyIceberg's options of a catalog; else the table is at its path")] = {}
-    storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
+    tombstones: Annotated[Duration, Field(description="upsert: how long tombstones keep older rows from returning")] = (
+        "7d"
+    )
+    catalog: Annotated[
+        Words, Field(description="PyIceberg's options of a catalog; default: the table is at its path")
+    ] = {}
+    storage_options: Annotated[
+        Words, Field(description="AWS_ENDPOINT_URL, …; put access keys into driver.env instead")
+    ] = {}
 
 
 class Commit(Model):
-    """When a batch is committed: whichever is first."""
+    """When a batch is committed: at the first limit that is reached."""
 
-    max_delay: Annotated[Duration, Field(description="after the first record that waits")] = "60s"
+    max_delay: Annotated[Duration, Field(description="after the first waiting record")] = "60s"
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000
-    max_bytes: Annotated[Size, Field(description="of keys, values and headers, uncompressed")] = "1Gi"
+    max_bytes: Annotated[Size, Field(description="size of keys, values and headers, uncompressed")] = "1Gi"
 
 
 class DeadLetter(Model):
-    """What becomes of records that are no rows."""
+    """How to handle records that cannot become rows."""
 
-    table: Annotated[bool, Field(description="they go to PATH_dead_letters; otherwise they stop the run")] = True
+    table: Annotated[bool, Field(description="true: they go to PATH_dead_letters; false: they stop the run")] = True
 
 
 class Maintenance(Model):
-    """Looking after the table's files."""
+    """Maintenance of the table's files."""
 
-    every: Annotated[Duration, Field(description="of a running table; 0s: never")] = "1h"
+    every: Annotated[Duration, Field(description="interval while the table runs; 0s: never")] = "1h"
     compact_to: Size = "128Mi"
     vacuum_after: Duration = "7d"
 
 
 class Engine(Model):
-    """Where tasks run."""
+    """The engine that runs tasks."""
 
     mode: Annotated[
         Literal["local", "inline", "kubernetes"],
@@ -226,41 +240,41 @@ class Engine(Model):
         ),
     ] = "local"
     executors: Annotated[int, Field(ge=1, le=EXECUTORS_MAX)] = 2
-    cores: Annotated[int, Field(ge=1, le=256, description="of an executor: tasks at once")] = 1
-    memory: Annotated[Size, Field(description="of an executor's pod")] = "2Gi"
+    cores: Annotated[int, Field(ge=1, le=256, description="parallel tasks of an executor")] = 1
+    memory: Annotated[Size, Field(description="memory of an executor's pod")] = "2Gi"
     spark: Annotated[Words, Field(description="further settings of Spark")] = {}
 
 
 class PipelineSpec(Model):
-    """What all pipelines have."""
+    """The common fields of all pipelines."""
 
     cluster_ref: ClusterRef | None = None
     bootstrap_servers: Servers | None = None
     driver: Driver = Driver()
-    paused: Annotated[bool, Field(description="nothing runs; a batch that is under way is finished")] = False
+    paused: Annotated[bool, Field(description="nothing runs; a batch in progress is finished")] = False
 
 
 class RunSpec(PipelineSpec):
-    """What runs and ends."""
+    """The specification of a pipeline that runs to an end."""
 
     schedule: Schedule | None = None
 
 
 _ONE_SOURCE: Final = Rule(
     "has(self.clusterRef) != has(self.bootstrapServers)",
-    "the cluster is named or addressed: give either clusterRef or bootstrapServers",
+    "a pipeline needs one cluster: give either clusterRef or bootstrapServers",
 )
 
 
 _KEPT: Final = Rule(
     "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath + '/'))",
-    "this path is gone with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
+    "this path is lost with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
     " object store",
 )
 
 
 class KafkaTableSpec(PipelineSpec):
-    """Topics to a table, each record once."""
+    """Writes topics to a table, each record exactly once."""
 
     RULES: ClassVar = (
         _ONE_SOURCE,
@@ -268,7 +282,7 @@ class KafkaTableSpec(PipelineSpec):
         Rule(
             "self.engine.mode != 'kubernetes' ||"
             " self.driver.volumes.all(v, has(v.claimName) || v.accessMode == 'ReadWriteMany')",
-            "executors mount driver.volumes, too, on whatever machine they are: these need accessMode ReadWriteMany;"
+            "executors on any machine mount driver.volumes, too: these need accessMode ReadWriteMany;"
             " or use an object store",
         ),
     )
@@ -277,9 +291,12 @@ class KafkaTableSpec(PipelineSpec):
     table: Table
     commit: Commit = Commit()
     dead_letter: DeadLetter = DeadLetter()
-    group_id: Annotated[str, Field(min_length=1, max_length=249, description="shows how far the table is")] | None = (
-        None
-    )
+    group_id: (
+        Annotated[
+            str, Field(min_length=1, max_length=249, description="a consumer group that shows the table's progress")
+        ]
+        | None
+    ) = None
     maintenance: Maintenance = Maintenance()
     engine: Engine = Engine()
     starting_offsets: Literal["earliest", "latest"] = "earliest"
@@ -292,7 +309,7 @@ class KafkaTableSpec(PipelineSpec):
 
 
 class KafkaScrubSpec(RunSpec):
-    """Are all replicas as they were written?"""
+    """Checks that all replicas are undamaged and equal."""
 
     RULES: ClassVar = (
         Rule(
@@ -308,15 +325,17 @@ class KafkaScrubSpec(RunSpec):
 
 
 class ArchiveTable(Model):
-    """Where the archive is."""
+    """The location of the archive."""
 
     format: Literal["parquet", "delta"] = "parquet"
     path: Annotated[Text, Field(description="a folder on one of the driver's volumes, or s3://…")]
-    storage_options: Annotated[Words, Field(description="AWS_ENDPOINT_URL, …; keys better by driver.env")] = {}
+    storage_options: Annotated[
+        Words, Field(description="AWS_ENDPOINT_URL, …; put access keys into driver.env instead")
+    ] = {}
 
 
 class KafkaMetadataArchiveSpec(RunSpec):
-    """The metadata log of a cluster as tables: every change, kept when the log is trimmed."""
+    """The metadata log of a cluster as tables. Every change is kept, also when the log is trimmed."""
 
     RULES: ClassVar = (
         Rule(
@@ -335,17 +354,17 @@ class KafkaMetadataArchiveSpec(RunSpec):
 
 
 class PipelineCondition(Condition):
-    """As Kubernetes' own."""
+    """A condition, as in Kubernetes."""
 
     type: Literal["Ready", "Progressing", "Degraded"]
 
 
 class PipelineStatus(Model):
-    """What all pipelines report."""
+    """The common status of all pipelines."""
 
     observed_generation: int = 0
     conditions: Annotated[list[PipelineCondition], Field(json_schema_extra=marked(keys=("type",)))] = []
-    bootstrap_servers: Annotated[str, Field(description="that it reads from")] = ""
+    bootstrap_servers: Annotated[str, Field(description="the servers that the pipeline reads from")] = ""
 
 
 class Batch(Model):
@@ -358,7 +377,7 @@ class Batch(Model):
 
 
 class KafkaTableStatus(PipelineStatus):
-    """How the table is, as its driver tells."""
+    """The state of the table, as its driver reports it."""
 
     topics: Annotated[str, Field(description="names, or the pattern")] = ""
     lag: Annotated[int, Field(description="records that are not in the table yet")] | None = None
@@ -373,18 +392,18 @@ class Run(Model):
     result: Annotated[str, Field(description="Running, Succeeded or Failed")]
     started: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     finished: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    message: Annotated[str, Field(max_length=4096, description="the last that it said")] = ""
+    message: Annotated[str, Field(max_length=4096, description="the last message of the run")] = ""
 
 
 class KafkaRunStatus(PipelineStatus):
-    """How the runs went."""
+    """The results of the runs."""
 
     last_run: Run | None = None
     last_success: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
 
 
 def given(spec: PipelineSpec) -> dict[str, Any]:
-    """What `kraft-pipeline` gets of it."""
+    """The part of a specification that `kraft-pipeline` gets."""
     document = spec.model_dump(by_alias=True, exclude_none=True)
     registry = document.get("value", {}).get("registry", {})
     if registry.pop("passwordSecret", None) is not None:

@@ -1,4 +1,4 @@
-"""Node pools: nodes that are alike in roles, volumes and pods."""
+"""Node pools: nodes with equal roles, volumes and pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft_operator.api.base import Amount, Model, Name, NodeId, Properties, Qua
 from kraft_operator.api.template import PodTemplate
 
 VOLUMES_MAX: Final = 8
-"""A node's log directories; Kafka's own limit is what a machine has."""
+"""Maximum of a node's log directories; Kafka has no limit of its own."""
 POOL_REPLICAS_MAX: Final = 100
 
 
@@ -46,7 +46,7 @@ class Storage(Model):
                 rules=(
                     Rule(
                         "oldSelf.all(o, self.exists(n, n.name == o.name))",
-                        "a volume cannot be taken from a pool: its log directory may hold the only copies; move to a"
+                        "a volume cannot be removed from a pool: its log directory may hold the only copies; move to a"
                         " pool without it",
                     ),
                 ),
@@ -55,12 +55,12 @@ class Storage(Model):
     ] = [Volume()]
     deletion_policy: Annotated[
         Literal["Keep", "Delete"],
-        Field(description="what becomes of volumes when their node has left for good, or the resource is deleted"),
+        Field(description="what happens to volumes when their node is removed for good, or the resource is deleted"),
     ] = "Keep"
 
 
 class Resources(Model):
-    """Of the node's container, as Kubernetes has them."""
+    """Resources of the node's container, as in Kubernetes."""
 
     requests: Annotated[dict[str, Amount], Field(max_length=16)] = {"cpu": "100m", "memory": "128Mi"}
     limits: Annotated[dict[str, Amount], Field(max_length=16)] = {}
@@ -72,15 +72,15 @@ class NodePool(Model):
     RULES: ClassVar = (
         Rule(
             "self.firstNodeId == oldSelf.firstNodeId",
-            "a node keeps its id for life, and no id is used twice: add a pool with another firstNodeId instead",
+            "a node keeps its id forever, and no id is used twice: add a pool with another firstNodeId instead",
         ),
         Rule(
             "self.roles.all(r, r in oldSelf.roles) || oldSelf.roles.all(r, r in self.roles)",
-            "the roles of a pool can be added or taken away, not exchanged: add a pool with the other role",
+            "roles of a pool can be added or removed, not exchanged: add a pool with the other role",
         ),
         Rule(
             "'controller' in self.roles ? has(self.replicas) : true",
-            "a pool with controllers must say how many: set replicas (only brokers follow kubectl scale)",
+            "a pool with controllers needs a number: set replicas (only brokers follow kubectl scale)",
         ),
         Rule(
             "!('controller' in self.roles) || !has(self.replicas) || self.replicas <= 9",
@@ -95,17 +95,21 @@ class NodePool(Model):
     replicas: (
         Annotated[
             int,
-            Field(ge=0, le=POOL_REPLICAS_MAX, description="spec.replicas if left out, which one pool of brokers may"),
+            Field(
+                ge=0,
+                le=POOL_REPLICAS_MAX,
+                description="default: spec.replicas; only one pool of brokers may leave it out",
+            ),
         ]
         | None
     ) = None
-    first_node_id: Annotated[NodeId, Field(description="ids are given from here upwards; none is ever used again")]
+    first_node_id: Annotated[NodeId, Field(description="ids are assigned upwards from here; no id is used twice")]
     storage: Storage = Storage()
     resources: Resources = Resources()
     pod: PodTemplate = PodTemplate()
-    config: Annotated[Properties, Field(description="Kafka's keys for this pool only, over spec.config")] = {}
+    config: Annotated[Properties, Field(description="Kafka's keys for this pool; they override spec.config")] = {}
 
     def model_post_init(self, context: Any, /) -> None:
-        """Roles in one order, whatever the file has."""
+        """Sort the roles, so that their order in the file does not matter."""
         del context
         self.roles = sorted(set(self.roles), reverse=True)

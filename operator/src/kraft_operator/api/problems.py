@@ -1,4 +1,4 @@
-"""What is wrong with a specification, in words for its author: the field, its value, what is expected."""
+"""Errors of a specification, for its author: the field, its value, the expected value."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EXPECTED: Final[Mapping[str, str]] = {
 }
 VALUE_CHARS_MAX: Final = 80
 VERSIONS: Final = "; correct it, or install the operator and the CustomResourceDefinitions (deploy/crds) of one version"
-"""Behind the problems of a resource that an API server has accepted: its definition is another version's."""
+"""Follows the errors of a resource that the API server has accepted: its definition has another version."""
 
 
 def problems(error: ValidationError, root: str = "spec") -> list[str]:
-    """One line for each."""
+    """One line for each error."""
     lines = []
     for item in error.errors():
         path = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"])
@@ -51,7 +51,7 @@ def problems(error: ValidationError, root: str = "spec") -> list[str]:
 
 
 def pruned(model: type[BaseModel], spec: Mapping[str, Any]) -> list[str]:
-    """Fields that a definition of this version would have given their default: the API server's has not got them."""
+    """Fields without the default that this version's definition sets: the API server's definition lacks them."""
     found = []
     for name, field in model.model_fields.items():
         alias = field.alias or name

@@ -17,7 +17,7 @@ _DROPPED: Final = ("title", "$defs", "examples")
 
 
 def structural(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of `model` with everything in place."""
+    """The structural schema of `model`, with all references resolved."""
     raw = model.model_json_schema(by_alias=True, mode="validation", schema_generator=GenerateJsonSchema)
     return _shaped(raw, raw.get("$defs", {}), _models(model))
 
@@ -70,7 +70,7 @@ def _shaped(node: dict[str, Any], defs: dict[str, Any], models: dict[str, type[B
 
 
 def _without_nulls(value: Any) -> Any:
-    """A default as the API server takes it: what may be left out is left out."""
+    """A default in the form of the API server: without null fields."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
@@ -92,7 +92,7 @@ _ORDER: Final = ("description", "type", "format", "default", "enum", "pattern", 
 
 
 def _ordered(shaped: dict[str, Any]) -> dict[str, Any]:
-    """Keys in an order that reads well, the same every time; descriptions in one line."""
+    """Sort the keys into a fixed, readable order, and put descriptions on one line."""
     if "description" in shaped:
         shaped["description"] = " ".join(str(shaped["description"]).split())
     first: dict[str, Any] = {key: shaped[key] for key in _ORDER if key in shaped and key not in {"items", "properties"}}

@@ -15,11 +15,11 @@ from kraft_operator.plan.topics import CLAIMS_MAX
 
 NODES_MAX: Final = 1000
 PARTITIONS_NAMED_MAX: Final = 10
-"""Partitions that are named in the status; how many there are is counted."""
+"""Maximum of partitions that the status names; it counts all of them."""
 
 
 class Condition(Model):
-    """As Kubernetes' own: type, status, reason for programs, message for people."""
+    """A condition, as in Kubernetes: type, status, reason for programs, message for people."""
 
     type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused"]
     status: Literal["True", "False", "Unknown"]
@@ -30,28 +30,32 @@ class Condition(Model):
 
 
 class NodeStatus(Model):
-    """One node: what is remembered of it (to `leaving`), and how it was seen."""
+    """One node: its stored state (up to `leaving`), and its observed state."""
 
     id: NodeId
     pool: str
     roles: list[Literal["controller", "broker"]]
-    disk: Annotated[int, Field(description="counts the empty disks it was given; part of its volumes' names")] = 0
-    formatted: Annotated[bool, Field(description="the disk in force is formatted: it never is again")] = False
+    disk: Annotated[int, Field(description="number of empty disks that the node got; part of its volumes' names")] = 0
+    formatted: Annotated[bool, Field(description="the current disk is formatted; it is never formatted again")] = False
     leaving: bool = False
-    stopped: Annotated[bool, Field(description="for good: it is never started again")] = False
-    volumes: Annotated[list[str], Field(description="of its disk that are formatted: they never are again")] = []
-    rack: Annotated[str, Field(description="of the machine that it ran on last")] = ""
+    stopped: Annotated[bool, Field(description="stopped for good; the node is never started again")] = False
+    volumes: Annotated[
+        list[str], Field(description="formatted volumes of the disk; they are never formatted again")
+    ] = []
+    rack: Annotated[str, Field(description="rack of the machine that it ran on last")] = ""
     pod: str = ""
     volume: str = ""
     state: str = ""
-    quorum: Annotated[str, Field(description="of a controller: leader, voter or observer")] = ""
+    quorum: Annotated[str, Field(description="role of a controller: leader, voter or observer")] = ""
     epoch: int | None = None
-    lag: Annotated[int, Field(description="metadata records behind the active controller")] | None = None
-    needs_restart: Annotated[list[str], Field(description="what its pod has not got yet")] = []
+    lag: (
+        Annotated[int, Field(description="metadata records that it lacks compared with the active controller")] | None
+    ) = None
+    needs_restart: Annotated[list[str], Field(description="changes that its pod does not have yet")] = []
 
 
 class ReplacementStatus(Model):
-    """How far a replacement is."""
+    """The progress of a replacement."""
 
     name: str
     node: NodeId
@@ -63,14 +67,14 @@ class ReplacementStatus(Model):
 
 
 class PartitionsStatus(Model):
-    """Partitions that are not as they should be, and how many there are at all."""
+    """The number of partitions, and partitions with problems."""
 
     total: int = 0
     under_replicated: Annotated[int, Field(description="some replica is not in sync")] = 0
     under_min_isr: Annotated[int, Field(description="acks=all is refused")] = 0
     moving: Annotated[int, Field(description="replicas are being reassigned")] = 0
     named: Annotated[
-        list[str], Field(max_length=PARTITIONS_NAMED_MAX, description="of these the first, with who is in sync")
+        list[str], Field(max_length=PARTITIONS_NAMED_MAX, description="the first of these, with their in-sync replicas")
     ] = []
 
 
@@ -79,12 +83,14 @@ class OwnedTopic(Model):
 
     name: Annotated[str, Field(max_length=249)]
     id: Annotated[str, Field(max_length=22)]
-    resource: Annotated[str, Field(max_length=253, description="the KRaftTopic; of an older operator none")] = ""
-    uid: Annotated[str, Field(max_length=64, description="of the KRaftTopic")] = ""
+    resource: Annotated[
+        str, Field(max_length=253, description="name of the KRaftTopic; empty from an older operator")
+    ] = ""
+    uid: Annotated[str, Field(max_length=64, description="uid of the KRaftTopic")] = ""
 
 
 class StepStatus(Model):
-    """The step at hand, or the next one that waits for approval."""
+    """The current step, or the next step that waits for approval."""
 
     action: str
     nodes: list[NodeId] = []
@@ -93,20 +99,21 @@ class StepStatus(Model):
 
 
 class KRaftClusterStatus(Model):
-    """How the cluster is."""
+    """The state of the cluster."""
 
     observed_generation: int = 0
     cluster_id: str | None = None
     conditions: Annotated[list[Condition], Field(json_schema_extra=marked(keys=("type",)))] = []
     nodes: Annotated[list[NodeStatus], Field(max_length=NODES_MAX, json_schema_extra=marked(keys=("id",)))] = []
-    retired_ids: Annotated[list[NodeId], Field(description="ids of nodes that have left; never given again")] = []
-    voters: Annotated[list[NodeId], Field(description="controller.quorum.voters as it is being put into force")] = []
+    retired_ids: Annotated[list[NodeId], Field(description="ids of removed nodes; never used again")] = []
+    voters: Annotated[list[NodeId], Field(description="controller.quorum.voters that is being rolled out")] = []
     replacements: Annotated[list[ReplacementStatus], Field(json_schema_extra=marked(keys=("name",)))] = []
     managed_config: Annotated[
-        list[str], Field(description="dynamic keys that the operator has set: taken back when they leave spec.config")
+        list[str],
+        Field(description="dynamic keys that the operator has set; it removes them when they leave spec.config"),
     ] = []
-    joining: Annotated[int, Field(description="becomes a voter once it has caught up; -1 for nobody")] = -1
-    dynamic: Annotated[bool, Field(description="the voters are in the log: there is no way back")] = False
+    joining: Annotated[int, Field(description="node that becomes a voter once it has caught up; -1: none")] = -1
+    dynamic: Annotated[bool, Field(description="the voters are in the log; this cannot be undone")] = False
     balanced: Annotated[list[NodeId], Field(description="brokers among which replicas have been balanced")] = []
     balanced_for: Annotated[str, Field(description="the last request to balance that was carried out")] = ""
     topics: Annotated[
@@ -122,9 +129,9 @@ class KRaftClusterStatus(Model):
     controllers: Annotated[str, Field(description="ready/wanted")] = ""
     brokers: Annotated[str, Field(description="ready/wanted")] = ""
     partitions: Annotated[PartitionsStatus, Field(description="as last known")] | None = None
-    replicas: Annotated[int, Field(description="brokers there are in the pool that spec.replicas is for")] = 0
-    selector: Annotated[str, Field(description="of their pods")] = ""
+    replicas: Annotated[int, Field(description="number of brokers in the pool that spec.replicas sets")] = 0
+    selector: Annotated[str, Field(description="label selector of these brokers' pods")] = ""
     step: StepStatus | None = None
-    plan: Annotated[list[str], Field(description="what a restart waits for, and what comes after it")] = []
+    plan: Annotated[list[str], Field(description="what a restart waits for, and the steps after it")] = []
     revision: Annotated[str, Field(description="what `kubectl kraft approve` approves")] = ""
     last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None

@@ -1,7 +1,7 @@
-"""A pool's pod template: what its pods have beyond what the operator gives them.
+"""A pool's pod template: additions to the pods that the operator makes.
 
 The operator keeps the node container's command, ports and volumes, and the labels and annotations by which it finds
-pods and tells what they were made with. A field for those does not exist, or a rule refuses the value and names it.
+pods and knows what they were made with. These have no field here, or a rule refuses and names the value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN_LABELS: Final = (
     "kraftcluster.io/node",
     "kraftcluster.io/pool",
 )
-"""By which the operator, services and budgets find pods."""
+"""Labels by which the operator, services and budgets find pods."""
 _OWN_LABELS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_LABELS) + "]"
 _OWN_PATHS: Final = "^/(|etc(/kraft(/.*)?)?|var(/lib(/kraft(/.*)?)?)?|tmp(/.*)?)/?$"
 """Mounts there, or above, would hide the node's configuration, its log directories or its scratch space."""
@@ -66,7 +66,7 @@ class ResourceFieldRef(Model):
 
 
 class EnvSource(Model):
-    """Where a variable's value comes from. A Secret must be granted: see docs/operator.md."""
+    """The source of a variable's value. A Secret must be granted: see docs/how-to/pod-templates.md."""
 
     RULES: ClassVar = (
         Rule(
@@ -95,7 +95,7 @@ class EnvVar(Model):
 
 
 class ExtraVolume(Model):
-    """A volume beside the node's own. Secrets and claims must be granted: see docs/operator.md."""
+    """An additional volume. Secrets and claims must be granted: see docs/how-to/pod-templates.md."""
 
     RULES: ClassVar = (
         Rule(
@@ -118,7 +118,7 @@ class ExtraVolume(Model):
 
 
 class Mount(Model):
-    """Where a container sees an extra volume."""
+    """The mount of an extra volume in a container."""
 
     name: Name
     mount_path: Annotated[str, Field(pattern=r"^/[^:]*$", max_length=512)]
@@ -127,7 +127,7 @@ class Mount(Model):
 
 
 class Probe(Model):
-    """How often and how long a probe asks. The operator sets what it asks."""
+    """Interval and time-out of a probe. The operator sets its request."""
 
     initial_delay_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
     period_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
@@ -136,7 +136,7 @@ class Probe(Model):
 
 
 class Probes(Model):
-    """The node container's."""
+    """Probes of the node container."""
 
     startup: Probe = Probe()
     readiness: Probe = Probe()
@@ -144,7 +144,7 @@ class Probes(Model):
 
 
 class PodSecurity(Model):
-    """The pod's security context, over the operator's. No container runs as root."""
+    """The pod's security context; it overrides the operator's. No container runs as root."""
 
     run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     run_as_group: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -157,7 +157,7 @@ class PodSecurity(Model):
 
 
 class ContainerSecurity(Model):
-    """A container's security context, over the operator's. No container can get more rights than it has."""
+    """A container's security context; it overrides the operator's. No container can gain privileges."""
 
     run_as_user: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     run_as_group: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -168,14 +168,14 @@ class ContainerSecurity(Model):
 
 
 class SidecarResources(Model):
-    """Of a sidecar, as Kubernetes has them."""
+    """Resources of a sidecar, as in Kubernetes."""
 
     requests: Annotated[dict[str, Amount], Field(max_length=16)] = {}
     limits: Annotated[dict[str, Amount], Field(max_length=16)] = {}
 
 
 class Sidecar(Model):
-    """A container beside the node's, such as one that ships logs. It sees extra volumes only."""
+    """An additional container, for example to ship logs. It can mount extra volumes only."""
 
     RULES: ClassVar = (
         Rule(f"self.name != '{NODE_CONTAINER}'", f"the container {NODE_CONTAINER} is the node's: choose another name"),
@@ -197,7 +197,7 @@ class Sidecar(Model):
 
 
 class PodTemplate(Model):
-    """What a pool's pods have beyond what the operator gives them."""
+    """Additions to the pods that the operator makes for a pool."""
 
     RULES: ClassVar = (
         Rule(
@@ -222,14 +222,15 @@ class PodTemplate(Model):
         ),
         Rule(
             f"self.mounts.all(m, !m.mountPath.matches('{_OWN_PATHS}'))",
-            "the node has its own volumes at /etc/kraft, /var/lib/kraft and /tmp: mount the extra volume elsewhere",
+            "the node mounts volumes at /etc/kraft, /var/lib/kraft and /tmp: mount the extra volume elsewhere",
         ),
     )
     affinity: Free | None = None
     anti_affinity: Annotated[
         Literal["Preferred", "Required", "None"],
         Field(
-            description="machines that have a node already: avoided, forbidden, or as good as others. It holds among"
+            description="machines that already run a node are avoided, forbidden, or treated like others. It "
+            "applies among"
             " the brokers of a pool, and among all controllers"
         ),
     ] = "Preferred"
@@ -245,27 +246,27 @@ class PodTemplate(Model):
             Field(
                 min_length=1,
                 max_length=253,
-                description="labelled kraftcluster.io/nodes=allowed by an administrator; its `secrets` are granted",
+                description="an administrator must label it kraftcluster.io/nodes=allowed; its `secrets` are granted",
             ),
         ]
         | None
     ) = None
     automount_service_account_token: Annotated[
-        bool, Field(description="gives the pod's containers the account's token; the node needs none")
+        bool, Field(description="mounts the account's token into the pod's containers; the node does not need it")
     ] = False
     env: Annotated[list[EnvVar], Field(max_length=ENV_MAX, json_schema_extra=marked(keys=("name",)))] = []
     volumes: Annotated[
         list[ExtraVolume], Field(max_length=EXTRA_VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))
     ] = []
-    mounts: Annotated[list[Mount], Field(max_length=EXTRA_VOLUMES_MAX, description="of the node container")] = []
+    mounts: Annotated[list[Mount], Field(max_length=EXTRA_VOLUMES_MAX, description="for the node container")] = []
     sidecars: Annotated[list[Sidecar], Field(max_length=SIDECARS_MAX, json_schema_extra=marked(keys=("name",)))] = []
     probes: Probes = Probes()
     security_context: PodSecurity = PodSecurity()
-    container_security_context: Annotated[ContainerSecurity, Field(description="of the node container")] = (
+    container_security_context: Annotated[ContainerSecurity, Field(description="for the node container")] = (
         ContainerSecurity()
     )
     termination_grace_seconds: Annotated[
-        int, Field(ge=10, le=3600, description="for controlled shutdown and the sync of logs")
+        int, Field(ge=10, le=3600, description="time for controlled shutdown and for flushing logs")
     ] = 60
 
 
@@ -282,11 +283,11 @@ LATER: Final = frozenset(
         "volumes",
     }
 )
-"""Fields that the first operators did not have."""
+"""Fields that the first versions of the operator lacked."""
 
 
 def without_later(template: PodTemplate) -> dict[str, Any]:
-    """The template with its defaults, as the first operators dumped it: without unused later fields."""
+    """The template with its defaults in the form of the first operator versions: without unused later fields."""
     dumped = template.model_dump()
     none = PodTemplate()
     found = {

@@ -14,21 +14,21 @@ _INTERNAL_CEL: Final = "[" + ",".join(f"'{name}'" for name in sorted(INTERNAL)) 
 
 
 class KRaftTopicSpec(Model):
-    """What the topic shall be."""
+    """The desired state of the topic."""
 
     RULES: ClassVar = (
         Rule(
             "!has(oldSelf.cluster) || self.cluster == oldSelf.cluster",
-            "a topic cannot move to another cluster: make another KRaftTopic there and copy the records",
+            "a topic cannot move to another cluster: create another KRaftTopic there and copy the records",
         ),
         Rule(
             "has(self.topicName) == has(oldSelf.topicName)"
             " && (!has(self.topicName) || self.topicName == oldSelf.topicName)",
-            "a topic cannot be renamed: make another KRaftTopic and copy the records",
+            "a topic cannot be renamed: create another KRaftTopic and copy the records",
         ),
         Rule(
             "self.partitions >= oldSelf.partitions",
-            "partitions cannot be taken away: make another topic with fewer and copy the records",
+            "partitions cannot be removed: create another topic with fewer and copy the records",
         ),
     )
     cluster: Annotated[str, Field(min_length=1, max_length=63, description="the KRaftCluster in the same namespace")]
@@ -43,11 +43,11 @@ class KRaftTopicSpec(Model):
                     "x-kubernetes-validations": [
                         {
                             "rule": "self != '.' && self != '..'",
-                            "message": "not a topic's name: choose another",
+                            "message": "not a valid topic name: choose another",
                         },
                         {
                             "rule": f"!(self in {_INTERNAL_CEL})",
-                            "message": "the topic is the cluster's own: choose another",
+                            "message": "the topic is internal: choose another name",
                         },
                     ]
                 },
@@ -59,26 +59,32 @@ class KRaftTopicSpec(Model):
     replicas: Annotated[int, Field(ge=1, le=100, description="the cluster's default if left out")] | None = None
     config: Annotated[
         Properties,
-        Field(description="set on the topic, and taken back when it leaves this list; all else is left as it is"),
+        Field(
+            description="these keys are set on the topic, and removed when they leave this list; other keys "
+            "are unchanged"
+        ),
     ] = {}
     adopt: (
-        Annotated[bool, Field(description="take over a topic that exists already; without it one is left alone")] | None
+        Annotated[bool, Field(description="take over an existing topic; by default an existing topic is left alone")]
+        | None
     ) = None
     deletion_policy: Annotated[
-        Literal["Keep", "Delete"], Field(description="what becomes of the topic when the resource is deleted")
+        Literal["Keep", "Delete"], Field(description="what happens to the topic when the resource is deleted")
     ] = "Keep"
 
 
 class KRaftTopicStatus(Model):
-    """How the topic is."""
+    """The state of the topic."""
 
     observed_generation: int = 0
     conditions: Annotated[list[Condition], Field(json_schema_extra=marked(keys=("type",)))] = []
-    topic_id: Annotated[str, Field(description="of the topic that is this resource's")] | None = None
+    topic_id: Annotated[str, Field(description="id of this resource's topic")] | None = None
     partitions: int | None = None
     replicas: int | None = None
     managed_config: Annotated[
         list[Annotated[str, Field(max_length=249)]],
-        Field(max_length=1024, description="keys that this resource has set: taken back when they leave spec.config"),
+        Field(
+            max_length=1024, description="keys that this resource has set; they are removed when they leave spec.config"
+        ),
     ] = []
-    creating: Annotated[bool, Field(description="the topic has been asked for, and has not been seen yet")] = False
+    creating: Annotated[bool, Field(description="the topic was requested, and has not been seen yet")] = False

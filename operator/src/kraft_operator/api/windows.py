@@ -14,17 +14,17 @@ Time = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", max_leng
 
 
 class MaintenanceWindow(Model):
-    """Each of some days from one time to another. A window that ends before it begins ends on the next day."""
+    """A time on some days of the week. A window whose end is before its begin ends on the next day."""
 
-    RULES: ClassVar = (Rule("self.begin != self.end", "a window needs some time: choose another end"),)
+    RULES: ClassVar = (Rule("self.begin != self.end", "a window needs a duration: choose another end"),)
     days: Annotated[
         list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]],
         Field(
             max_length=7,
-            description="on which it begins; every day if empty",
+            description="days on which the window begins; every day if empty",
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = []
     begin: Time
     end: Time
-    timezone: Annotated[str, Field(min_length=1, max_length=64, description="as Europe/Berlin")] = "UTC"
+    timezone: Annotated[str, Field(min_length=1, max_length=64, description="for example Europe/Berlin")] = "UTC"
