@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
         "storage class of a volume cannot change",
     ),
     "smaller volume": (_pool(lambda p: p["storage"]["volumes"][0].update(size="512Mi")), "cannot shrink"),
-    "volume taken away": (_pool(_second_volumeless), "cannot be taken from a pool"),
+    "volume taken away": (_pool(_second_volumeless), "cannot be removed from a pool"),
     "voters": (_pool(lambda p: p.update(replicas=5)), "allowVoterChanges"),
     "voters of another pool": (_pool(lambda p: p.update(name="others")), "allowVoterChanges"),
     "voters moved to another pool": (
@@ -203,7 +203,7 @@ def test_a_change_is_granted(case: str) -> None:
 TOPIC_REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
     "cluster": (lambda s: s.update(cluster="other"), "cannot move to another cluster"),
     "name": (lambda s: s.update(topicName="other"), "cannot be renamed"),
-    "fewer partitions": (lambda s: s.update(partitions=1), "partitions cannot be taken away"),
+    "fewer partitions": (lambda s: s.update(partitions=1), "partitions cannot be removed"),
     "dots": (lambda s: s.update(topicName=".."), "choose another"),
 }
 

@@ -149,7 +149,7 @@ def test_topics_outlive_a_definition_that_lacks_a_field(cluster: Cluster) -> Non
 def test_topics_are_not_taken_over_unless_the_resource_says_so(cluster: Cluster) -> None:
     topic = _topic(cluster, 0, topicName="__consumer_offsets")
     refused = kubectl("apply", "--server-side", "-f", "-", stdin=topic)
-    assert "the topic is the cluster's own" in refused.stderr
+    assert "the topic is internal" in refused.stderr
     first = _settled(
         cluster, "first-one", topicName="shared", deletionPolicy="Keep", config={"cleanup.policy": "compact"}
     )

@@ -116,7 +116,7 @@ def test_topics_of_the_file_are_held_to_their_rules() -> None:
     for text, said in (
         (topic(cluster="other"), "KRaftTopic t: spec.cluster: the cluster of this file is"),
         (topic(cluster=name, partitions=0), "KRaftTopic t: spec.partitions: "),
-        (topic(cluster=name, partitions=2), "partitions cannot be taken away"),
+        (topic(cluster=name, partitions=2), "partitions cannot be removed"),
         (
             topic(cluster=name, partitions=3) + "---" + topic(cluster=name, partitions=3).rpartition("---")[2],
             "two KRaftTop",
