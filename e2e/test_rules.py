@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[Callable[[Spec], object], str]] = {
         "storage class of a volume cannot change",
     ),
     "smaller volume": (_pool(lambda p: p["storage"]["volumes"][0].update(size="512Mi")), "cannot shrink"),
-    "volume taken away": (_pool(_second_volumeless), "cannot be removed from a pool"),
+    "first volume taken away": (_pool(_second_volumeless), "the first volume has the metadata log"),
     "voters": (_pool(lambda p: p.update(replicas=5)), "allowVoterChanges"),
     "voters of another pool": (_pool(lambda p: p.update(name="others")), "allowVoterChanges"),
     "voters moved to another pool": (

@@ -58,5 +58,33 @@ def test_volumes_grow_while_clients_work(cluster: Cluster, growing: None) -> Non
     work.assert_nothing_lost()
 
 
+def test_a_volume_leaves_while_clients_work(cluster: Cluster) -> None:
+    """Another volume comes to the brokers and leaves again: emptied first, its claims are kept and marked."""
+    pools = copy.deepcopy(cluster.spec["nodePools"])
+    with Workload(cluster) as work:
+        brokers = pools[1]["storage"]["volumes"]
+        cluster.change(nodePools=[pools[0], {**pools[1], "storage": {"volumes": [*brokers, _more(brokers[0])]}}])
+        cluster.settle()
+        cluster.change(nodePools=pools)
+        until("the volumes are empty", lambda: sorted(_marks(cluster)) == ["Empty"] * 3)
+        cluster.settle()
+    mounted = [
+        volume["name"]
+        for pod in get("pods", selector=f"app.kubernetes.io/instance={cluster.name},kraftcluster.io/broker=true")
+        for volume in pod["spec"]["volumes"]
+    ]
+    assert "volume-more" not in mounted
+    work.assert_nothing_lost()
+
+
+def _more(volume: Object) -> Object:
+    return {**volume, "name": "more"}
+
+
+def _marks(cluster: Cluster) -> list[str]:
+    marks = [claim["metadata"].get("annotations", {}).get("kraftcluster.io/volume") for claim in _claims(cluster)]
+    return [mark for mark in marks if mark]
+
+
 def _sizes(cluster: Cluster) -> list[str]:
     return [claim["spec"]["resources"]["requests"]["storage"] for claim in _claims(cluster)]

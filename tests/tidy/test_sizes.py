@@ -24,7 +24,6 @@ LARGER_FILES = {
     "node/src/kraft_node/raft/wire_form.py": 580,
     "node/src/kraft_node/server/node.py": 580,
     "node/src/kraft_node/testing/disk.py": 540,
-    "operator/src/kraft_operator/apply/local/supervisor.py": 520,
     "tests/unit/broker/test_broker.py": 620,
     "tests/unit/log/test_log.py": 520,
     "tests/unit/operator/test_pipelines.py": 520,

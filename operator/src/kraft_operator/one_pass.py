@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe import objects
 from kraft_operator.observe.cluster import Found, Look, Machines, Seen
 from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.observed import Kube, Observed
 from kraft_operator.plan.record import Claim, Record
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.pods import rehearsal
@@ -45,6 +45,8 @@ KAFKA_STEPS: Final = (
     do.Unregister,
     do.AddVoter,
     do.RemoveVoter,
+    do.Cordon,
+    do.MoveLogs,
 )
 
 
@@ -77,6 +79,8 @@ class Pass:
     record: Record
     """In force."""
     kept: RecordObject
+    ask: Callable[[Kube], Collection[int]]
+    """Brokers whose log directories have to be known."""
     seen: Seen = field(default_factory=Seen)
     found: Found | None = None
 
@@ -105,7 +109,7 @@ class Pass:
         """Everything, each with its age."""
         listed_at = self.clock()
         self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
-        return await self.look.observed(self.found, listed_at)
+        return await self.look.observed(self.found, listed_at, self.ask(self.found.kube))
 
     async def act(self, plan_: do.Plan, tell: Callable[[do.Step], Any]) -> None:
         """What all nodes share, then the plan's steps in their order, those of one kind together.
@@ -210,6 +214,9 @@ class Pass:
             ask = [*leader, *ask]
             if isinstance(step, do.RemoveVoter):
                 ask = ask[:1]  # it disrupts: not repeated
+        if isinstance(step, by_kafka.OWN_STEPS):
+            own = objects.brokers(pods).get(step.node)
+            ask = [] if own is None else [own]
         quorum = self.look.view.quorum.value
         await by_kafka.carry_out(self.look.client, step, ask, quorum=quorum, controllers=named)
 

@@ -44,6 +44,7 @@ from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.topics import Declared, TopicState, replicas_of
+from kraft_operator.plan.volumes import brokers_to_ask
 from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, status
 from kraft_operator.specs.cluster import Cluster
@@ -226,6 +227,7 @@ class Reconciler:
             think,
             record,
             kept,
+            lambda kube: brokers_to_ask(record, wanted, kube),
         )
         observed = await one.observe()
         fresh_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_", 1)
@@ -372,7 +374,8 @@ class Reconciler:
         if memory is None or rest is None or rest.until < began or self._stopping:
             return None
         # No watch has told of a change: objects are as they were listed, as of now.
-        observed = await memory.look.observed(rest.found, self._clock())
+        ask = brokers_to_ask(rest.record, rest.wanted, rest.found.kube)
+        observed = await memory.look.observed(rest.found, self._clock(), ask)
         plan_ = plan(rest.record, rest.wanted, observed, "")
         s = situation(rest.record, rest.wanted, observed)
         self._patience(memory, s, plan_)

@@ -32,6 +32,9 @@ STEPS: dict[type, tuple[do.Step, str]] = {
         do.DeleteVolume(1, 0),
         "DeleteVolume 1: the claims of disk 0 are deleted, as deletionPolicy says",
     ),
+    do.MarkVolume: (do.MarkVolume(1, 0, ("more",), "Empty"), "MarkVolume 1: volume more is empty"),
+    do.Cordon: (do.Cordon(1, ("/b",)), "Cordon 1: no new replica goes to /b"),
+    do.MoveLogs: (do.MoveLogs(1, {("t", 0): "/a"}), "MoveLogs 1: 1 replicas move to other log directories"),
     do.CreatePod: (do.CreatePod(1, {}), "CreatePod 1: its pod is created"),
     do.RestoreConfig: (
         do.RestoreConfig(1, "ConfigMap c", {}),

@@ -45,9 +45,9 @@ class Storage(Model):
                 keys=("name",),
                 rules=(
                     Rule(
-                        "oldSelf.all(o, self.exists(n, n.name == o.name))",
-                        "a volume cannot be removed from a pool: its log directory may hold the only copies; move to a"
-                        " pool without it",
+                        "self[0].name == oldSelf[0].name",
+                        "the first volume has the metadata log and stays first: keep it; to be rid of it, add a pool"
+                        " without it and remove this one",
                     ),
                 ),
             ),

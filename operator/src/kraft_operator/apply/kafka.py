@@ -11,7 +11,7 @@ from typing import Any, Final
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.plan import steps as do
-from kraft_operator.plan.observed import THROTTLED, Quorum
+from kraft_operator.plan.observed import CORDONED, THROTTLED, Quorum
 
 TIMEOUT_MS: Final = 2500
 TOPIC: Final = 2
@@ -25,8 +25,22 @@ GONE: Final = frozenset({102, 126})
 NOT_CONTROLLER: Final = 41
 VOTER_NOT_FOUND: Final = 127
 LISTENER: Final = "CONTROLLER"
+LEFT: Final = frozenset({3, 9})
+"""UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: a replica that was to move is not on the broker any more."""
 
-KafkaStep = do.SetConfig | do.SetFeature | do.Throttle | do.Reassign | do.Unregister | do.AddVoter | do.RemoveVoter
+KafkaStep = (
+    do.SetConfig
+    | do.SetFeature
+    | do.Throttle
+    | do.Reassign
+    | do.Unregister
+    | do.AddVoter
+    | do.RemoveVoter
+    | do.Cordon
+    | do.MoveLogs
+)
+OWN_STEPS: Final = (do.Cordon, do.MoveLogs)
+"""Steps that only the broker itself can carry out."""
 
 
 async def carry_out(
@@ -71,6 +85,13 @@ def _requests(
         configs = [{"name": name, "operation": operation, "value": value} for name in THROTTLED]
         resources = [{"type": TOPIC, "name": name, "configs": configs} for name in step.topics]
         return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+    if isinstance(step, do.Cordon):
+        operation, value = (SET, ",".join(step.paths)) if step.paths else (DELETE, None)
+        configs = [{"name": CORDONED, "operation": operation, "value": value}]
+        resources = [{"type": BROKER, "name": str(step.node), "configs": configs}]
+        return [(schemas.INCREMENTAL_ALTER_CONFIGS, {"resources": resources, "validate_only": False})]
+    if isinstance(step, do.MoveLogs):
+        return [(schemas.ALTER_LOG_DIRS, {"dirs": _log_dirs(step)})]
     if isinstance(step, do.Reassign):
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, number), replicas in step.moves.items():
@@ -91,11 +112,24 @@ def _requests(
     return [(schemas.ADD_VOTER, {**fields, "listeners": listeners})]
 
 
+def _log_dirs(step: do.MoveLogs) -> list[dict[str, Any]]:
+    """Topics and partitions by the path that they are to move to."""
+    dirs: dict[str, dict[str, list[int]]] = {}
+    for (topic, number), path in step.moves.items():
+        dirs.setdefault(path, {}).setdefault(topic, []).append(number)
+    return [
+        {"path": path, "topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()]}
+        for path, topics in dirs.items()
+    ]
+
+
 def _check(api: schemas.Api, answer: dict[str, Any]) -> None:
     """Raises RefusedError with the first error of the answer."""
     found = [answer, *answer.get("responses", ()), *answer.get("results", ()), *answer.get("features", ())]
     for topic in answer.get("topics", ()):
         found += [topic, *topic.get("partitions", ())]
+    moved = [one for topic in answer.get("results", ()) for one in topic.get("partitions", ())]
+    found += [one for one in moved if one["error"] not in LEFT]
     for one in found:
         code = one.get("error", 0)
         if code and code not in GONE:

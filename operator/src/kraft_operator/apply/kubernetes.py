@@ -7,7 +7,7 @@ object's uid, so that nobody's successor is hit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kraft_operator.api.cluster import CONTROLLER_PORT, Listener
@@ -36,6 +36,7 @@ KubeStep = (
     | do.MarkReplaced
     | do.GrowVolume
     | do.DeleteVolume
+    | do.MarkVolume
     | do.CreatePod
     | do.RestoreConfig
     | do.Recreate
@@ -107,8 +108,11 @@ class Hands:
             case do.GrowVolume():
                 await self._grow(step)
             case do.DeleteVolume():
-                for claim in self._claims(step.node, step.disk):
+                for claim in self._claims(step.node, step.disk, step.volumes):
                     await self._delete(claim)
+            case do.MarkVolume():
+                mark = step.mark or None
+                await self._annotate(step.node, step.disk, storage.VOLUME_MARK, mark, step.volumes)
             case do.CreatePod():
                 await self._start(step)
             case do.RestoreConfig():
@@ -130,9 +134,13 @@ class Hands:
             raise NotYetError(f"node {node_id} has no pool")
         return pool, node
 
-    def _claims(self, node_id: int, disk: int) -> list[Object]:
+    def _claims(self, node_id: int, disk: int, volumes: Collection[str] = ()) -> list[Object]:
+        """Of a disk; only those of `volumes` if there are any."""
+        names = {self._cluster.claim(volume, node_id, disk) for volume in volumes}
         return [
-            dict(claim) for number, claim in by_node(self._seen.claims) if number == node_id and disk_of(claim) == disk
+            dict(claim)
+            for number, claim in by_node(self._seen.claims)
+            if number == node_id and disk_of(claim) == disk and (not names or claim["metadata"]["name"] in names)
         ]
 
     async def _create_all(self, wanted: list[Object], *, disk: int) -> None:
@@ -165,12 +173,16 @@ class Hands:
         )
 
     async def _mark(self, step: do.MarkFormatted) -> None:
-        await self._annotate(step.node, step.disk, storage.FORMATTED, f"{self._record.cluster_id}/{step.node}")
+        pool, _ = self._pool_and(step.node)
+        owner, names = f"{self._record.cluster_id}/{step.node}", [one.name for one in pool.storage.volumes]
+        await self._annotate(step.node, step.disk, storage.FORMATTED, owner, names)
         await self._drop_jobs(step.node)
 
-    async def _annotate(self, node_id: int, disk: int, key: str, value: str) -> None:
-        """All claims of a disk."""
-        for claim in self._claims(node_id, disk):
+    async def _annotate(
+        self, node_id: int, disk: int, key: str, value: str | None, volumes: Collection[str] = ()
+    ) -> None:
+        """All claims of a disk, or only those of `volumes`; without a value the annotation is removed."""
+        for claim in self._claims(node_id, disk, volumes):
             if claim["metadata"].get("annotations", {}).get(key) != value:
                 version = {"resourceVersion": claim["metadata"]["resourceVersion"]}
                 await self._patch(claim, {"metadata": {"annotations": {key: value}, **version}})

@@ -53,6 +53,17 @@ DESCRIBE_CONFIGS: Final = _api(
     "throttle_ms:i32 results:[error:i16 message:str? type:i8 name:str configs:[name:str value:str? read_only:bool"
     " source:i8 sensitive:bool synonyms:[name:str value:str? source:i8] type:i8 documentation:str?]]",
 )  # fmt: skip
+ALTER_LOG_DIRS: Final = _api(
+    "AlterReplicaLogDirs", 34, 2,
+    "dirs:[path:str topics:[name:str partitions:[i32]]]",
+    "throttle_ms:i32 results:[name:str partitions:[index:i32 error:i16]]",
+)  # fmt: skip
+DESCRIBE_LOG_DIRS: Final = _api(
+    "DescribeLogDirs", 35, 4,
+    "topics:[name:str partitions:[i32]]?",
+    "throttle_ms:i32 error:i16 results:[error:i16 path:str"
+    " topics:[name:str partitions:[index:i32 size:i64 lag:i64 future:bool]] total:i64 usable:i64]",
+)  # fmt: skip
 CREATE_PARTITIONS: Final = _api(
     "CreatePartitions", 37, 3,
     "topics:[name:str count:i32 assignments:[brokers:[i32]]?] timeout_ms:i32 validate_only:bool",

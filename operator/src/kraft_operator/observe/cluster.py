@@ -6,7 +6,7 @@ Who calls it: the reconciler. It plans nothing and writes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Kube, Observed
 from kraft_operator.plan.observed import Seen as Aged
 from kraft_operator.specs.cluster import INSTANCE, Cluster
+from kraft_operator.specs.properties import volume_of
 
 MACHINES_S: Final = 60.0
 """How old the labels of machines may be: racks hardly ever change."""
@@ -118,9 +119,11 @@ class Look:
         )
         return found, seen
 
-    async def observed(self, found: Found, listed_at: float) -> Observed:
-        """With what the cluster's own nodes say now."""
+    async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
+        """With what the cluster's own nodes say now; of the brokers in `ask` also what is in their log directories."""
         await self.view.look(found.controllers, found.brokers, found.statuses)
+        if ask:
+            await self.view.look_at_disks({i: one for i, one in found.brokers.items() if i in ask}, volume_of)
         now = self._clock()
         return Observed(
             Aged(found.kube, milliseconds(now - listed_at)),
@@ -128,6 +131,7 @@ class Look:
             self.view.metadata,
             since_write_ms=milliseconds(now - self.written_at),
             since_pod_change_ms=milliseconds(now - self.pods_changed_at),
+            disks=self.view.disks if ask else {},
             tried=self.tried,
         )
 

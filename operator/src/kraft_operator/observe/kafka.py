@@ -16,7 +16,18 @@ from typing import Any, Final
 from kraft_operator.kafka import schemas
 from kraft_operator.kafka.client import Address, Client, UnreachableError
 from kraft_operator.observe.status import NodeStatus, node_status
-from kraft_operator.plan.observed import THROTTLED, Broker, Metadata, Partition, Quorum, Replica, Seen
+from kraft_operator.plan.observed import (
+    CORDONED,
+    THROTTLED,
+    Broker,
+    Directory,
+    Disks,
+    Metadata,
+    Partition,
+    Quorum,
+    Replica,
+    Seen,
+)
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -46,6 +57,7 @@ class View:
         self._quorum: tuple[float, Quorum] | None = None
         self._metadata: tuple[float, Metadata] | None = None
         self._hint: int | None = None
+        self._disks: dict[int, tuple[float, Disks]] = {}
 
     async def look(
         self,
@@ -60,6 +72,27 @@ class View:
         self._client.keep({*controllers.values(), *brokers.values()})
         await self._look_at_quorum(controllers)
         await self._look_at_metadata(brokers, statuses or {})
+
+    async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None:
+        """Ask each of `brokers` for its log directories; what does not answer is not known any more.
+
+        `name_of` has the name of the volume that a path is on.
+        """
+        asked_at = self._clock()
+
+        async def ask(node: int, address: Address) -> tuple[int, Disks] | None:
+            try:
+                return node, await disks_as_told(self._client, node, address, name_of)
+            except UnreachableError:
+                return None
+
+        answers = await asyncio.gather(*(ask(node, address) for node, address in brokers.items()))
+        self._disks = {one[0]: (asked_at, one[1]) for one in answers if one is not None}
+
+    @property
+    def disks(self) -> dict[int, Seen[Disks]]:
+        """By broker, of those that answered last."""
+        return {node: self._seen(view) for node, view in self._disks.items()}
 
     @property
     def quorum(self) -> Seen[Quorum]:
@@ -189,6 +222,39 @@ async def metadata_as_told(client: Client, broker: Address, status: Address | No
         _unseen(hidden, missing),
         cluster["cluster_id"],
     )
+
+
+async def disks_as_told(client: Client, node: int, broker: Address, name_of: Callable[[str], str]) -> Disks:
+    """The log directories of one broker, by `name_of` their paths. Raises UnreachableError, also for an error.
+
+    The cordons are asked for first: a directory that is cordoned and found empty after that stays empty.
+    """
+    resources = [{"type": BROKER, "name": str(node), "keys": [CORDONED]}]
+    answer = await client.ask(
+        broker, schemas.DESCRIBE_CONFIGS, resources=resources, synonyms=False, documentation=False
+    )
+    values = {}
+    for result in answer["results"]:
+        if result["error"]:
+            raise UnreachableError(f"{broker}: DescribeConfigs: {result['message'] or result['error']}")
+        values = {one["name"]: one["value"] or "" for one in result["configs"]}
+    told = await client.ask(broker, schemas.DESCRIBE_LOG_DIRS, topics=None)
+    if told["error"]:
+        raise UnreachableError(f"{broker}: DescribeLogDirs: error {told['error']}")
+    found = {}
+    for one in told["results"]:
+        replicas, coming = {}, set()
+        for topic in one["topics"]:
+            for partition in topic["partitions"]:
+                key = (topic["name"], partition["index"])
+                if partition["future"]:
+                    coming.add(key)
+                else:
+                    replicas[key] = partition["size"]
+        usable = -1 if one["error"] else one["usable"]
+        found[name_of(one["path"])] = Directory(one["path"], replicas, frozenset(coming), one["error"], usable)
+    cordoned = frozenset(path for word in values.get(CORDONED, "").split(",") if (path := word.strip()))
+    return Disks(found, frozenset(one.path for one in found.values()) if "*" in cordoned else cordoned)
 
 
 def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, broker: Address) -> int:

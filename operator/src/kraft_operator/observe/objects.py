@@ -16,10 +16,10 @@ from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node
 from kraft_operator.plan.situation import RESIZED, is_controller
 from kraft_operator.specs.cluster import Cluster
-from kraft_operator.specs.pods import ASPECT, config_map, config_name
+from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.properties import External
 from kraft_operator.specs.quantities import as_bytes
-from kraft_operator.specs.storage import DISK, FORMATTED, REPLACED, VOLUMES
+from kraft_operator.specs.storage import DISK, FORMATTED, REPLACED, VOLUME_MARK, VOLUMES
 
 Object = Mapping[str, Any]
 MESSAGE_CHARS_MAX: Final = 500
@@ -124,6 +124,7 @@ def pod(one: Object, rack: str = "", told: NodeStatus | None = None) -> Pod:
         lost=_lost(one),
         over=status.get("phase") in ENDED,
         fails=any(_fails(container) for container in status.get("containerStatuses", ())),
+        volumes=mounted(one.get("spec", {})),
     )
 
 
@@ -356,7 +357,8 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     )
     # On all of them, as they are written one after the other.
     replaced = frozenset.intersection(*(frozenset(one.get(REPLACED, "").split(",")) for one in marks.values())) - {""}
-    return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced)
+    emptied = {name: one[VOLUME_MARK] for name, one in marks.items() if one.get(VOLUME_MARK)}
+    return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced, emptied)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:

@@ -13,6 +13,7 @@ or draw a random number; it imports nothing of Kubernetes.
 - `replace`   a node's disk or machine;  `voters` the static and the dynamic voters, one at a time
 - `roll`      restarts;  `leave` the end of a node;  `finalize` metadata.version
 - `moves`     replicas move: `drain` off brokers that leave, `balance` towards new ones or on request
+- `volumes`   a pool has a volume less: emptied, proven to be empty, left out, kept or deleted
 - `topics`    KRaftTopics, apart from all that: a batch at a time
 - `levels`    names of metadata.version;  `values` of configurations, whether two are the same
 - `planner`   the order of all that;  `conditions` what people are told
@@ -32,5 +33,6 @@ tests/sim/operator over real Raft cores:
 5. A broker is taken down only if every partition keeps min.insync.replicas without it, named exceptions aside.
 6. An id is given once. A disk is formatted once: one that is gone is not made again unless a replacement asks for
    it, and then under a new name, so that nothing is ever erased.
-7. Whatever is decided is remembered before it is done; whatever is done can be done again.
+7. A pod is made without a volume only once its broker has said that the volume is empty and takes nothing new.
+8. Whatever is decided is remembered before it is done; whatever is done can be done again.
 """

@@ -18,6 +18,7 @@ from kraft_operator.plan.resize import resized
 from kraft_operator.plan.situation import Situation
 from kraft_operator.plan.steps import Reassign, Remember, Throttle
 from kraft_operator.plan.values import same
+from kraft_operator.plan.volumes import rates
 
 RATES: Final = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
 
@@ -25,7 +26,8 @@ RATES: Final = ("follower.replication.throttled.rate", "leader.replication.throt
 def throttles(s: Situation) -> Mapping[str, str]:
     """The rates, as dynamic values, while replicas move."""
     busy = s.metadata is not None and (s.moves or any(partition.moving for partition in s.metadata.partitions))
-    return dict.fromkeys(RATES, str(s.wanted.drain_bytes)) if busy and s.wanted.drain_bytes else {}
+    found = dict.fromkeys(RATES, str(s.wanted.drain_bytes)) if busy and s.wanted.drain_bytes else {}
+    return {**found, **rates(s)}
 
 
 def move(s: Situation) -> None:

@@ -14,6 +14,13 @@ from kraft_operator.plan.steps import Step
 
 T = TypeVar("T")
 
+CORDONED: Final = "cordoned.log.dirs"
+"""Of a broker: the log directories in which it creates no log."""
+EMPTYING: Final = "Emptying"
+"""The mark of a volume whose log directory takes no new replicas and gives up those that it has."""
+EMPTY: Final = "Empty"
+"""The mark of a volume that was proven to be empty while its directory took no new replicas."""
+
 THROTTLED: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 """Of topics: which replicas are throttled while they catch up."""
 
@@ -49,6 +56,8 @@ class Pod:
     """An object that it refers to and that does not exist: without it the pod's next start fails."""
     restorable: bool = False
     """What is missing can be made again as it was."""
+    volumes: frozenset[str] = frozenset()
+    """Names of the volumes that it mounts; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,8 @@ class Volume:
     """It is to go with its node, as far as anybody knows whose pool is gone."""
     replaced: frozenset[str] = frozenset()
     """Names of the replacements of its node that are done."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """`EMPTYING` or `EMPTY` of volumes that the pool has no more, by name, as the operator has marked their claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,30 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Directory:
+    """A log directory of a broker (DescribeLogDirs)."""
+
+    path: str
+    replicas: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Bytes of the logs that are in it, by topic and number."""
+    coming: frozenset[tuple[str, int]] = frozenset()
+    """Replicas that are being copied into it from another directory of the broker."""
+    error: int = 0
+    """Kafka's code; what is in the directory is known only if this is 0."""
+    usable: int = -1
+    """Bytes that are free on its volume; -1 where the broker does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The log directories of a broker, by the names of their volumes."""
+
+    directories: Mapping[str, Directory]
+    cordoned: frozenset[str] = frozenset()
+    """Paths of directories in which the broker creates no log. It was asked for these before its directories."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """All of it."""
 
@@ -172,5 +207,7 @@ class Observed:
     """Since this operator last changed anything. A view that is older does not show what was done."""
     since_pod_change_ms: int = 2**31
     """Since a pod last became ready or went away. A view of quorum or metadata that is older does not show it."""
+    disks: Mapping[int, Seen[Disks]] = field(default_factory=dict)
+    """By broker: those that were asked and have answered."""
     tried: tuple[Step, ...] = ()
     """Steps of the pass before: one that is planned again was refused, or changes nothing, and holds up nothing."""

@@ -7,7 +7,7 @@ then at most one thing that disturbs: a replacement, a change of voters, a resta
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kraft_operator.plan.assign import assigned
 from kraft_operator.plan.evictions import held
@@ -15,7 +15,7 @@ from kraft_operator.plan.finalize import finalize
 from kraft_operator.plan.leave import leave
 from kraft_operator.plan.lost import tell_lost
 from kraft_operator.plan.moves import move, throttles
-from kraft_operator.plan.observed import Observed
+from kraft_operator.plan.observed import Observed, Seen
 from kraft_operator.plan.provision import provision
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.replace import replacement
@@ -23,6 +23,7 @@ from kraft_operator.plan.roll import recover, roll
 from kraft_operator.plan.situation import Situation, situation
 from kraft_operator.plan.steps import Blocked, Plan, Recreate, Remember, Restart, SetConfig, Stop
 from kraft_operator.plan.values import same
+from kraft_operator.plan.volumes import empty
 from kraft_operator.plan.voters import change_voters, former_leader
 from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
 
@@ -49,6 +50,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     tell_lost(s)
     provision(s)
     recover(s)
+    empty(s)
     move(s)
     _configure(s)
     _name_failing(s)
@@ -67,7 +69,8 @@ def _fence(plan: Plan, observed: Observed) -> None:
     act = plan.guarded
     if act is None:
         return
-    seen = [view for view in (observed.kube, observed.quorum, observed.metadata) if view.value is not None]
+    views: tuple[Seen[Any], ...] = (observed.kube, observed.quorum, observed.metadata, *observed.disks.values())
+    seen = [view for view in views if view.value is not None]
     plan.good_ms = ACT_AGE_MAX_MS - max(view.age_ms for view in seen)
     others = [step for step in plan.steps if step != act]
     if all(step in observed.tried for step in others) and plan.good_ms > 0:

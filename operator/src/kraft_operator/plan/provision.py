@@ -18,6 +18,7 @@ from kraft_operator.plan.steps import (
     Remember,
     RestoreConfig,
 )
+from kraft_operator.plan.volumes import released
 
 
 def provision(s: Situation) -> None:
@@ -108,23 +109,27 @@ def _added(s: Situation, node: Node, volume: Volume, wanted: Mapping[str, int], 
     """Volumes that a pool got later: made at once, formatted while the node is down for its restart.
 
     The answer is whether it may run. A pod that runs goes on without them: its directories are locked against a format.
+    Volumes that the pool has no more are remembered until they are empty and no pod mounts them.
     """
     if not volume.size_bytes or s.wanted.pool(node.pool) is None:
         return True
+    there, unmarked = volume.size_bytes.keys() & wanted.keys(), volume.unmarked & wanted.keys()
     if wanted.keys() - volume.size_bytes.keys():
         s.plan.steps.append(CreateVolume(node.id, node.disk))
         return node.id in s.kube.pods
-    if not volume.unmarked:
-        if set(node.volumes) != volume.size_bytes.keys():
-            formatted.append(replace(node, volumes=tuple(sorted(volume.size_bytes))))
-        return True
+    if not unmarked:
+        mine = there | (s.removed(node) - released(s, node))
+        if set(node.volumes) != mine:
+            formatted.append(replace(node, volumes=tuple(sorted(mine))))
+        # A mark on a volume that has come back says that no pod needs it: it has to go before a pod mounts the volume.
+        return not volume.marks.keys() & wanted.keys()
     if node.id in s.kube.pods:
         return True
     job = s.kube.jobs.get((node.id, node.disk))
-    names = ", ".join(sorted(volume.unmarked))
-    if job is None or 0 < job.volumes < len(volume.size_bytes):
+    names = ", ".join(sorted(unmarked))
+    if job is None or 0 < job.volumes < len(there):
         aspects = s.format_aspects(node)
-        s.plan.steps.append(Format(node.id, node.disk, volumes=len(volume.size_bytes), aspects=aspects))
+        s.plan.steps.append(Format(node.id, node.disk, volumes=len(there), aspects=aspects))
     else:
         _follow(s, node, job, f"volume {names}")
     return False
@@ -136,10 +141,12 @@ def _format(s: Situation, node: Node, formatted: list[Node]) -> None:
     volume = s.kube.volumes.get(key)
     job = s.kube.jobs.get(key)
     own = f"{s.record.cluster_id}/{node.id}"
-    if volume is None or (volume.size_bytes and _sizes(s, node).keys() - volume.size_bytes.keys()):
+    sizes = _sizes(s, node)
+    if volume is None or (volume.size_bytes and sizes.keys() - volume.size_bytes.keys()):
         s.plan.steps.append(CreateVolume(*key))
-    elif volume.formatted_for == own and not volume.unmarked:
-        formatted.append(replace(node, formatted=True, volumes=tuple(sorted(volume.size_bytes))))
+    elif volume.formatted_for == own and not (volume.unmarked & sizes.keys() if sizes else volume.unmarked):
+        mine = volume.size_bytes.keys() - volume.unmarked
+        formatted.append(replace(node, formatted=True, volumes=tuple(sorted(mine))))
     elif volume.formatted_for not in {"", own}:
         s.plan.block(
             "ForeignVolume",

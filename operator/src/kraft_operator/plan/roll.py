@@ -9,6 +9,7 @@ from kraft_operator.plan.record import Node
 from kraft_operator.plan.replace import pause_accepted
 from kraft_operator.plan.situation import EVICTED, ROLLED, Situation, is_controller
 from kraft_operator.plan.steps import Recreate, Restart
+from kraft_operator.plan.volumes import volumes_empty
 
 
 def recover(s: Situation) -> None:
@@ -97,7 +98,7 @@ def _controls(s: Situation, node: Node) -> bool:
 
 def _restart(s: Situation, nodes: list[Node]) -> None:
     """Restart these, of which the first passes the gates or names what does not let it."""
-    blocked = node_without(s, nodes[0], pause_accepted=pause_accepted(s))
+    blocked = node_without(s, nodes[0], pause_accepted=pause_accepted(s)) or volumes_empty(s, nodes[0])
     if blocked is not None:
         s.plan.block(blocked.reason, blocked.message)
         return
@@ -106,7 +107,7 @@ def _restart(s: Situation, nodes: list[Node]) -> None:
 
 
 def _brokers(s: Situation, behind: list[Node]) -> None:
-    ready = [node for node in behind if isr_without(s, (node.id,)) is None]
+    ready = [node for node in behind if isr_without(s, (node.id,)) is None and volumes_empty(s, node) is None]
     if not ready:
         _restart(s, behind[:1])
         return

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraft_operator.plan.observed import Kube, Metadata, Observed, Pod, Quorum, Replica, Seen, T
+from kraft_operator.plan.observed import (
+    EMPTY,
+    Disks,
+    Kube,
+    Metadata,
+    Observed,
+    Pod,
+    Quorum,
+    Replica,
+    Seen,
+    T,
+)
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.wanted import STARTS_WITH, Wanted, keys_of
@@ -21,6 +33,10 @@ EVICTED: Final = "evict"
 """The aspect of a pod that somebody tries to evict."""
 RESIZED: Final = "resize"
 """The aspect of a pod with a volume that has grown, and whose file system grows with the next mount."""
+KEEPS: Final = "keeps"
+"""The aspect of volumes that a pod mounts although its pool has them no more, by commas: they are not empty yet."""
+EMPTIED: Final = "emptied"
+"""Why a pod is restarted that mounts a volume which its pool has no more, and which is empty."""
 ADDRESSES: Final = "addresses"
 """The aspect of a broker's addresses outside, which may become others at any time."""
 
@@ -37,6 +53,8 @@ class Situation:
     plan: Plan = field(default_factory=Plan)
     moves: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     """Replicas that are about to move."""
+    disks: Mapping[int, Disks] = field(default_factory=dict)
+    """Of the brokers that were asked, where the answer is new enough."""
 
     # Who is who
 
@@ -163,7 +181,30 @@ class Situation:
             aspects[ADDRESSES] = self.kube.addresses[node.id]
         if node.id in self.wanted.rolls:
             aspects[ROLLED] = self.wanted.rolls[node.id]
+        kept = self.kept(node)
+        if kept:
+            aspects[KEEPS] = ",".join(sorted(kept))
         return aspects
+
+    def removed(self, node: Node) -> frozenset[str]:
+        """Formatted volumes of its disk that its pool has no more."""
+        pool, volume = self.wanted.pool(node.pool), self.kube.volumes.get((node.id, node.disk))
+        if pool is None or volume is None or not pool.size_bytes:
+            return frozenset()
+        return frozenset(volume.size_bytes.keys() - pool.size_bytes.keys() - volume.unmarked)
+
+    def kept(self, node: Node) -> frozenset[str]:
+        """Those of them that were not proven to be empty: its pod must have them."""
+        volume = self.kube.volumes.get((node.id, node.disk))
+        marks = {} if volume is None else volume.marks
+        return frozenset(name for name in self.removed(node) if marks.get(name) != EMPTY)
+
+    def dropped(self, node: Node) -> frozenset[str]:
+        """Volumes that its pod mounts, and that the next one will not."""
+        pool, pod = self.wanted.pool(node.pool), self.kube.pods.get(node.id)
+        if pool is None or pod is None or not pool.size_bytes:
+            return frozenset()
+        return pod.volumes - pool.size_bytes.keys() - self.kept(node)
 
     def format_aspects(self, node: Node) -> dict[str, str]:
         """What the job must have that formats its disk."""
@@ -202,6 +243,10 @@ class Situation:
         target = self.aspects(node)
         if pod.running and keys_of(pod.aspects.get(STARTS_WITH, "")) <= keys_of(target.get(STARTS_WITH, "")):
             target.pop(STARTS_WITH, None)
+        if target.pop(KEEPS, "") and KEEPS not in pod.aspects:
+            # Made before the volume was taken out of the pool: its configuration differs at least by that, and it is
+            # restarted once the volume is empty.
+            target.pop("config", None)
         if self._finds_quorum(pod):
             target.pop("bootstrap", None)
         if ADDRESSES not in pod.aspects:  # of an older operator
@@ -215,6 +260,10 @@ class Situation:
             for key, value in target.items()
             if pod.aspects.get(key) != value and (key not in before or pod.aspects.get(key, "") != before[key])
         }
+        if self.dropped(node):
+            lacks.add(EMPTIED)
+        if pod.volumes and self.kept(node) - pod.volumes:
+            lacks.add(KEEPS)  # what is in it is known only once a pod mounts it
         return sorted(lacks | ({EVICTED, RESIZED} & pod.aspects.keys()))
 
 
@@ -250,7 +299,9 @@ def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation |
     newer_than_ms = min(observed.since_write_ms, observed.since_pod_change_ms)
     quorum = fresh(observed.quorum, newer_than_ms=newer_than_ms)
     metadata = fresh(observed.metadata, newer_than_ms=newer_than_ms)
-    found = Situation(record, wanted, kube, quorum, metadata)
+    disks = {node: fresh(view, newer_than_ms=newer_than_ms) for node, view in observed.disks.items()}
+    known = {node: view for node, view in disks.items() if view is not None}
+    found = Situation(record, wanted, kube, quorum, metadata, disks=known)
     for who, view in (("the active controller", quorum), ("a broker", metadata)):
         if view is not None and record.cluster_id is not None and view.cluster_id not in {"", record.cluster_id}:
             text = f"{who} of this cluster's pods belongs to cluster {view.cluster_id}, not to {record.cluster_id}:"

@@ -78,10 +78,37 @@ class GrowVolume:
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
-    """Of a node that has left, where the policy says so."""
+    """Of a node that has left, where the policy says so; or only `volumes` of it, which have been emptied."""
 
     node: int
     disk: int
+    volumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkVolume:
+    """Write on volumes that their pool has no more whether they are being emptied, or are empty; or remove the mark."""
+
+    node: int
+    disk: int
+    volumes: tuple[str, ...]
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Set in which log directories a broker creates no log (`cordoned.log.dirs`); all others take logs again."""
+
+    node: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLogs:
+    """Move replicas between the log directories of a broker: paths by topic and number (KIP-113)."""
+
+    node: int
+    moves: Mapping[tuple[str, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +214,9 @@ Step: TypeAlias = (
     | MarkReplaced
     | GrowVolume
     | DeleteVolume
+    | MarkVolume
+    | Cordon
+    | MoveLogs
     | CreatePod
     | RestoreConfig
     | Recreate

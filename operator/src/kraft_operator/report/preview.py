@@ -13,7 +13,9 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.observe import objects
 from kraft_operator.plan.observed import Kube
+from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation
+from kraft_operator.plan.wanted import Wanted
 from kraft_operator.specs.cluster import Cluster
 from kraft_operator.specs.remembered import record_of
 from kraft_operator.specs.wishes import wishes
@@ -32,11 +34,18 @@ class Preview:
     remove: tuple[str, ...] = ()
     replicas: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Nodes now and then, by pool, where they differ."""
+    emptied: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Volumes that leave, by node."""
+    deleted: tuple[int, ...] = ()
+    """Nodes whose claims are deleted once they are empty."""
 
     @property
     def lines(self) -> list[str]:
         """For people."""
         found = [f"pool {name}: {now} -> {then} nodes" for name, (now, then) in self.replicas.items()]
+        for node, names in sorted(self.emptied.items()):
+            then = "deleted" if node in self.deleted else "kept"
+            found += [f"volume {name} of node {node} is emptied, then left out; its claim is {then}" for name in names]
         found += [f"node {node} is restarted: {', '.join(why)}" for node, why in sorted(self.restarts.items())]
         found += [f"{key}={value} is set, without a restart" for key, value in sorted(self.put.items())]
         found += [f"{key} is taken back, without a restart" for key in self.remove]
@@ -68,7 +77,20 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
         {key: value for key, value in wanted.dynamic_config.items() if known.get(key) != value},
         tuple(sorted(known.keys() - wanted.dynamic_config.keys())),
         {pool.name: (now[pool.name], pool.replicas) for pool in wanted.pools if now[pool.name] != pool.replicas},
+        *_leaving(record, wanted),
     )
+
+
+def _leaving(record: Record, wanted: Wanted) -> tuple[dict[int, tuple[str, ...]], tuple[int, ...]]:
+    """Volumes that pools have no more, by node; nodes whose pool says that claims are deleted."""
+    found, deleted = {}, set()
+    for node in record.nodes:
+        pool = wanted.pool(node.pool)
+        names = () if pool is None or node.leaving else tuple(sorted({*node.volumes} - pool.size_bytes.keys()))
+        if pool is not None and names:
+            found[node.id] = names
+            deleted |= {node.id} if pool.delete_volumes else set()
+    return found, tuple(sorted(deleted))
 
 
 def _dynamic(resource: Object) -> Iterable[tuple[str, str]]:

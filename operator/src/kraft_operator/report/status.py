@@ -207,6 +207,14 @@ def _changes(step: Step) -> str:
             return f"the claims of disk {disk} tell that replacement {_listed(list(names))} is done"
         case do.GrowVolume(size_bytes=sizes):
             return _listed([f"{name} to {size} bytes" for name, size in sorted(sizes.items())])
+        case do.MarkVolume(volumes=volumes, mark=mark):
+            return f"volume {', '.join(volumes)} is {mark.lower()}" if mark else f"volume {', '.join(volumes)} is back"
+        case do.Cordon(paths=paths):
+            return f"no new replica goes to {', '.join(paths)}" if paths else "new replicas go to all log directories"
+        case do.MoveLogs(moves=moves):
+            return f"{len(moves)} replicas move to other log directories"
+        case do.DeleteVolume(disk=disk, volumes=volumes) if volumes:
+            return f"the claims of volume {', '.join(volumes)} (disk {disk}), which are empty"
         case do.DeleteVolume(disk=disk):
             return f"the claims of disk {disk} are deleted, as deletionPolicy says"
         case do.CreatePod():

@@ -10,9 +10,10 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipelines import Driver
-from kraft_operator.api.pools import NodePool
+from kraft_operator.api.pools import NodePool, Volume
 from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
 from kraft_operator.plan.record import Node
+from kraft_operator.plan.situation import KEEPS
 from kraft_operator.specs import template
 from kraft_operator.specs.cluster import Cluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
@@ -21,6 +22,8 @@ CONFIG: Final = "/etc/kraft"
 FILE: Final = "server.properties"
 ASPECT: Final = f"aspect.{GROUP}/"
 """What a pod was made with, as annotations."""
+CLAIM: Final = "volume-"
+"""Before the names of a pool's volumes in a pod; those of templates are never named so."""
 REVISION: Final = "config.revision"
 """A key of the file that the node repeats in `/status`: which file it has read."""
 STARTING_S_MAX: Final = 600
@@ -34,7 +37,7 @@ def config_map(
 
     `name` is for pods of older operators, which refer to one of a fixed name.
     """
-    rack = aspects.get("rack", "")
+    pool, rack = keeping(pool, aspects), aspects.get("rack", "")
     values = properties(
         cluster, pool, node.id, _roles(aspects), ids(aspects, "voters"), ids(aspects, "bootstrap"), rack
     )
@@ -52,7 +55,7 @@ def config_name(spec: Mapping[str, Any]) -> str | None:
 
 def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str], external: External) -> dict[str, Any]:
     """The pod that is to have `aspects`; `external` are its addresses outside."""
-    roles = _roles(aspects)
+    pool, roles = keeping(pool, aspects), _roles(aspects)
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
     marks = metadata["labels"] | {f"{GROUP}/{role}": "true" for role in roles}
     metadata["labels"] = pool.pod.labels | marks  # those by which it is found come last
@@ -93,6 +96,22 @@ def pod(cluster: Cluster, pool: NodePool, node: Node, aspects: Mapping[str, str]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+def keeping(pool: NodePool, aspects: Mapping[str, str]) -> NodePool:
+    """The pool with volumes that it has no more behind its own, as long as a pod has to mount them."""
+    names = [name for name in aspects.get(KEEPS, "").split(",") if name]
+    if not names:
+        return pool
+    own = pool.storage.volumes
+    volumes = [*own, *(Volume(name=name) for name in names if name not in {one.name for one in own})]
+    return pool.model_copy(update={"storage": pool.storage.model_copy(update={"volumes": volumes})})
+
+
+def mounted(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the pool's volumes that a pod's specification has."""
+    names = (one["name"] for one in spec.get("volumes", ()) if "persistentVolumeClaim" in one)
+    return frozenset(name.removeprefix(CLAIM) for name in names if name.startswith(CLAIM))
+
+
 def rehearsal(cluster: Cluster, pool: NodePool) -> dict[str, Any]:
     """A pod as restarts of this pool make it, under a name that no node has."""
     node = Node(pool.first_node_id, pool.name, "controller" in pool.roles, "broker" in pool.roles)
@@ -114,7 +133,7 @@ def base(cluster: Cluster, pool: NodePool, node: Node, config: str) -> dict[str,
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             *(
                 {
-                    "name": f"volume-{one.name}",
+                    "name": f"{CLAIM}{one.name}",
                     "persistentVolumeClaim": {"claimName": cluster.claim(one.name, node.id, node.disk)},
                 }
                 for one in pool.storage.volumes
@@ -133,7 +152,7 @@ def mounts(pool: NodePool) -> list[dict[str, Any]]:
     return [
         {"name": "config", "mountPath": CONFIG, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (an emptyDir of the pod's own)
-        *({"name": f"volume-{one.name}", "mountPath": f"{DATA}/{one.name}"} for one in pool.storage.volumes),
+        *({"name": f"{CLAIM}{one.name}", "mountPath": f"{DATA}/{one.name}"} for one in pool.storage.volumes),
     ]
 
 

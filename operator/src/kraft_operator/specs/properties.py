@@ -31,6 +31,16 @@ def listener_name(listener: Listener) -> str:
     return listener.name.upper().replace("-", "_")
 
 
+def log_dir(volume: str) -> str:
+    """The log directory on a volume."""
+    return f"{DATA}/{volume}/log"
+
+
+def volume_of(path: str) -> str:
+    """Inverse of `log_dir`; another path is its own name."""
+    return path.removeprefix(f"{DATA}/").removesuffix("/log")
+
+
 def properties(
     cluster: Cluster,
     pool: NodePool,
@@ -57,7 +67,7 @@ def properties(
         "listeners": ",".join(listeners),
         "controller.listener.names": CONTROLLER_LISTENER,
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
-        "log.dirs": ",".join(f"{DATA}/{volume.name}/log" for volume in pool.storage.volumes),
+        "log.dirs": ",".join(log_dir(volume.name) for volume in pool.storage.volumes),
     }
     hosts = {i: f"{cluster.host(i)}:{CONTROLLER_PORT}" for i in sorted({*voters, *bootstrap})}
     if voters:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
@@ -27,18 +27,20 @@ from kraft_operator.apply.local.ports import CONTROLLER, HOST, HTTP, NoPortError
 from kraft_operator.apply.local.probe import all_not_ready
 from kraft_operator.apply.local.processes import Processes
 from kraft_operator.apply.local.resource import API_VERSION, KIND, BadResourceError, parsed, values
+from kraft_operator.apply.local.sees import Sees, Tells
 from kraft_operator.apply.local.topics import LocalTopics
 from kraft_operator.apply.local.world import Starts, World
 from kraft_operator.kafka.client import Address, Client, RefusedError, UnreachableError
 from kraft_operator.observe.kafka import View
 from kraft_operator.plan import steps as do
 from kraft_operator.plan.levels import name_of
-from kraft_operator.plan.observed import Kube, Metadata, Observed, Quorum, Seen
+from kraft_operator.plan.observed import Kube, Observed, Seen
 from kraft_operator.plan.planner import plan
 from kraft_operator.plan.record import Record
 from kraft_operator.plan.situation import Situation, is_controller, situation
 from kraft_operator.plan.steps import Plan
 from kraft_operator.plan.topics import replicas_of
+from kraft_operator.plan.volumes import brokers_to_ask
 from kraft_operator.plan.wanted import Wanted
 from kraft_operator.report.status import document, said, status
 from kraft_operator.specs.cluster import Cluster
@@ -57,31 +59,6 @@ FOREVER_MS: Final = 2**31
 
 Probe = Callable[[Mapping[int, Address]], Awaitable[dict[int, str]]]
 """Nodes that are not ready, with why."""
-
-
-class Tells(Protocol):
-    """Whoever shows what goes on."""
-
-    def event(self, text: str) -> None: ...
-
-    def status(self, resource: dict[str, Any]) -> None: ...
-
-
-class Sees(Protocol):
-    """What `observe.kafka.View` does; tests have one that sees nothing."""
-
-    async def look(
-        self,
-        controllers: Mapping[int, Address],
-        brokers: Mapping[int, Address],
-        statuses: Mapping[int, Address] | None = None,
-    ) -> None: ...
-
-    @property
-    def quorum(self) -> Seen[Quorum]: ...
-
-    @property
-    def metadata(self) -> Seen[Metadata]: ...
 
 
 class Supervisor:
@@ -212,6 +189,10 @@ class Supervisor:
         kube = self.world.kube(cluster, not_ready)
         self._note(kube, {node_id: process.started for node_id, process in running.items()})
         await self._view.look(self.controllers(kube), self.brokers(kube), statuses)
+        ask = brokers_to_ask(self.memory.record, self.wanted(), kube)
+        if ask:
+            asked = {i: one for i, one in self.brokers(kube).items() if i in ask and kube.pods[i].ready}
+            await self._view.look_at_disks(asked, lambda path: Path(path).name)
         now = self._clock()
         return Observed(
             Seen(kube, round((now - asked_at) * 1000)),
@@ -219,6 +200,7 @@ class Supervisor:
             self._view.metadata,
             since_write_ms=min(FOREVER_MS, round((now - self._wrote_at) * 1000)),
             since_pod_change_ms=min(FOREVER_MS, round((now - self._changed_at) * 1000)),
+            disks=self._view.disks if ask else {},
             tried=self._tried,
         )
 
@@ -368,10 +350,13 @@ class Supervisor:
     async def _ask(self, step: do.Step, observed: Observed) -> None:
         kube = observed.kube.value or Kube()
         controllers = self.controllers(kube)
+        ask = [*self._ready_brokers(kube), *controllers.values()]
+        if isinstance(step, kafka.OWN_STEPS):
+            ask = [one for i, one in self.brokers(kube).items() if i == step.node]
         await kafka.carry_out(
             self.client,
             step,  # type: ignore[arg-type]  # the world has done all others
-            [*self._ready_brokers(kube), *controllers.values()],
+            ask,
             quorum=observed.quorum.value,
             controllers=controllers,
         )

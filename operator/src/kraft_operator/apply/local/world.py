@@ -37,11 +37,13 @@ from kraft_operator.plan import steps as do
 from kraft_operator.plan.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.record import Node, Record
 from kraft_operator.specs.cluster import Cluster
-from kraft_operator.specs.pods import ids
+from kraft_operator.specs.pods import ids, keeping
 
 MARK: Final = "formatted-for"
 REPLACED: Final = "replaced"
 """Names of the replacements of its node that are done, by commas."""
+VOLUME_MARK: Final = ".mark"
+"""Behind the name of a volume that its pool has no more: a file with its mark."""
 STOPPING: Final = "stopping.json"
 PROPERTIES: Final = "server.properties"
 RESTART_S: Final = 1.0
@@ -144,7 +146,9 @@ class World:
             if stopping is not None and self._acts:
                 self._press(node_id, process, stopping)
             ready = lacks is None and stopping is None
-            return Pod(True, ready, process.what, terminating=stopping is not None, message=lacks or "")
+            mounted = _mounted(self.folder.node(node_id) / PROPERTIES)
+            stops = stopping is not None
+            return Pod(True, ready, process.what, terminating=stops, message=lacks or "", volumes=mounted)
         if not self._acts:
             return Pod(False, False, process.what, message="has ended")
         if stopping is None:
@@ -188,10 +192,14 @@ class World:
             return None
         foreign = sorted(owners - {f"{self.memory.record.cluster_id}/{node.id}"})
         there = {path.name: path for path in (log_dirs(pool, folder) if pool is not None else ()) if path.is_dir()}
+        if pool is not None:  # and volumes that the pool has no more
+            there |= {path.name: path for path in folder.iterdir() if path.is_dir() and _owner(path) is not None}
         unmarked = frozenset(name for name, path in there.items() if marked and _owner(path) is None)
         done = folder / REPLACED
         replaced = frozenset(done.read_text().strip().split(",") if done.exists() else ()) - {""}
-        return Volume(foreign[0] if foreign else marked, dict.fromkeys(there, ROOM), unmarked, replaced=replaced)
+        marks = {path.stem: path.read_text().strip() for path in folder.glob(f"*{VOLUME_MARK}")}
+        sizes = dict.fromkeys(there, ROOM)
+        return Volume(foreign[0] if foreign else marked, sizes, unmarked, replaced=replaced, marks=marks)
 
     def _job(self, node: Node) -> Job | None:
         key_ = (node.id, node.disk)
@@ -253,6 +261,15 @@ class World:
                 self._processes.forget(self._job_folder(step.node, step.disk))
             case do.MarkReplaced():
                 (self.folder.disk(step.node, step.disk) / REPLACED).write_text(",".join(step.names) + "\n")
+            case do.MarkVolume():
+                for name in step.volumes:
+                    file = self.folder.disk(step.node, step.disk) / f"{name}{VOLUME_MARK}"
+                    file.write_text(f"{step.mark}\n") if step.mark else file.unlink(missing_ok=True)
+            case do.DeleteVolume() if step.volumes:
+                for name in step.volumes:
+                    folder = self.folder.disk(step.node, step.disk)
+                    shutil.rmtree(folder / name)
+                    (folder / f"{name}{VOLUME_MARK}").unlink(missing_ok=True)
             case do.DeleteVolume():
                 folder = self.folder.disk(step.node, step.disk)
                 gone = folder.with_name(f"deleted-{step.disk}")
@@ -290,8 +307,9 @@ class World:
         name: str,
         *,
         static: bool,
+        aspects: Mapping[str, str] | None = None,
     ) -> Path:
-        _, pool = self._node(cluster, node_id)
+        pool = keeping(self._node(cluster, node_id)[1], aspects or {})
         path = self.folder.node(node_id) / name
         where = self.folder.disk(node_id, disk)
         text = node_file(cluster, pool, node_id, list(roles), list(voters), self.memory.ports, where, static=static)
@@ -330,7 +348,8 @@ class World:
         roles = [role for role in aspects.get("roles", "").split(",") if role]
         voters = ids(aspects, "voters") or ids(aspects, "bootstrap")
         self._remember(cluster, self.memory.record)
-        file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static="voters" in aspects)
+        static = "voters" in aspects
+        file = self._write(cluster, node_id, node.disk, roles, voters, PROPERTIES, static=static, aspects=aspects)
         folder = self.folder.node(node_id)
         self._processes.start(folder, start_command(file), aspects, self.folder.log(node_id), environment(pool))
         self._since[node_id] = self._clock()
@@ -384,6 +403,16 @@ def _owner(path: Path) -> str | None:
         return None
     values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return f"{values.get('cluster.id', '')}/{values.get('node.id', '')}"
+
+
+def _mounted(file: Path) -> frozenset[str]:
+    """Names of the volumes in the file that a process was started with."""
+    try:
+        lines = file.read_text().splitlines()
+    except FileNotFoundError:
+        return frozenset()
+    dirs = next((line.partition("=")[2] for line in lines if line.startswith("log.dirs=")), "")
+    return frozenset(Path(path).name for path in dirs.split(",") if path)
 
 
 def _last_line(path: Path) -> str:

@@ -1,0 +1,224 @@
+"""Volumes that a pool has no more: emptied, proven to be empty, left out by a restart, and then kept or deleted.
+
+In this order, each step remembered on the claim (`Volume.marks`) before the next one relies on it:
+
+1. `Emptying` is written on the claim. The pod goes on mounting the volume, also a pod that is made anew.
+2. The broker's directory on it is cordoned: the broker creates no log in it any more.
+3. Its replicas move to the broker's other directories, some at once, to where most room is.
+4. The broker says that the directory is cordoned, and then that nothing is in it: `Empty` is written on the claim.
+5. The ordinary roll restarts the pod without the volume; the proof of 4 must hold again right before.
+6. The cordon is taken back, the record forgets the volume, and the claim is kept or deleted as the policy says.
+
+A broker that does not answer proves nothing. A volume that comes back to its pool loses its mark and its cordon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kraft_operator.plan.drain import drained
+from kraft_operator.plan.observed import EMPTY, EMPTYING, Directory, Disks, Kube, Volume
+from kraft_operator.plan.record import Node, Record
+from kraft_operator.plan.situation import Situation, is_broker
+from kraft_operator.plan.steps import Blocked, Cordon, DeleteVolume, MarkVolume, MoveLogs
+from kraft_operator.plan.values import same
+from kraft_operator.plan.wanted import Wanted
+
+RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""The dynamic value that throttles copies between the directories of a broker."""
+
+
+def brokers_to_ask(record: Record, wanted: Wanted, kube: Kube) -> frozenset[int]:
+    """Brokers whose log directories have to be known."""
+    found = set()
+    for node in record.nodes:
+        pool, volume = wanted.pool(node.pool), kube.volumes.get((node.id, node.disk))
+        if not node.broker or pool is None or volume is None or not pool.size_bytes:
+            continue
+        gone = {*node.volumes, *volume.size_bytes} - pool.size_bytes.keys() - volume.unmarked
+        under_way = {name for name in gone if name in node.volumes or volume.marks.get(name) != EMPTY}
+        if under_way or volume.marks.keys() & pool.size_bytes.keys():
+            found.add(node.id)
+    return frozenset(found)
+
+
+def rates(s: Situation) -> Mapping[str, str]:
+    """The throttle as a dynamic value, while volumes are being emptied."""
+    busy = s.wanted.drain_bytes and any(s.kept(node) for node in s.record.nodes if node.broker)
+    return {RATE: str(s.wanted.drain_bytes)} if busy else {}
+
+
+def empty(s: Situation) -> None:
+    """Plan the next step for each node that has such volumes."""
+    if s.wanted.hibernated:
+        return
+    for node in s.record.nodes:
+        volume = s.kube.volumes.get((node.id, node.disk))
+        skipped = node.leaving or node.stopped or node.id in s.wanted.skip or not node.formatted
+        if volume is not None and not skipped and s.wanted.pool(node.pool) is not None:
+            _empty(s, node, volume)
+
+
+def _empty(s: Situation, node: Node, volume: Volume) -> None:
+    removed = s.removed(node)
+    back = tuple(sorted(volume.marks.keys() - removed))
+    fresh = tuple(sorted(removed - volume.marks.keys()))
+    if fresh:
+        s.plan.steps.append(MarkVolume(node.id, node.disk, fresh, EMPTYING))
+    elif removed or back:
+        pod = s.kube.pods.get(node.id)
+        if not node.broker and (pod is None or not is_broker(pod)):
+            _mark_controllers(s, node)
+        elif pod is not None and s.up(node.id) and node.id in s.disks:
+            _at_broker(s, node, volume, s.disks[node.id], back)
+            return
+        elif s.kept(node):
+            s.plan.waits.append(
+                f"{node.kind}: volume {min(s.kept(node))} is emptied once the broker tells what is in it"
+            )
+        if back and (pod is None or not is_broker(pod)):
+            s.plan.steps.append(MarkVolume(node.id, node.disk, back, ""))
+    _delete(s, node, volume)
+
+
+def _mark_controllers(s: Situation, node: Node) -> None:
+    """A node that is no broker has no replicas; the metadata log is on the first volume, which stays."""
+    left = tuple(sorted(s.kept(node)))
+    if not left:
+        return
+    if drained(s, node):
+        s.plan.steps.append(MarkVolume(node.id, node.disk, left, EMPTY))
+    else:
+        s.plan.waits.append(f"{node.kind}: volume {left[0]} stays until all partitions are known")
+
+
+def _at_broker(s: Situation, node: Node, volume: Volume, disks: Disks, back: tuple[str, ...]) -> None:
+    marked = {disks.directories[name].path for name in volume.marks if name in disks.directories}
+    there = {directory.path for directory in disks.directories.values()}
+    mine = {disks.directories[name].path for name in s.removed(node) if name in disks.directories}
+    # What somebody else has cordoned stays so; a directory that the broker has no more cannot be cordoned.
+    cordon = tuple(sorted((disks.cordoned & there - marked) | mine))
+    if set(cordon) != disks.cordoned:
+        s.plan.steps.append(Cordon(node.id, cordon))
+        return
+    # One that the pod does not mount yet stays marked until its next start: until then nothing comes into it.
+    mounted = tuple(name for name in back if name in disks.directories)
+    if mounted:
+        s.plan.steps.append(MarkVolume(node.id, node.disk, mounted, ""))
+    else:
+        for name in sorted(s.removed(node)):
+            _next(s, node, volume, disks, name)
+        _delete(s, node, volume)
+
+
+def _next(s: Situation, node: Node, volume: Volume, disks: Disks, name: str) -> None:
+    directory, mark = disks.directories.get(name), volume.marks.get(name)
+    if directory is None:
+        if mark != EMPTY:
+            text = f"volume {name} of {node.kind} is to be removed, and the broker has no log directory on it:"
+            s.plan.block("VolumeNotSeen", f"{text} what is in it is not known, and the volume stays")
+    elif directory.error:
+        text = f"volume {name} of {node.kind} is to be removed, and its log directory has failed (error"
+        s.plan.block("VolumeFailed", f"{text} {directory.error}): what is in it is not known; replace the node's disk")
+    elif not directory.replicas and not directory.coming:
+        if mark != EMPTY:
+            s.plan.steps.append(MarkVolume(node.id, node.disk, (name,), EMPTY))
+    elif mark == EMPTY:
+        s.plan.steps.append(MarkVolume(node.id, node.disk, (name,), EMPTYING))
+    else:
+        _move(s, node, disks, name, directory)
+
+
+def _move(s: Situation, node: Node, disks: Disks, name: str, directory: Directory) -> None:
+    """The next replicas, the largest first: they are the hardest to find room for."""
+    others = {
+        one.path: one
+        for other, one in disks.directories.items()
+        if other not in s.removed(node) and not one.error and one.path not in disks.cordoned
+    }
+    moving = {key for one in others.values() for key in one.coming}
+    room = s.wanted.drain_at_once - len(moving)
+    free = {path: one.usable - _pending(disks, one) if one.usable >= 0 else 2**62 for path, one in others.items()}
+    moves: dict[tuple[str, int], str] = {}
+    wide: tuple[str, int] | None = None
+    todo = sorted(directory.replicas.items(), key=lambda item: (-item[1], item[0]))
+    for key, size in todo:
+        if key in moving or len(moves) >= room:
+            continue
+        path = max(free, key=lambda one: (free[one], one), default="")
+        if not path or free[path] < size:
+            wide = wide or key
+            continue
+        moves[key] = path
+        free[path] -= size
+    # A copy that somebody has begun into this directory is taken back: the replica goes where it is.
+    for key in directory.coming:
+        home = next((path for path, one in others.items() if key in one.replicas), None)
+        if home is not None:
+            moves[key] = home
+    left = len(directory.replicas)
+    s.plan.waits.append(f"{node.kind}: {left} replicas have to leave volume {name}, {len(moving)} are on their way")
+    if wide is not None and not moves and not moving:
+        text = f"volume {name} of {node.kind} is to be removed, and no other volume has room for {wide[0]}-{wide[1]}"
+        text += f" ({directory.replicas[wide]} bytes): enlarge a volume, or keep this one"
+        s.plan.block("CannotEmpty", text)
+    throttle = rates(s)
+    known = s.metadata is not None and all(same(s.metadata.dynamic_config.get(k), v) for k, v in throttle.items())
+    if moves and (known or not throttle):
+        s.plan.steps.append(MoveLogs(node.id, moves))
+
+
+def _pending(disks: Disks, directory: Directory) -> int:
+    """Bytes that copies under way will still take, at most."""
+    sizes = {key: size for one in disks.directories.values() for key, size in one.replicas.items()}
+    return sum(sizes.get(key, 0) for key in directory.coming)
+
+
+def _delete(s: Situation, node: Node, volume: Volume) -> None:
+    """Claims of emptied volumes that nothing refers to any more, where the policy says so."""
+    pool, pod = s.wanted.pool(node.pool), s.kube.pods.get(node.id)
+    if pool is None or not pool.delete_volumes or (pod is not None and not pod.volumes):
+        return
+    mounted = frozenset() if pod is None else pod.volumes
+    gone = {name for name in s.removed(node) if volume.marks.get(name) == EMPTY} - mounted - {*node.volumes}
+    if gone:
+        s.plan.steps.append(DeleteVolume(node.id, node.disk, tuple(sorted(gone))))
+
+
+def released(s: Situation, node: Node) -> frozenset[str]:
+    """Volumes that the record need not know any more: empty, mounted by no pod, and without a cordon."""
+    volume, pod = s.kube.volumes.get((node.id, node.disk)), s.kube.pods.get(node.id)
+    if volume is None or (pod is not None and not pod.volumes):
+        return frozenset()
+    mounted = frozenset() if pod is None else pod.volumes
+    gone = {name for name in s.removed(node) if volume.marks.get(name) == EMPTY} - mounted
+    forgotten = gone - {*node.volumes}
+    if not node.broker:
+        return frozenset(gone)
+    disks = s.disks.get(node.id)
+    if pod is None or disks is None:
+        return frozenset(forgotten)
+    there = {directory.path for directory in disks.directories.values()}
+    return frozenset(forgotten if disks.cordoned - there else gone)
+
+
+def volumes_empty(s: Situation, node: Node) -> Blocked | None:
+    """What speaks against a restart that leaves out volumes: they must be empty and cordoned as of now.
+
+    A broker that is down cannot be asked. It was cordoned when its volume was marked, so nothing has come since.
+    """
+    pod = s.kube.pods.get(node.id)
+    if not s.dropped(node) or pod is None or not is_broker(pod) or not s.up(node.id):
+        return None
+    disks = s.disks.get(node.id)
+    for name in sorted(s.dropped(node)):
+        directory = None if disks is None else disks.directories.get(name)
+        if disks is None or directory is None or directory.error:
+            text = f"volume {name} of {node.kind} is to be removed, and what is in it is not known"
+            return Blocked("VolumeNotSeen", f"{text}: the broker stays up until it tells it")
+        if directory.replicas or directory.coming or directory.path not in disks.cordoned:
+            return Blocked(
+                "VolumeNotEmpty", f"volume {name} of {node.kind} is to be removed, and is not empty any more"
+            )
+    return None

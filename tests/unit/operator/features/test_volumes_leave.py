@@ -1,0 +1,172 @@
+"""A volume that is taken out of a pool is emptied, proven to be empty, and only then left out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kraft_operator.plan import steps as do
+from tests.unit.operator.features.volumes_world import VolumesWorld, made, pools
+
+
+def _kinds(world: VolumesWorld, node_id: int) -> list[str]:
+    return [type(step).__name__ for step in world.done if getattr(step, "node", None) == node_id]
+
+
+def _run(world: VolumesWorld, passes: int = 30) -> None:
+    for _ in range(passes):
+        world.step()
+
+
+@pytest.mark.parametrize("delete", [False, True], ids=["kept", "deleted"])
+def test_a_volume_is_emptied_before_the_pod_is_restarted_without_it(delete: bool) -> None:
+    world = made("a", "b", delete=delete)
+    world.wanted = pools("a", delete=delete)
+    world.settle()
+    for node_id in (101, 102, 103):
+        kinds = _kinds(world, node_id)
+        order = ["MarkVolume", "Cordon", "MoveLogs", "MarkVolume", "CreatePod", "Cordon"]
+        assert [kind for kind in kinds if kind != "DeleteVolume"] == order
+        assert world.mounted[node_id] == {"a"}
+        assert world.logs[node_id]["b"] == {}
+        assert len(world.logs[node_id]["a"]) == 4
+        assert world.cordoned[node_id] == set()
+        assert ("b" in world.sizes[node_id, 0]) is not delete
+    restarted = [node for step in world.done if isinstance(step, do.Restart) for node in step.nodes]
+    assert restarted == [101, 102, 103], "one restart of each broker"
+    assert all(node.volumes == ("a",) for node in world.record.nodes if node.broker)
+
+
+def test_a_volume_whose_broker_tells_nothing_stays() -> None:
+    world = made("a", "b", delete=True)
+    world.silent = {101, 102, 103}
+    world.wanted = pools("a", delete=True)
+    _run(world)
+    assert not world.actions(do.Restart) and not world.actions(do.DeleteVolume)
+    assert any("is emptied once the broker tells" in wait for wait in world.last.waits)
+    world.kill(102)
+    _run(world)
+    assert world.mounted[102] == {"a", "b"}, "a pod that is made anew has it, too"
+    world.silent = set()
+    world.settle()
+    assert world.mounted[102] == {"a"}
+
+
+def test_a_volume_that_failed_stays_and_is_named() -> None:
+    world = made("a", "b", delete=True)
+    world.broken = {(102, "b")}
+    world.wanted = pools("a", delete=True)
+    _run(world, 60)
+    assert world.mounted[102] == {"a", "b"}
+    assert "b" in world.sizes[102, 0]
+    assert [one.reason for one in world.last.blocked] == ["VolumeFailed"]
+
+
+def test_replicas_that_no_other_volume_has_room_for_hold_the_volume() -> None:
+    world = made("a", "b")
+    world.room = 25
+    world.wanted = pools("a")
+    _run(world)
+    assert not world.actions(do.Restart)
+    assert {one.reason for one in world.last.blocked} == {"CannotEmpty"}
+    assert "no other volume has room for t-" in world.last.blocked[0].message
+    world.room = 1000
+    world.settle()
+    assert world.mounted[101] == {"a"}
+
+
+def test_a_volume_that_comes_back_keeps_what_it_has() -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    for _ in range(4):
+        world.step()
+    assert world.cordoned[101] == {"/b"}
+    world.wanted = pools("a", "b")
+    world.settle()
+    assert not any(world.cordoned.values()) and not any(world.marks.values())
+    assert all(world.mounted[i] == {"a", "b"} for i in (101, 102, 103))
+
+
+def test_an_emptied_volume_that_comes_back_is_mounted_without_its_mark() -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    world.settle()
+    assert world.marks[101, 0] == {"b": "Empty"}
+    world.wanted = pools("a", "b")
+    world.settle()
+    assert not any(world.marks.values())
+    assert world.mounted[101] == {"a", "b"}
+    assert not world.actions(do.Format), "the claim that was kept is taken up"
+
+
+def test_what_somebody_else_has_cordoned_stays_cordoned() -> None:
+    world = made("a", "b", "c")
+    world.cordoned[101] = {"/c"}
+    world.wanted = pools("a", "c")
+    world.settle()
+    assert world.cordoned[101] == {"/c"}
+    assert world.mounted[101] == {"a", "c"}
+
+
+def test_copies_are_throttled_while_volumes_are_emptied() -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    world.wanted = type(world.wanted)(**{**_fields(world), "drain_bytes": 1000})
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    while not world.actions(do.MoveLogs):
+        world.step()
+    assert world.dynamic[rate] == "1000"
+    world.settle()
+    assert rate not in world.dynamic
+
+
+def _fields(world: VolumesWorld) -> dict[str, object]:
+    return {name: getattr(world.wanted, name) for name in world.wanted.__dataclass_fields__}
+
+
+def test_a_replica_that_comes_between_the_proof_and_the_restart_holds_it() -> None:
+    world = made("a", "b")
+    world.wanted = pools("a")
+    while not any(isinstance(step, do.MarkVolume) and step.mark == "Empty" for step in world.done):
+        world.step()
+    world.cordoned[101] = set()  # by hand
+    world.logs[101]["b"]["new", 0] = 10
+    world.settle()
+    assert world.logs[101]["a"]["new", 0] == 10
+
+
+def test_a_claim_that_was_never_formatted_is_no_volume_to_empty() -> None:
+    world = made("a")
+    world.wanted = pools("a", "b")
+    world.step()
+    world.wanted = pools("a")
+    world.settle()
+    assert not world.actions(do.Restart)
+    assert all(world.mounted[i] == {"a"} for i in (101, 102, 103))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_left_out_under_crashes_deaths_and_new_replicas(seed: int) -> None:
+    rng = random.Random(seed)
+    world = made("a", "b", "c", delete=rng.random() < 0.5)
+    delete = world.wanted.pools[1].delete_volumes
+    for number in range(150):
+        dice = rng.random()
+        if dice < 0.05:
+            names = ["a", *(name for name in ("b", "c") if rng.random() < 0.5)]
+            world.wanted = pools(*names, delete=delete, image=rng.choice("ab"))
+        elif dice < 0.08 and world.pods:
+            world.kill(rng.choice(sorted(world.pods)))
+        elif dice < 0.2:
+            world.place(rng.choice((101, 102, 103)), ("n", number), rng.randrange(1, 5), rng)
+        world.silent = {101} if rng.random() < 0.1 else set()
+        crash_after = rng.randrange(4) if rng.random() < 0.2 else None
+        world.step(crash_after, rng if rng.random() < 0.3 else None)
+    world.silent = set()
+    placed = {key for logs in world.logs.values() for mine in logs.values() for key in mine}
+    world.wanted = pools("a", delete=delete)
+    world.settle()
+    assert all(world.mounted[i] == {"a"} for i in (101, 102, 103))
+    assert placed == {key for logs in world.logs.values() for mine in logs.values() for key in mine}
+    assert world.step().steps == []

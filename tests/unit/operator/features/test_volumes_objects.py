@@ -1,0 +1,130 @@
+"""Volumes that leave, as objects of Kubernetes and as requests to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kraft_operator.apply.kafka import _requests
+from kraft_operator.apply.kubernetes import Hands
+from kraft_operator.kafka import schemas
+from kraft_operator.kafka.client import Address
+from kraft_operator.observe import objects
+from kraft_operator.observe.cluster import Seen
+from kraft_operator.observe.kafka import disks_as_told
+from kraft_operator.plan import steps as do
+from kraft_operator.plan.record import Node, Record
+from kraft_operator.report.preview import preview
+from kraft_operator.specs import pods, storage
+from kraft_operator.specs.properties import volume_of
+from tests.unit.operator.fake_kubernetes import FakeApi
+from tests.unit.operator.reconciling import new_resource
+from tests.unit.operator.sample import CLUSTER_ID, sample
+
+NODE = Node(101, "brokers", False, True, formatted=True, volumes=("data", "more"))
+ASPECTS = {"roles": "broker", "voters": "1"}
+
+
+def _pools(*volumes: str) -> list[dict[str, Any]]:
+    found = sample().spec.model_dump(by_alias=True, exclude_none=True)["nodePools"]
+    found[1]["storage"]["volumes"] = [{"name": name, "size": "1Gi"} for name in volumes]
+    return list(found)
+
+
+def test_a_pod_mounts_the_volumes_that_it_keeps() -> None:
+    cluster = sample(nodePools=_pools("data"))
+    pool = cluster.spec.node_pools[1]
+    bare = pods.pod(cluster, pool, NODE, ASPECTS, {})
+    kept = pods.pod(cluster, pool, NODE, {**ASPECTS, "keeps": "more"}, {})
+    assert objects.pod(bare).volumes == {"data"}
+    assert objects.pod(kept).volumes == {"data", "more"}
+    paths = [one["mountPath"] for one in kept["spec"]["containers"][0]["volumeMounts"]]
+    assert "/var/lib/kraft/more" in paths
+    text = pods.config_map(cluster, pool, NODE, {**ASPECTS, "keeps": "more"})["data"]["server.properties"]
+    assert "log.dirs=/var/lib/kraft/data/log,/var/lib/kraft/more/log\n" in text, "the first one stays the first"
+    assert pods.config_name(kept["spec"]) != pods.config_name(bare["spec"])
+    assert volume_of("/var/lib/kraft/more/log") == "more"
+
+
+def test_claims_tell_what_they_are_marked_with_and_only_the_named_ones_are_deleted() -> None:
+    cluster = sample(nodePools=_pools("data", "more"))
+    api, record = FakeApi(), Record(CLUSTER_ID, (NODE,))
+
+    async def do_it(step: do.Step) -> None:
+        found = await api.list("PersistentVolumeClaim", cluster.namespace)
+        await Hands(api, cluster, record, Seen(claims=found)).carry_out(step)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        for claim in storage.claims(cluster, cluster.spec.node_pools[1], NODE):
+            await api.create(claim)
+        await do_it(do.MarkVolume(101, 0, ("more",), "Empty"))
+        claims = await api.list("PersistentVolumeClaim", cluster.namespace)
+        assert objects.volumes(cluster, claims)[101, 0].marks == {"more": "Empty"}
+        await do_it(do.MarkVolume(101, 0, ("more",), ""))
+        claims = await api.list("PersistentVolumeClaim", cluster.namespace)
+        assert objects.volumes(cluster, claims)[101, 0].marks == {}
+        await do_it(do.DeleteVolume(101, 0, ("more",)))
+        claims = await api.list("PersistentVolumeClaim", cluster.namespace)
+        assert [one["metadata"]["name"] for one in claims] == ["data-sample-101-0"]
+
+    asyncio.run(main())
+
+
+def test_requests_are_those_of_kafka() -> None:
+    ((api, fields),) = _requests(do.Cordon(101, ("/b", "/c")), None, {})
+    assert api is schemas.INCREMENTAL_ALTER_CONFIGS
+    (resource,) = fields["resources"]
+    assert resource == {
+        "type": 4,
+        "name": "101",
+        "configs": [{"name": "cordoned.log.dirs", "operation": 0, "value": "/b,/c"}],
+    }
+    ((_, fields),) = _requests(do.Cordon(101, ()), None, {})
+    assert fields["resources"][0]["configs"][0]["operation"] == 1
+    ((api, fields),) = _requests(do.MoveLogs(101, {("t", 0): "/a", ("t", 2): "/a", ("u", 1): "/c"}), None, {})
+    assert api is schemas.ALTER_LOG_DIRS
+    assert fields["dirs"] == [
+        {"path": "/a", "topics": [{"name": "t", "partitions": [0, 2]}]},
+        {"path": "/c", "topics": [{"name": "u", "partitions": [1]}]},
+    ]
+
+
+class _Broker:
+    """Answers DescribeConfigs and DescribeLogDirs, and remembers in which order it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ask(self, _: Address, api: schemas.Api, **__: Any) -> dict[str, Any]:
+        self.asked.append(api.name)
+        if api is schemas.DESCRIBE_CONFIGS:
+            return {"results": [{"error": 0, "configs": [{"name": "cordoned.log.dirs", "value": "/b"}]}]}
+        rows = [
+            {"index": 0, "size": 7, "lag": 0, "future": False},
+            {"index": 1, "size": 3, "lag": 9, "future": True},
+        ]
+        return {
+            "error": 0,
+            "results": [
+                {"error": 0, "path": "/a", "topics": [{"name": "t", "partitions": rows}], "usable": 5},
+                {"error": 56, "path": "/b", "topics": [], "usable": -1},
+            ],
+        }
+
+
+def test_cordons_are_asked_for_before_what_is_in_the_directories() -> None:
+    broker = _Broker()
+    found = asyncio.run(disks_as_told(broker, 101, Address("x", 1), str.upper))  # type: ignore[arg-type]
+    assert broker.asked == ["DescribeConfigs", "DescribeLogDirs"]
+    assert found.cordoned == {"/b"}
+    assert found.directories["/A"].replicas == {("t", 0): 7}
+    assert found.directories["/A"].coming == {("t", 1)}
+    assert (found.directories["/A"].usable, found.directories["/B"].error) == (5, 56)
+
+
+def test_a_preview_names_the_volumes_that_are_emptied() -> None:
+    resource = new_resource()
+    nodes = [{"id": 101, "pool": "brokers", "roles": ["broker"], "formatted": True, "volumes": ["data", "more"]}]
+    resource["status"] = {"clusterId": CLUSTER_ID, "nodes": nodes, "voters": [1]}
+    lines = preview(resource, [], image="x").lines
+    assert "volume more of node 101 is emptied, then left out; its claim is kept" in lines
