@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kraft_node.log.log import Log
 from kraft_node.records.batch import BatchHeader, iter_records
+from kraft_node.records.control import ControlType, iter_control_records
 from tests.unit.log.world import whole_headers
 
 
@@ -52,6 +53,47 @@ def records_in(segments: list[Segment], start: int = 0) -> dict[int, Written]:
         for record in iter_records(segment.data, header)
         if record.offset >= start
     }
+
+
+def latest_of(records: dict[int, Written], without: set[int]) -> dict[bytes | None, tuple[int, Written]]:
+    """Of each key the last record, but for those at some offsets."""
+    return {record.key: (at, record) for at, record in sorted(records.items()) if at not in without}
+
+
+class Ended(NamedTuple):
+    """A transaction that has ended."""
+
+    offsets: frozenset[int]
+    """Of its records; compaction may have removed some of them."""
+    marker: int
+    is_aborted: bool
+
+
+def transactions_in(segments: list[Segment], producer_id: int) -> tuple[list[Ended], set[int]]:
+    """The ended transactions of a producer, and the offsets of its open one, as the batches on the disk tell them."""
+    ended: list[Ended] = []
+    in_transaction: set[int] = set()
+    for segment in segments:
+        for header in segment.batches:
+            if header.producer_id != producer_id or not header.is_transactional:
+                continue
+            if not header.is_control:
+                in_transaction |= {record.offset for record in iter_records(segment.data, header)}
+            for marker in iter_control_records(segment.data, header) if header.is_control else ():
+                ended.append(Ended(frozenset(in_transaction), header.base_offset, marker.type == ControlType.ABORT))
+                in_transaction = set()
+    return ended, in_transaction
+
+
+def check_transactions(log: Log, ended: list[Ended], segments: list[Segment], found: dict[int, Written]) -> None:
+    """While records of an ended transaction are there, its marker is, and an aborted one is in the index."""
+    markers = {header.base_offset for each in segments for header in each.batches if header.is_control}
+    firsts = [first for _, first in log.aborted_transactions(log.start_offset, log.end_offset)]
+    for each in ended:
+        left = each.offsets & found.keys()
+        if left:
+            assert each.marker in markers
+            assert not each.is_aborted or any(first <= min(left) for first in firsts)
 
 
 class State:

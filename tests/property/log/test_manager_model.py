@@ -8,6 +8,9 @@ stops, kills and losses of power. After each step these laws hold:
 1. Nothing of this costs a log directory.
 2. Segments do not overlap, and each record is what was written at its offset, in the epoch that it was written in.
 3. From the start on everything is there; once the log was compacted, the last record of each key, unless it deletes.
+   Records of aborted transactions may be missing, and count for no key. Until a transaction has ended, the last record
+   that is not in it stays, too. While records of an ended transaction are there, its marker is; if it was aborted, the
+   index of aborted transactions has it.
 4. A read begins with the batch of its offset. Timestamps find what a search through the list finds.
 5. A move changes nothing that can be read, but for bringing back what the log had lost with the power.
 6. After a clean stop or a kill all is as before: end, records, producers, transactions. Only a kill may move the start
@@ -36,10 +39,21 @@ from kraft_node.log.config import LONG_MAX, make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.files import PENDING_INDEX_BYTES
 from kraft_node.log.log import Log
+from kraft_node.log.recovery import LogIsRecovering
 from kraft_node.log.timing import Timing
 from kraft_node.records.batch import NewRecord, build_batch, iter_records
 from kraft_node.records.control import build_marker
-from tests.property.log.observed import Segment, State, Written, records_in, segments_of
+from tests.property.log.observed import (
+    Ended,
+    Segment,
+    State,
+    Written,
+    check_transactions,
+    latest_of,
+    records_in,
+    segments_of,
+    transactions_in,
+)
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, read_bytes, whole_headers
 
@@ -84,12 +98,17 @@ class Model:
         self.lost: set[tuple[int, Written]] = set()
         """With the power; a copy may have it still."""
         self._take_producers()
+        self._take_transactions()
 
     def _take_producers(self) -> None:
         """What goes on from here is what the log remembers."""
         producers = list(self.log.producers.active())
         self.sequences = {each.producer_id: each.last_sequence + 1 for each in producers}
         self.in_transaction = any(each.current_txn_first_offset >= 0 for each in producers)
+
+    def _take_transactions(self) -> None:
+        """What is not on the disk is gone from the list, too: its transactions are those of the disk."""
+        self.ended, self.open_offsets = transactions_in(segments_of(self.log), IN_TRANSACTIONS)
 
     def _draw_config(self) -> None:
         rng = self.rng
@@ -154,6 +173,7 @@ class Model:
         for offset, record in enumerate(records, base):
             self.written[offset] = Written(record.key, record.value, record.timestamp, is_transactional)
             self.ever.add((offset, self.written[offset]))
+            self.open_offsets |= {offset} if is_transactional else set()
             self.epochs[offset] = self.epoch
 
     def follow(self) -> None:
@@ -166,8 +186,11 @@ class Model:
 
     def end_transaction(self) -> None:
         if self.in_transaction:
+            is_commit = self.rng.random() < 0.5
+            self.ended.append(Ended(frozenset(self.open_offsets), self.log.end_offset, not is_commit))
+            self.open_offsets = set()
             marker = build_marker(
-                commit=self.rng.random() < 0.5,
+                commit=is_commit,
                 producer_id=IN_TRANSACTIONS,
                 producer_epoch=0,
                 coordinator_epoch=1,
@@ -235,6 +258,7 @@ class Model:
         self.epoch += 1
         self.may_gap = False
         self._take_producers()
+        self._take_transactions()
 
     # --- what else happens ---
 
@@ -296,7 +320,11 @@ class Model:
         after = records_in(segments_of(self.log), self.log.start_offset)
         assert before.items() <= after.items()
         assert after.items() - before.items() <= self.lost
-        self.written |= after
+        self.written |= records_in(segments_of(self.log))  # a kill may bring back what is before the start
+        known = {each.marker for each in self.ended}
+        self.ended += [
+            each for each in transactions_in(segments_of(self.log), IN_TRANSACTIONS)[0] if each.marker not in known
+        ]
 
     # --- stops ---
 
@@ -315,7 +343,7 @@ class Model:
         if how.endswith("power"):
             self.node.disk.lose_power()
         self._start_node()
-        found = self.manager.get("t", 0)
+        found = self._recovered()
         if found is None and how == "power" and self.manager.futures.get("t", 0):
             found = self.manager.futures.promote("t", 0)  # which was not durable yet
         if found is None:
@@ -325,6 +353,14 @@ class Model:
         self.log = found
         self._judge(how, before, State(found), durable)
         self._take_producers()
+
+    def _recovered(self) -> Log | None:
+        """The log; if its recovery is long, a client waits for it as well."""
+        while True:
+            try:
+                return self.manager.get("t", 0)
+            except LogIsRecovering:
+                self.node.rest(1)  # less than compaction waits
 
     def _judge(self, how: str, before: State, after: State, durable: int) -> None:
         is_clean = how.startswith("clean")
@@ -348,6 +384,7 @@ class Model:
         assert after.records.items() <= self.ever
         self.lost |= before.records.items() - after.records.items()
         self.written = records_in(segments_of(self.log))
+        self._take_transactions()
         self.epochs = {at: epoch for at in self.written if (epoch := self.log.leader_epochs.epoch_at(at)) >= 0}
         self.epoch += 1
         self.may_gap = False
@@ -361,6 +398,7 @@ class Model:
         assert [each for each in segments if each.last_end > each.end] == []
         found = records_in(segments, self.log.start_offset)
         self._check_records(found)
+        check_transactions(self.log, self.ended, segments, found)
         if found:
             self._check_reads(segments, found)
         epochs = self.log.leader_epochs
@@ -373,11 +411,13 @@ class Model:
         if not self.was_compacted:
             assert found == {at: record for at, record in self.written.items() if at >= self.log.start_offset}
             return
-        latest = {record.key: (at, record) for at, record in sorted(self.written.items())}
-        there = {record.key: (at, record) for at, record in sorted(found.items())}
-        for key, (at, record) in latest.items():
-            if at >= self.log.start_offset and (record.value is not None or key in there):
-                assert there.get(key) == (at, record)
+        aborted = set().union(*(each.offsets for each in self.ended if each.is_aborted))
+        for without in (aborted, aborted | self.open_offsets):
+            latest = latest_of(self.written, without)
+            there = latest_of(found, without)
+            for key, (at, record) in latest.items():
+                if at >= self.log.start_offset and (record.value is not None or key in there):
+                    assert there.get(key) == (at, record)
 
     def _check_reads(self, segments: list[Segment], found: dict[int, Written]) -> None:
         log, offset = self.log, self.rng.choice(list(found))
@@ -438,6 +478,16 @@ def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_log_keeps_what_it_promised(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(seed, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [1164, 1488, 2091])
+def test_records_of_aborted_transactions_count_for_no_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(seed, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [1025, 1056])
+def test_a_log_in_its_recovery_lane_is_waited_for(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run(seed, monkeypatch)
 
 

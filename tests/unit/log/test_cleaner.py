@@ -58,6 +58,19 @@ def fill(log: Log, seed: int, count: int = 200) -> dict[bytes, tuple[int, bytes 
     return latest
 
 
+def test_a_batch_that_the_start_of_the_log_cuts_keeps_its_latest_records() -> None:
+    log = LogWorld().open(CONFIG)
+    put(log, (b"early", b"1"), (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"b", b"2"))
+    log.delete_records(1)
+    log.roll(log.end_offset)
+    assert compact(log, log.start_offset) == 4
+    assert [(record.offset, record.key, record.value) for record in all_records(log)] == [
+        (1, b"a", b"1"),
+        (3, b"b", b"2"),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_the_latest_of_each_key_stays_where_it_was(seed: int) -> None:
     world = LogWorld()

@@ -172,3 +172,41 @@ def test_what_of_a_copy_may_have_been_lost_is_copied_again() -> None:
     while copy_again.end_offset < again.end_offset:
         copy_some(again, copy_again)
     assert all_records(copy_again) == all_records(again)
+
+
+def test_a_copy_that_ends_in_a_gap_takes_the_batch_that_reaches_back_into_it() -> None:
+    """A log that a loss of power has made shorter was written anew, in batches with other bounds than the copy's."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start(lambda _: COMPACT)
+    log = manager.create("t", 0, ID)
+    log.append_as_leader(batch(b"a", b"b", b"c"), 0, NOW)
+    log.append_as_leader(batch(b"d", b"e", b"f"), 0, NOW)
+    log.high_watermark = 6
+    log.delete_records(5)
+    copy = log.twin = manager.futures.create(
+        "t", 0, ID, next(each for each in manager.directories if each is not log.dir)
+    )
+    copy.append_as_follower(batch(b"k", base_offset=0))
+    copy.append_as_follower(batch(b"l", base_offset=8))
+    node.cut(copy, 5)
+    while copy.end_offset < log.end_offset:
+        copy_some(log, copy)
+    assert values(copy) == values(log) == [b"f"]
+
+
+def test_the_start_of_a_moved_log_is_written_down_soon() -> None:
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for value in (b"a", b"b", b"c"):
+        log.append_as_leader(batch(value), 0, NOW)
+    log.high_watermark = 3
+    copied(manager, log).high_watermark = 3
+    log.delete_records(2)
+    copy_some(log, log.twin)
+    manager.futures.promote("t", 0)
+    node.rest(1000)
+    node.kill()
+    moved = node.start().get("t", 0)
+    assert moved is not None
+    assert moved.start_offset == 2

@@ -331,8 +331,10 @@ def copy_some(source: Log, copy: Log) -> int:
             copy.skip_to(source.end_offset)
         else:
             first = int.from_bytes(records[:8], "big")
-            if copy.end_offset == copy.start_offset and first < copy.end_offset:
-                copy.reset_to(first)  # the log starts within a batch
+            if first < copy.end_offset:
+                copy.truncate_to(first)  # the log starts within the batch, or the copy has a gap where it ends
+                if copy.end_offset < first:
+                    return 0  # it goes on from there
             copy.append_as_follower(records)
     copy.high_watermark = min(max(source.high_watermark, copy.start_offset), copy.end_offset)
     if source.start_offset > copy.start_offset:

@@ -203,7 +203,7 @@ class Futures:
         if compacted_below >= 0:
             directory.cleaner_offsets.setdefault(topic, {})[partition] = compacted_below
             directory.changed(topic)
-            manager.housekeeping.checkpoint_soon()
+        manager.housekeeping.checkpoint_soon()  # where the log begins was written down where it was
         if before is not None:
             before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
             logger.info("The log of %s-%d has moved from %s to %s", topic, partition, before[0].path, directory.path)

@@ -38,7 +38,8 @@ class KeyMap:
         self.end = first_dirty
         """Up to this offset all keys have been noted."""
         self._buckets: dict[int, list[int]] = {}
-        self._number = -1
+        self._number: int | None = None
+        """Of the bucket that is sorted; negative for a batch that begins before the first dirty offset."""
         self._sorted: list[int] = []
 
     def __len__(self) -> int:
