@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kraft_node.records import keys
 from kraft_node.records.batch import (
     NewRecord,
     build_batch,
@@ -27,6 +28,7 @@ from kraft_node.records.keys import (
     read_keys,
     short_key,
 )
+from kraft_node.records.runs import run_at
 
 
 def random_batch(rng: random.Random) -> bytes:
@@ -45,8 +47,8 @@ def test_they_are_what_decoding_finds(seed: int) -> None:
     header = read_header(raw)
     data = bytes(records_section(raw, header))
     records = list(iter_records(raw))
-    keys, starts, has_tombstone = read_keys(data, header.count)
-    assert keys == [None if record.key is None else short_key(record.key) for record in records]
+    found, starts, has_tombstone = read_keys(data, header.count)
+    assert found == [None if record.key is None else short_key(record.key) for record in records]
     assert has_tombstone == any(record.key is not None and record.value is None for record in records)
     ends = [*starts[1:], len(data)]
     alone = [cut(data, [start]) for start in starts]
@@ -56,8 +58,73 @@ def test_they_are_what_decoding_finds(seed: int) -> None:
     assert [is_tombstone(data, start) for start in starts] == is_gone
     places: dict[bytes, int] = {}
     note_keys(data, header.count, places, 1 << 40)
-    wanted = zip(keys, starts, is_gone, strict=True)
+    wanted = zip(found, starts, is_gone, strict=True)
     assert places == {key: (1 << 40) + start + TOMBSTONE * gone for key, start, gone in wanted if key is not None}
+
+
+def alike_records(rng: random.Random) -> bytes:
+    """The records of a batch, in stretches of one shape."""
+    records: list[NewRecord] = []
+    while len(records) < 300:
+        key_size = rng.choice((None, 0, 3, 13, LONG_KEY, LONG_KEY + 1, 70, 200))
+        value_size = rng.choice((None, 0, 1, 40, 100, 9000))
+        jitter = rng.choice((1, 1, 100, 20_000))
+        headers = (("h", b"x"),) if rng.random() < 0.2 else ()
+        for _ in range(rng.choice((1, 5, 9, 30, 100))):
+            value = None if value_size is None or rng.random() < 0.02 else rng.randbytes(value_size)
+            key = None if key_size is None or rng.random() < 0.02 else rng.randbytes(key_size)
+            records.append(NewRecord(key, value, 1_700_000_000_000 + rng.randrange(jitter), headers))
+    raw = build_batch(records)
+    return bytes(records_section(raw, read_header(raw)))
+
+
+def found_by(data: bytes, count: int) -> object:
+    """All that the functions say of records."""
+    places: dict[bytes, int] = {}
+    try:
+        note_keys(data, count, places, 1 << 40)
+        return places, read_keys(data, count)
+    except CorruptBatch as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_runs_of_alike_records_are_what_a_loop_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    data = alike_records(rng)
+    count = data_count(data)
+    damaged = bytearray(data)
+    for _ in range(3):
+        damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    inputs = [(data, count), (data[: rng.randrange(len(data))], count), (data, count + 1), (data, count // 2)]
+    inputs += [(bytes(damaged), count), (rng.randbytes(400), 20), (bytes(400), 57), (b"\x01" * 90, 40)]
+    inputs += [(bytes([rng.randrange(256)]) * 200, 20) for _ in range(30)]
+    by_runs = [found_by(*each) for each in inputs]
+    monkeypatch.setattr(keys, "RUN_MIN", 1 << 40)
+    assert [found_by(*each) for each in inputs] == by_runs
+
+
+def data_count(data: bytes) -> int:
+    """How many records fill `data`."""
+    position = count = 0
+    while position < len(data):
+        size, after = keys._varint(data, position)
+        position = after + size
+        count += 1
+    return count
+
+
+def test_records_of_a_benchmark_make_runs() -> None:
+    """The shape that nearly all load has: else each record costs a loop."""
+    raw = build_batch([(b"key-%09d" % number, bytes(100)) for number in range(160)], timestamp=1)
+    data = bytes(records_section(raw, read_header(raw)))
+    first = run_at(data, 0, 160)
+    assert first is not None
+    assert first.records == 64  # from then on an offset takes two bytes
+    second = run_at(data, 64 * first.size, 96)
+    assert second is not None
+    assert second.records == 96
+    assert list(second.keys(data))[-1] == b"key-000000159"
 
 
 @pytest.mark.parametrize("seed", range(10))

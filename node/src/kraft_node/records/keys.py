@@ -8,15 +8,19 @@ call.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import repeat
 from typing import Final
 
 from kraft_node.records.errors import CorruptBatch
+from kraft_node.records.runs import RUN_MIN, run_at
 from kraft_node.records.varint import write_varint
 
 NULL: Final = 1
 """The varint -1: the length of a null key or value."""
 TOMBSTONE: Final = 1 << 30
 """Marks the start of a record without a value; records are decompressed to at most 2^29 bytes."""
+LOOP_MAX: Final = 64
+"""Records that are read one by one before the next look for a run, at most."""
 LONG_KEY: Final = 32
 """Keys longer than this are stored as a digest of 16 bytes."""
 
@@ -32,41 +36,63 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int) -> N
 
     Raises CorruptBatch unless `count` records fill `data`.
     """
-    position, null, short = 0, NULL, 2 * LONG_KEY
+    position, left, patience = 0, count, 0
     try:
-        for _ in range(count):
-            start = at = position
-            size = data[at]
-            if size < 0x80:
-                position = at + 1 + (size >> 1)
-                at += 2
-            elif data[at + 1] < 0x80:
-                position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
-                at += 3
-            else:
-                size, at = _length(data, at)
-                position = at + size
-                at += 1
-            while data[at] >= 0x80:  # the timestamp
-                at += 1
-            at += 1
-            while data[at] >= 0x80:  # the offset
-                at += 1
-            length = data[at + 1]
-            if length == null:
+        while left >= RUN_MIN:
+            run = run_at(data, position, left)
+            if run is None:
+                patience = min(patience + RUN_MIN, LOOP_MAX)
+                some = min(left, patience)
+                position = _note_some(data, position, some, places, base)
+                left -= some
                 continue
-            at += 2
-            if length <= short:
-                stop = at + (length >> 1)
-                key = data[at:stop]
-            else:
-                length, at = _length(data, at - 1)
-                stop = at + length
-                key = short_key(data[at:stop])
-            places[key] = base + start if data[stop] != null else base + start + TOMBSTONE
+            patience = 0
+            if run.key_size >= 0:
+                keys = run.keys(data) if run.key_size <= LONG_KEY else map(short_key, run.keys(data))
+                first = base + run.start + (TOMBSTONE if run.is_tombstone else 0)
+                places.update(zip(keys, range(first, first + run.records * run.size, run.size), strict=True))
+            position += run.records * run.size
+            left -= run.records
+        position = _note_some(data, position, left, places, base)
     except IndexError:
         raise CorruptBatch("record is cut off") from None
     _check_end(data, position, count)
+
+
+def _note_some(data: bytes, position: int, count: int, places: dict[bytes, int], base: int) -> int:
+    """Note `count` records, each by itself; where they end. Raises IndexError, CorruptBatch."""
+    null, short = NULL, 2 * LONG_KEY
+    for _ in range(count):
+        start = at = position
+        size = data[at]
+        if size < 0x80:
+            position = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 0x80:
+            position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
+            at += 3
+        else:
+            size, at = _length(data, at)
+            position = at + size
+            at += 1
+        while data[at] >= 0x80:  # the timestamp
+            at += 1
+        at += 1
+        while data[at] >= 0x80:  # the offset
+            at += 1
+        length = data[at + 1]
+        if length == null:
+            continue
+        at += 2
+        if length <= short:
+            stop = at + (length >> 1)
+            key = data[at:stop]
+        else:
+            length, at = _length(data, at - 1)
+            stop = at + length
+            key = short_key(data[at:stop])
+        places[key] = base + start if data[stop] != null else base + start + TOMBSTONE
+    return position
 
 
 def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], bool]:
@@ -76,44 +102,72 @@ def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], b
     """
     keys: list[bytes | None] = []
     starts: list[int] = []
-    position, tombstones = 0, False
+    position, left, patience, tombstones = 0, count, 0, False
     try:
-        for _ in range(count):
-            starts.append(position)
-            at = position
-            size = data[at]
-            if size < 0x80:
-                position = at + 1 + (size >> 1)
-                at += 2
-            elif data[at + 1] < 0x80:
-                position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
-                at += 3
-            else:
-                size, at = _length(data, at)
-                position = at + size
-                at += 1
-            while data[at] >= 0x80:  # the timestamp
-                at += 1
-            at += 1
-            while data[at] >= 0x80:  # the offset
-                at += 1
-            length = data[at + 1]
-            if length == NULL:
-                keys.append(None)
+        while left >= RUN_MIN:
+            run = run_at(data, position, left)
+            if run is None:
+                patience = min(patience + RUN_MIN, LOOP_MAX)
+                some = min(left, patience)
+                position, found = _read_some(data, position, some, keys, starts)
+                tombstones |= found
+                left -= some
                 continue
-            at += 2
-            if length < 0x80:
-                stop = at + (length >> 1)
+            patience = 0
+            if run.key_size < 0:
+                keys += repeat(None, run.records)
             else:
-                length, at = _length(data, at - 1)
-                stop = at + length
-            keys.append(data[at:stop] if stop - at <= LONG_KEY else short_key(data[at:stop]))
-            if data[stop] == NULL:
-                tombstones = True
+                keys += run.keys(data) if run.key_size <= LONG_KEY else map(short_key, run.keys(data))
+            tombstones |= run.is_tombstone
+            starts += run.starts
+            position += run.records * run.size
+            left -= run.records
+        position, found = _read_some(data, position, left, keys, starts)
     except IndexError:
         raise CorruptBatch("record is cut off") from None
     _check_end(data, position, count)
-    return keys, starts, tombstones
+    return keys, starts, tombstones or found
+
+
+def _read_some(data: bytes, position: int, count: int, keys: list[bytes | None], starts: list[int]) -> tuple[int, bool]:
+    """Read `count` records, each by itself; where they end, and whether there is a tombstone.
+
+    Raises IndexError, CorruptBatch.
+    """
+    tombstones = False
+    for _ in range(count):
+        starts.append(position)
+        at = position
+        size = data[at]
+        if size < 0x80:
+            position = at + 1 + (size >> 1)
+            at += 2
+        elif data[at + 1] < 0x80:
+            position = at + 2 + ((size + (data[at + 1] << 7) - 0x80) >> 1)
+            at += 3
+        else:
+            size, at = _length(data, at)
+            position = at + size
+            at += 1
+        while data[at] >= 0x80:  # the timestamp
+            at += 1
+        at += 1
+        while data[at] >= 0x80:  # the offset
+            at += 1
+        length = data[at + 1]
+        if length == NULL:
+            keys.append(None)
+            continue
+        at += 2
+        if length < 0x80:
+            stop = at + (length >> 1)
+        else:
+            length, at = _length(data, at - 1)
+            stop = at + length
+        keys.append(data[at:stop] if stop - at <= LONG_KEY else short_key(data[at:stop]))
+        if data[stop] == NULL:
+            tombstones = True
+    return position, tombstones
 
 
 def is_tombstone(data: bytes, start: int) -> bool:
@@ -129,15 +183,28 @@ def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
     """The records at `starts`, unchanged, and the largest of their timestamp deltas. Raises CorruptBatch."""
     found: list[bytes] = []
     latest = -(1 << 63)
+    short: set[int] = set()
     try:
         for start in starts:
-            size, at = _varint(data, start)
-            byte = data[at + 1]
-            delta = (byte >> 1) ^ -(byte & 1) if byte < 0x80 else _varint(data, at + 1)[0]
-            latest = max(latest, delta)
-            found.append(data[start : at + size])
+            byte = data[start]
+            if byte < 0x80:
+                at, stop = start + 2, start + 1 + (byte >> 1)
+            elif data[start + 1] < 0x80:
+                at, stop = start + 3, start + 2 + ((byte + (data[start + 1] << 7) - 0x80) >> 1)
+            else:
+                size, at = _varint(data, start)
+                stop = at + size
+                at += 1
+            found.append(data[start:stop])
+            byte = data[at]
+            if byte < 0x80:
+                short.add(byte)  # few are different
+            else:
+                latest = max(latest, _varint(data, at)[0])
     except IndexError:
         raise CorruptBatch("record is cut off") from None
+    if short:
+        latest = max(latest, *((byte >> 1) ^ -(byte & 1) for byte in short))
     return b"".join(found), latest
 
 
